@@ -99,7 +99,7 @@ impl Containers {
         }
         let resolve = |observed: &Observed| match resolution(&plan.document, observed) {
             // dockbridge ended before plugins had agreed to it: they are asked about another one.
-            Resolution::Adopt(_) if self.awaits_adjustment(observed) => Resolution::Replace,
+            Resolution::Adopt(id) if self.awaits_adjustment(observed) => Resolution::Replace(id),
             resolution => resolution,
         };
         let creating = EngineCall::begin(Transition::Created);
@@ -218,7 +218,7 @@ fn resolution(wanted: &ContainerDocument, holder: &Observed) -> Resolution {
                 Resolution::Adopt(holder.id.to_string())
             }
             Process::Running { .. } => Resolution::Refuse(holder.id.to_string()),
-            _ => Resolution::Replace,
+            _ => Resolution::Replace(holder.id.to_string()),
         },
         Observed::Sandbox(holder) => Resolution::Refuse(holder.id.to_string()),
         Observed::Foreign(_) => Resolution::UseOtherName,

@@ -19,8 +19,8 @@ use crate::{
 pub enum Resolution {
     /// It is what was asked for: use this id.
     Adopt(String),
-    /// It is left over from an earlier attempt: remove it and try again.
-    Replace,
+    /// It is left over from an earlier attempt: remove the one with this id and try again.
+    Replace(String),
     /// It is not ours: leave it alone and take another name.
     UseOtherName,
     /// It runs and is ours: fail the call; the container with this id keeps the name.
@@ -44,47 +44,38 @@ where
     let mut candidate = name.to_owned();
     let mut tries = 0;
     loop {
-        let holder = match create(candidate.clone()).await {
+        match create(candidate.clone()).await {
             Ok(id) => return Ok(id),
-            Err(EngineError::NameTaken { holder, .. }) if tries < MAX_TRIES => holder,
+            Err(EngineError::NameTaken { .. }) if tries < MAX_TRIES => tries += 1,
             Err(error) => return Err(error.into()),
-        };
-        tries += 1;
-        match resolution_by_id(engine, holder.as_deref(), &resolve).await? {
+        }
+        match resolution(engine, &candidate, &resolve).await? {
             Resolution::Adopt(id) => return Ok(id),
-            Resolution::Replace => remove_holder(engine, store, holder.as_deref()).await?,
+            Resolution::Replace(id) => {
+                engine.remove_container(&id).await?;
+                // It was listed; the caller's next list must not show it.
+                store.refresh_container(&id).await?;
+            }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
             Resolution::Refuse(holder) => {
                 return Err(ContainerError::NameInUse { name: name.to_owned(), holder });
             }
         }
-        warn!(name, holder, next = candidate, "container name in use; retrying");
+        warn!(name, next = candidate, "container name in use; retrying");
     }
 }
 
-/// A container that the engine names but does not find is only in its name index.
-async fn resolution_by_id(
+/// A name that is taken and leads to no container is only in the engine's name index.
+async fn resolution(
     engine: &Engine,
-    holder: Option<&str>,
+    name: &str,
     resolve: &impl Fn(&Observed) -> Resolution,
 ) -> Result<Resolution, ContainerError> {
-    let Some(holder) = holder else { return Ok(Resolution::UseOtherName) };
-    match engine.inspect_container(holder).await {
+    match engine.inspect_container(name).await {
         Ok(observed) => Ok(resolve(&observed)),
         Err(error) if error.is_not_found() => Ok(Resolution::UseOtherName),
         Err(error) => Err(error.into()),
     }
-}
-
-async fn remove_holder(
-    engine: &Engine,
-    store: &Store,
-    holder: Option<&str>,
-) -> Result<(), ContainerError> {
-    let Some(holder) = holder else { return Ok(()) };
-    engine.remove_container(holder).await?;
-    // It was listed; the caller's next list must not show it.
-    Ok(store.refresh_container(holder).await?)
 }
 
 /// Number of creates before the engine's last error is returned.

@@ -94,7 +94,9 @@ impl Engine {
     }
 }
 
-/// An answer, or none where the path is missing: also below what is no folder.
+/// An answer, or none where the path is missing: also below what is no folder. The engine has no status
+/// for that, but passes on the kernel's text (ENOTDIR), in the same words for all versions. Wrongly taken
+/// for it, a path that cannot be read counts as missing.
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),

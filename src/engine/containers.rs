@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use super::{
     address,
     client::Engine,
-    error::{Call, ConflictReason, EngineError, Subject},
+    error::{Call, EngineError, Subject},
     request::ApiRequest,
 };
 use crate::{
@@ -85,7 +85,7 @@ impl Engine {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// [`ConflictReason::NotRunning`] when there is none.
+    /// [`EngineError::Conflict`] when there is none.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
@@ -121,7 +121,8 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.removal(id).await {
-            Err(error) if error.is_conflict(ConflictReason::RemovalInProgress) => {
+            // Nothing else stands in the way of a forced removal than another removal.
+            Err(error) if error.is_conflict() => {
                 absent_is_fine(self.wait_until_removed(id).await)?;
                 self.removal(id).await
             }

@@ -125,20 +125,16 @@ pub enum EngineError {
         message: String,
     },
     /// The container name is in use.
-    #[error("container name {name} is already taken{}", by(holder.as_deref()))]
+    #[error("container name {name} is already taken")]
     NameTaken {
         /// The name asked for.
         name: String,
-        /// Id of the container that has it, if the message has it.
-        holder: Option<String>,
     },
     /// The object is in the wrong state for this.
     #[error("{call}: {message}")]
     Conflict {
         /// What was asked.
         call: Call,
-        /// Which sort.
-        reason: ConflictReason,
         /// The engine's message.
         message: String,
     },
@@ -188,23 +184,6 @@ pub enum EngineError {
     },
 }
 
-/// Why the state of an object forbids a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConflictReason {
-    /// It does not run.
-    NotRunning,
-    /// Another request is removing it.
-    RemovalInProgress,
-    /// A container, running or stopped, was made from the image.
-    ImageInUse,
-    /// Other images are built on it.
-    ImageHasChildren,
-    /// The image has further names.
-    ImageHasNames,
-    /// Anything else.
-    Other,
-}
-
 /// Why a pull failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PullFault {
@@ -212,10 +191,6 @@ pub enum PullFault {
     RegistryUnavailable,
     /// The image's signature is missing or wrong, and the engine insists on one.
     SignatureRefused,
-    /// The registry refuses this identity, or hides the repository from it.
-    Denied,
-    /// No such tag or digest.
-    Missing,
     /// Anything else.
     Other,
 }
@@ -226,7 +201,7 @@ impl PullFault {
         match self {
             Self::RegistryUnavailable => "RegistryUnavailable: ",
             Self::SignatureRefused => "SignatureValidationFailed: ",
-            Self::Denied | Self::Missing | Self::Other => "",
+            Self::Other => "",
         }
     }
 }
@@ -257,7 +232,8 @@ impl EngineError {
     }
 
     /// Whether the engine says that asking again may help: others changed its containerd store while
-    /// it was read.
+    /// it was read. It has no status for that; wrongly taken for it, a call that may be repeated is
+    /// repeated.
     pub(super) fn asks_to_retry(&self) -> bool {
         let changed = "data changed during operation, retry";
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
@@ -279,9 +255,10 @@ impl EngineError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the state of the object forbids it in just this way.
-    pub fn is_conflict(&self, wanted: ConflictReason) -> bool {
-        matches!(self, Self::Conflict { reason, .. } if *reason == wanted)
+    /// Whether the state of the object forbids it. The engine says how in words alone, so the caller
+    /// finds out what the state is.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
     }
 
     /// Whether the engine may have been replaced since its version was settled.
@@ -294,8 +271,4 @@ impl EngineError {
                 | Self::Incompatible { .. }
         )
     }
-}
-
-fn by(holder: Option<&str>) -> String {
-    holder.map(|id| format!(" by container {id}")).unwrap_or_default()
 }

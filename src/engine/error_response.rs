@@ -1,12 +1,15 @@
 //! The one table from an HTTP status and its text to an [`EngineError`].
 //!
-//! Statuses alone do not say enough (a 409 can be five different things, a failed start is a 400,
-//! 404 or 500 by age of the engine), so the texts are read too. They have been stable since 1.12;
-//! where one is unknown the call still fails, only with a broader error.
+//! A status alone does not say enough in some cases: a failed start is a 400, 404 or 500 by age of
+//! the engine, and the answer to a pull is a 200 before the pull begins. There the text is read too.
+//! It decides how the failure is shown, never what is removed or what counts as released. Where a
+//! text is unknown, the call still fails, with a broader error. The one text that makes an object
+//! count as missing is that of [`is_half_removed`]. Why a call conflicts (409) is only in the text,
+//! so the text is not read: the caller looks at the object.
 
 use hyper::StatusCode;
 
-use super::error::{Call, ConflictReason, EngineError, PullFault, Subject};
+use super::error::{Call, EngineError, PullFault, Subject};
 use crate::wire::docker;
 
 /// The error for an answer whose status is no success.
@@ -14,9 +17,7 @@ pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineErr
     let message = message(status, body);
     match status.as_u16() {
         400 if is_version_refusal(&message) => EngineError::Incompatible { reason: message },
-        404 | 500.. if cannot_join(&call, &message) => {
-            EngineError::Conflict { call, reason: ConflictReason::Other, message }
-        }
+        404 | 500.. if cannot_join(&call, &message) => EngineError::Conflict { call, message },
         400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
         301 | 404 => not_found(call, message),
         500.. if is_half_removed(&call, &message) => not_found(call, message),
@@ -34,10 +35,6 @@ pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
         PullFault::RegistryUnavailable
     } else if says(SIGNATURE_WORDS) {
         PullFault::SignatureRefused
-    } else if says(DENIED_WORDS) {
-        PullFault::Denied
-    } else if says(MISSING_WORDS) {
-        PullFault::Missing
     } else {
         PullFault::Other
     };
@@ -75,8 +72,9 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
 }
 
+/// Of all requests the engine refuses, the one to be repeated with another version.
 fn is_version_refusal(message: &str) -> bool {
-    message.contains("client version") && message.contains("is too ")
+    message.starts_with("client version ") && message.contains(" is too ")
 }
 
 /// A create answers 404 for its image, its network, or a container whose namespace it joins.
@@ -90,45 +88,19 @@ fn not_found(call: Call, message: String) -> EngineError {
     } else if let Some(name) = named("No such container:") {
         Subject::Container(name)
     } else if call.verb == Call::CREATE || is_container_start(&call) {
-        return EngineError::Conflict { call, reason: ConflictReason::Other, message };
+        return EngineError::Conflict { call, message };
     } else {
         call.subject
     };
     EngineError::NotFound { subject, message }
 }
 
+/// A create conflicts with nothing but another container of its name.
 fn conflict(call: Call, message: String) -> EngineError {
-    let lower = message.to_lowercase();
-    let says = |word: &str| lower.contains(word);
-    if call.verb == Call::CREATE && (says("is already in use") || says("name is in use")) {
-        let name = match call.subject {
-            Subject::Container(name) | Subject::Image(name) => name,
-            Subject::Exec(_) | Subject::Path(_) | Subject::Engine => String::new(),
-        };
-        return EngineError::NameTaken { name, holder: holder(&message) };
+    match call.subject {
+        Subject::Container(name) if call.verb == Call::CREATE => EngineError::NameTaken { name },
+        _ => EngineError::Conflict { call, message },
     }
-    let reason = if says("is not running") {
-        ConflictReason::NotRunning
-    } else if says("removal of container") || says("already in progress") {
-        ConflictReason::RemovalInProgress
-    } else if IN_USE_WORDS.iter().any(|word| says(word)) {
-        ConflictReason::ImageInUse
-    } else if says("dependent child images") {
-        ConflictReason::ImageHasChildren
-    } else if says("is referenced in") {
-        ConflictReason::ImageHasNames
-    } else {
-        ConflictReason::Other
-    };
-    EngineError::Conflict { call, reason, message }
-}
-
-/// The id in `… is already in use by container "<id>".`
-fn holder(message: &str) -> Option<String> {
-    let (_, rest) = message.rsplit_once("in use by")?;
-    rest.split(|c: char| !c.is_ascii_alphanumeric())
-        .find(|word| word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit()))
-        .map(str::to_owned)
 }
 
 /// A start misses the container whose namespace it joins: engines before 27 name it as if it were
@@ -182,9 +154,6 @@ fn own_words(message: &str) -> &str {
     text.strip_suffix(": unknown").unwrap_or(text)
 }
 
-/// Of an image some container was made from: asked by id, by name, and in the containerd store.
-const IN_USE_WORDS: &[&str] = &["is being used by", "is using its referenced image", "is in use"];
-
 /// Texts of a failed start that are about the container, not about the engine.
 const RUNTIME_WORDS: &[&str] = &[
     "executable file not found",
@@ -233,18 +202,6 @@ const SIGNATURE_WORDS: &[&str] = &[
     "no matching signatures",
     "no signatures found",
 ];
-
-const DENIED_WORDS: &[&str] = &[
-    "unauthorized",
-    "access denied",
-    "access to the resource is denied",
-    "no basic auth credentials",
-    "401 Unauthorized",
-    "403 Forbidden",
-    "authorization failed",
-];
-
-const MISSING_WORDS: &[&str] = &["manifest unknown", "not found", "404 Not Found"];
 
 /// Longest text taken over from the engine, in characters.
 const SHOWN_CHARS: usize = 2048;

@@ -7,12 +7,10 @@ use serde_json::json;
 
 use super::{
     address,
-    error::{Call, ConflictReason, EngineError, PullFault, Subject},
+    error::{Call, EngineError, PullFault, Subject},
     error_response::{classify, classify_pull},
     tar,
 };
-
-const HOLDER: &str = "0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f1a2c4d5e0b3f";
 
 fn refused(verb: &'static str, subject: Subject, status: u16, message: &str) -> EngineError {
     let body = json!({ "message": message }).to_string();
@@ -28,77 +26,23 @@ fn image() -> Subject {
     Subject::Image("busybox:1.36".to_owned())
 }
 
+/// Whatever the engine's words are.
 #[test]
-fn conflicts_are_classified_by_their_message() {
-    let check = |subject: Subject, message: &str, wanted: ConflictReason| {
-        let error = refused("remove", subject, 409, message);
-        assert!(error.is_conflict(wanted), "{message}: {error:?}");
-    };
-    check(container(), "Container aaa is not running", ConflictReason::NotRunning);
-    check(
-        container(),
-        "Cannot kill container: aaa: Container aaa is not running",
-        ConflictReason::NotRunning,
-    );
-    check(
-        container(),
-        "removal of container aaa is already in progress",
-        ConflictReason::RemovalInProgress,
-    );
-    check(
-        image(),
-        "conflict: unable to delete 123 (cannot be forced) - image is being used by running \
-         container 456",
-        ConflictReason::ImageInUse,
-    );
-    check(
-        image(),
-        "conflict: unable to remove repository reference \"a:1\" (must force) - container 456 is \
-         using its referenced image 123",
-        ConflictReason::ImageInUse,
-    );
-    check(
-        image(),
-        "conflict: unable to delete 123 (cannot be forced) - image has dependent child images",
-        ConflictReason::ImageHasChildren,
-    );
-    check(
-        image(),
-        "conflict: unable to delete 123 (must be forced) - image is referenced in multiple \
-         repositories",
-        ConflictReason::ImageHasNames,
-    );
-    check(container(), "something new", ConflictReason::Other);
-}
-
-#[test]
-fn the_holder_of_a_name_is_parsed_from_every_message() {
-    let check = |message: &str, wanted: Option<&str>| match refused(
-        Call::CREATE,
-        container(),
-        409,
-        message,
-    ) {
-        EngineError::NameTaken { name, holder } => {
-            assert_eq!((name.as_str(), holder.as_deref()), ("aaa", wanted), "{message}");
-        }
-        other => panic!("{message}: {other:?}"),
-    };
-    check(
-        &format!(
-            "Conflict. The container name \"/k8s_a\" is already in use by container \
-             \"{HOLDER}\". You have to remove (or rename) that container to be able to reuse \
-             that name."
-        ),
-        Some(HOLDER),
-    );
-    check(
-        &format!("Conflict. The name \"/k8s_a\" is already in use by container {HOLDER}."),
-        Some(HOLDER),
-    );
-    check("Conflict. The name \"/k8s_a\" is already in use", None);
-    // The name itself is no witness.
-    check("The name \"in use by abcdefabcdef\" is already in use by somebody", None);
+fn a_conflict_is_a_status() {
+    for message in ["removal of container aaa is already in progress", "something new"] {
+        assert!(refused("remove", container(), 409, message).is_conflict());
+        assert!(refused("remove", image(), 409, message).is_conflict());
+        let error = refused(Call::CREATE, container(), 409, message);
+        assert!(matches!(&error, EngineError::NameTaken { name } if name == "aaa"), "{error:?}");
+    }
+    for message in ["client version 1.99 is too new", "client version 1.2 is too old. Minimum …"]
+    {
+        let error = refused("list", Subject::Engine, 400, message);
+        assert!(matches!(error, EngineError::Incompatible { .. }), "{error:?}");
+    }
+    let error =
+        refused(Call::CREATE, container(), 400, "no such option: client version is too old");
+    assert!(matches!(error, EngineError::Rejected { .. }), "{error:?}");
 }
 
 #[test]
@@ -124,13 +68,10 @@ fn a_missing_object_is_the_one_the_engine_names() {
         (500, "joining network namespace of container: No such container: bbb"),
     ] {
         let error = refused(Call::START, container(), status, text);
-        assert!(error.is_conflict(ConflictReason::Other), "the sandbox is missing: {error:?}");
+        assert!(error.is_conflict(), "the sandbox is missing: {error:?}");
     }
     let error = refused(Call::CREATE, container(), 404, "network mine not found");
-    assert!(
-        error.is_conflict(ConflictReason::Other),
-        "the container itself cannot be missing: {error:?}"
-    );
+    assert!(error.is_conflict(), "the container itself cannot be missing: {error:?}");
 }
 
 #[test]
@@ -173,8 +114,8 @@ fn gateway_errors_of_a_registry_get_kubelets_prefix() {
         assert_eq!(classify_pull("a:1", text).to_string(), format!("RegistryUnavailable: {text}"));
     }
     for (text, wanted) in [
-        ("denied: requested access to the resource is denied", PullFault::Denied),
-        ("failed to resolve reference \"a:1\": a:1: not found", PullFault::Missing),
+        ("denied: requested access to the resource is denied", PullFault::Other),
+        ("failed to resolve reference \"a:1\": a:1: not found", PullFault::Other),
         ("layer 503 of sha256:502504 is damaged", PullFault::Other),
         ("tls: invalid signature by the server certificate", PullFault::Other),
     ] {

@@ -4,7 +4,7 @@ use tracing::info;
 
 use super::{error::ImageError, service::Images};
 use crate::{
-    engine::error::{ConflictReason, EngineError},
+    engine::error::EngineError,
     model::{
         id::ImageId,
         record::ImageRecord,
@@ -52,36 +52,30 @@ impl Images {
         Err(ImageError::StillThere { id: id.clone(), attempts: ATTEMPTS })
     }
 
-    /// Removes by id first: when a container uses the image, that fails and all names stay. Only
-    /// an image with several names is untagged name by name.
+    /// Removes by id first: if a container uses the image, that fails and all names stay. It also fails
+    /// for an image with several names and for a parent of others. Which of them is found out, because
+    /// the engine tells it in words alone. It would refuse only the last name of an image in use.
     async fn remove_record(&self, record: &ImageRecord) -> Result<Leftover, ImageError> {
         let error = match self.remove_name(record.id.as_str()).await {
-            Ok(()) => return Ok(Leftover::Nothing),
-            Err(error) => error,
+            Ok(()) => return Ok(Leftover::Unknown),
+            Err(error) if error.is_conflict() => error,
+            Err(error) => return Err(error.into()),
         };
-        if error.is_conflict(ConflictReason::ImageHasNames) {
-            self.remove_names(record).await?;
-            Ok(Leftover::Unknown)
-        } else if error.is_conflict(ConflictReason::ImageHasChildren) {
-            // Without a name it is a parent layer of its children, which no list shows.
-            self.remove_names(record).await?;
-            Ok(Leftover::Parent)
-        } else {
-            Err(error.into())
-        }
-    }
-
-    /// Removes the names one by one. The engine refuses only the last one of an image in use, so
-    /// this function refuses before the first.
-    async fn remove_names(&self, record: &ImageRecord) -> Result<(), ImageError> {
         let users = self.engine.containers_of_image(&record.id).await?;
         if let Some(container) = users.into_iter().next() {
             return Err(ImageError::InUse { image: record.id.clone(), container });
         }
-        for name in record.repo_tags.iter().chain(&record.repo_digests) {
+        let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
+        if names.is_empty() {
+            // Without a name it is a parent layer of its children, which no list shows.
+            let listed = self.engine.list_images().await?;
+            let is_listed = listed.iter().any(|image| image.id == record.id);
+            return if is_listed { Err(error.into()) } else { Ok(Leftover::Parent) };
+        }
+        for name in names {
             self.remove_name(name).await?;
         }
-        Ok(())
+        Ok(Leftover::Unknown)
     }
 
     /// A missing name is success.
@@ -111,9 +105,7 @@ impl Images {
 /// What remains of an image after a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
-    /// Probably nothing; the next inspect shows it.
-    Nothing,
-    /// Perhaps the untagged image; the next inspect shows it.
+    /// Nothing, or the image without its names; the next inspect shows it.
     Unknown,
     /// Its layers, as parents of other images.
     Parent,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     engine::{
-        error::{Call, ConflictReason, EngineError, PullFault, Subject},
+        error::{Call, EngineError, PullFault, Subject},
         storage::mountpoint,
     },
     error::Kind,
@@ -207,13 +207,9 @@ fn failures_have_the_form_kubelet_parses() {
     };
     let unavailable = pull(PullFault::RegistryUnavailable);
     assert_eq!(unavailable.to_string(), "RegistryUnavailable: words");
-    assert_eq!(
-        (unavailable.kind(), pull(PullFault::Denied).kind()),
-        (Kind::Unknown, Kind::Unknown)
-    );
+    assert_eq!((unavailable.kind(), pull(PullFault::Other).kind()), (Kind::Unknown, Kind::Unknown));
     let in_use = EngineError::Conflict {
         call: Call { verb: "remove", subject: Subject::Image("x".to_owned()) },
-        reason: ConflictReason::ImageInUse,
         message: "words".to_owned(),
     };
     assert_eq!(ImageError::from(in_use).kind(), Kind::FailedPrecondition);

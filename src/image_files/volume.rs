@@ -109,7 +109,8 @@ async fn entry_in_image(
     })
 }
 
-/// The engine's error for links that lead in a ring.
+/// The engine's error for links that lead in a ring. It follows the last link itself and has no status for
+/// that; unknown words make it an error of the engine instead of one of the path.
 fn is_ring(message: &str) -> bool {
     message.contains("too many links")
 }

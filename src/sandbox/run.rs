@@ -277,7 +277,7 @@ impl Sandboxes {
 fn resolution(holder: &Observed) -> Resolution {
     match holder {
         Observed::Sandbox(holder) if !holder.process.as_ref().is_some_and(Process::is_running) => {
-            Resolution::Replace
+            Resolution::Replace(holder.id.to_string())
         }
         Observed::Sandbox(holder) => Resolution::Refuse(holder.id.to_string()),
         Observed::Container(holder) => Resolution::Refuse(holder.id.to_string()),

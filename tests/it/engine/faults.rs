@@ -7,10 +7,7 @@ use std::{
 };
 
 use dockbridge::{
-    engine::{
-        client::Engine,
-        error::{ConflictReason, EngineError},
-    },
+    engine::{client::Engine, error::EngineError},
     error::Kind,
     model::engine::Claim,
     telemetry::registry::{RegisterMetrics as _, Registry, TextFormat},
@@ -341,7 +338,7 @@ async fn a_start_that_joins_what_is_gone_is_no_missing_container() {
     });
     let error = engine(&docker).start_container(&id).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
-    assert!(error.is_conflict(ConflictReason::Other), "{error}");
+    assert!(error.is_conflict(), "{error}");
 }
 
 /// Longer than any answer takes.

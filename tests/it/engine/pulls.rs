@@ -155,7 +155,7 @@ async fn errors_within_the_stream_are_classified() {
             PullFault::RegistryUnavailable,
             "RegistryUnavailable: received unexpected HTTP status: 503 Service Unavailable",
         ),
-        (detail("unauthorized: authentication required"), PullFault::Denied, "unauthorized"),
+        (detail("unauthorized: authentication required"), PullFault::Other, "unauthorized"),
     ] {
         let begun = json!({ "status": "Pulling from x", "id": "latest" });
         let error = failure(Fault::Stream(vec![lines(&[begun, message])])).await;
@@ -174,9 +174,9 @@ async fn errors_before_the_stream_are_classified() {
             "received unexpected HTTP status: 504 Gateway Time-out",
             PullFault::RegistryUnavailable,
         ),
-        (404, "pull access denied for x, repository does not exist", PullFault::Denied),
-        (404, "manifest for x:1 not found: manifest unknown", PullFault::Missing),
-        (401, "unauthorized: incorrect username or password", PullFault::Denied),
+        (404, "pull access denied for x, repository does not exist", PullFault::Other),
+        (404, "manifest for x:1 not found: manifest unknown", PullFault::Other),
+        (401, "unauthorized: incorrect username or password", PullFault::Other),
         (500, "Get \"https://x/v2/\": dial tcp: lookup x: no such host", PullFault::Other),
     ] {
         let error = failure(Fault::Status(status, text.to_owned())).await;

@@ -45,6 +45,20 @@ async fn a_create_that_callers_gave_up_makes_one_container() {
     bridge.clear(&docker).await;
 }
 
+/// An answer to the first create was lost, and the engine refuses the second in words of its own.
+#[tokio::test]
+async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let first = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    let refusal = Fault::Status(409, "somebody has it".to_owned());
+    docker.inject(Rule::new("POST /containers/create", refusal));
+    assert_eq!(bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap(), first);
+    docker.clear_faults();
+    bridge.clear(&docker).await;
+}
+
 #[tokio::test]
 async fn a_run_that_callers_gave_up_makes_one_pod() {
     let docker = docker().await;
