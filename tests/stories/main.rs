@@ -149,7 +149,7 @@ const STORIES: &[(&str, Story)] = stories![
     execs::dockbridge_is_stopped,
     execs::dockbridge_is_killed,
     execs::the_engine_is_killed,
-    execs::a_thousand_out_of_time,
+    execs::hundreds_out_of_time,
     stalls::of_the_engine,
     stalls::at_the_end_of_commands,
     stalls::of_containerd,

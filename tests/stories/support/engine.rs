@@ -2,10 +2,14 @@
 
 use std::process::Output;
 
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    process::Command,
+};
 
 use super::{
-    failure::{Outcome, fail},
+    failure::{Outcome, ensure, fail},
     world::World,
 };
 
@@ -52,6 +56,17 @@ impl Engine {
     pub(crate) async fn containers(&self) -> Outcome<Vec<String>> {
         let ids = self.docker(&["ps", "-aq", "--no-trunc"]).await?;
         Ok(ids.lines().map(str::to_owned).collect())
+    }
+
+    /// Lets the daemon's garbage collector run, which closes connections that nobody uses any more. By
+    /// itself it may run only every two minutes.
+    pub(crate) async fn collect_garbage(&self) -> Outcome {
+        let mut stream = UnixStream::connect(&self.world.docker).await?;
+        stream.write_all(b"GET /debug/pprof/heap?gc=1 HTTP/1.0\r\nHost: docker\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        ensure!(answer.starts_with(b"HTTP/1.0 200"), "the engine did not collect its garbage");
+        Ok(())
     }
 
     /// The daemon's process.

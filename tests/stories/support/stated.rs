@@ -9,3 +9,8 @@ pub(crate) fn stated<T: FromStr>(name: &str) -> Option<T> {
     let Ok(number) = text.parse() else { panic!("{name}={text:?} is not a number, or too large") };
     Some(number)
 }
+
+/// Whether long tests run in full size, as in `make test-all`.
+pub(crate) fn is_full_size() -> bool {
+    env::var_os("DOCKBRIDGE_FULL_SIZE").is_some_and(|value| !value.is_empty())
+}
