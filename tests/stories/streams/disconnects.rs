@@ -111,32 +111,38 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "engine_leaves").await?;
     let (cri, id, bridge) = (&scene.stage.cri, scene.container.as_str(), scene.bridge()?);
     let mut held = None;
-    for (number, way) in USUAL.into_iter().cycle().take(4).enumerate() {
-        let words = format!("sleep 44{number}44");
-        let mut pipes = Session::exec(cri, way, id, &["cat"], Wish::Pipes).await?;
-        let mut terminal = Session::shell(cri, way, id, &words, Wish::Terminal).await?;
-        let mut attached = Session::attach(cri, way, id, Wish::Output).await?;
-        pipes.send("there\n").await?;
-        pipes.stdout.until("there").await?;
-        scene.until_runs(&words, true).await?;
-        attached.ping().await?;
+    for round in 0..2 {
+        let (mut sessions, mut terminals) = (Vec::new(), Vec::new());
+        for (number, way) in USUAL.into_iter().enumerate() {
+            let words = format!("sleep 44{round}{number}44");
+            let mut pipes = Session::exec(cri, way, id, &["cat"], Wish::Pipes).await?;
+            let terminal = Session::shell(cri, way, id, &words, Wish::Terminal).await?;
+            let attached = Session::attach(cri, way, id, Wish::Output).await?;
+            pipes.send("there\n").await?;
+            pipes.stdout.until("there").await?;
+            scene.until_runs(&words, true).await?;
+            attached.ping().await?;
+            sessions.extend([(way, pipes), (way, terminal), (way, attached)]);
+            terminals.push(words);
+        }
         scene.stage.engine.control(&["kill"]).await?;
-        for session in [&mut pipes, &mut terminal, &mut attached] {
+        for (way, session) in &mut sessions {
             let ended = tokio::time::timeout(patient(SOON), session.collect()).await;
             let Ok(ended) = ended else { fail!("{way:?}: a session goes on without its engine") };
             let error = ended?.error;
             ensure!(error.contains("Failure") && error.contains("docker"), "{way:?}: {error:?}");
         }
+        drop(sessions);
+        // Counted without the engine, with which idle connections to it have ended. The first round has
+        // opened whatever is opened once. What a session leaves open is one more in each round.
+        match held {
+            None => held = Some(bridge.fewest_descriptors().await?),
+            Some(held) => bridge.lets_go(held).await?,
+        }
         scene.stage.engine.control(&["start", "--live-restore"]).await?;
         until_ready(cri).await?;
-        scene.until_runs(&words, false).await?;
-        // The first two have made whatever is made once.
-        match held {
-            None if number == 1 => held = Some(bridge.descriptors()?),
-            None => {}
-            // One connection to the engine may not have been open again when they were counted; what
-            // is left of a session would be one more in each round.
-            Some(held) => bridge.lets_go(held + 1).await?,
+        for words in terminals {
+            scene.until_runs(&words, false).await?;
         }
     }
     scene.stage.cri.clear().await?;

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     failure::{Failure, Outcome, ensure, fail},
-    patience::patient,
+    patience::{Looks, patient},
 };
 
 /// A process looked at from outside.
@@ -88,6 +88,16 @@ impl Process {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
             .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
+    }
+
+    /// How many descriptors it has when what has just ended is closed: the least within two seconds.
+    pub(crate) async fn fewest_descriptors(self) -> Outcome<usize> {
+        let mut fewest = self.descriptors()?;
+        let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(20));
+        while looks.again().await {
+            fewest = fewest.min(self.descriptors()?);
+        }
+        Ok(fewest)
     }
 
     /// Waits until it has at most that many descriptors; longer than it keeps an unused connection
