@@ -162,6 +162,26 @@ pub enum EngineError {
         /// The runtime's message without the prefixes of other programs.
         message: String,
     },
+    /// containerd still has a task with the container's id, because containerd or dockerd was killed
+    /// during an earlier start. Starts of this container fail while containerd has that task.
+    #[error(
+        "a start of container {container} was cut off and left a task in containerd; the container \
+         must be removed and created again: {message}"
+    )]
+    LeftTask {
+        /// Which container.
+        container: String,
+        /// The engine's message.
+        message: String,
+    },
+    /// The engine cannot reach its containerd. The engine or systemd restarts containerd.
+    #[error("{call}: the docker engine cannot reach containerd: {message}")]
+    NoContainerd {
+        /// What was asked.
+        call: Call,
+        /// The engine's message.
+        message: String,
+    },
     /// The engine failed.
     #[error("{call}: {message}")]
     Failed {
@@ -210,12 +230,15 @@ impl EngineError {
     /// What sort of failure it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Unreachable { .. } | Self::Broken { .. } => Kind::Unavailable,
+            Self::Unreachable { .. } | Self::Broken { .. } | Self::NoContainerd { .. } => {
+                Kind::Unavailable
+            }
             Self::Deadline { .. } => Kind::DeadlineExceeded,
             Self::Garbled { .. } | Self::TooLarge { .. } => Kind::Internal,
-            Self::Incompatible { .. } | Self::NoEngine { .. } | Self::Conflict { .. } => {
-                Kind::FailedPrecondition
-            }
+            Self::Incompatible { .. }
+            | Self::NoEngine { .. }
+            | Self::Conflict { .. }
+            | Self::LeftTask { .. } => Kind::FailedPrecondition,
             Self::NotFound { .. } => Kind::NotFound,
             Self::NameTaken { .. } => Kind::AlreadyExists,
             Self::Rejected { .. } => Kind::InvalidArgument,

@@ -18,6 +18,10 @@ pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineErr
     match status.as_u16() {
         400 if is_version_refusal(&message) => EngineError::Incompatible { reason: message },
         404 | 500.. if cannot_join(&call, &message) => EngineError::Conflict { call, message },
+        500.. if is_without_containerd(&message) => EngineError::NoContainerd { call, message },
+        500.. if is_task_left(&call, &message) => {
+            EngineError::LeftTask { container: container_of(call), message }
+        }
         400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
         301 | 404 => not_found(call, message),
         500.. if is_half_removed(&call, &message) => not_found(call, message),
@@ -112,6 +116,22 @@ fn cannot_join(call: &Call, message: &str) -> bool {
         && !message.contains(id.as_str())
 }
 
+/// The engine's text has the gRPC code of its call to containerd as the last word, or as the first
+/// word since 28. The rest may quote a pod's configuration, so it is not searched.
+fn is_without_containerd(message: &str) -> bool {
+    let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
+    text.starts_with("Unavailable: ") || text.ends_with(": unavailable")
+}
+
+/// containerd found the task directory of an earlier start, whose path ends with the container's id,
+/// or it has loaded a task from that directory.
+fn is_task_left(call: &Call, message: &str) -> bool {
+    let Subject::Container(id) = &call.subject else { return false };
+    let says = |words: String| message.contains(&words);
+    is_container_start(call)
+        && (says(format!("/{id}: file exists")) || says(format!("task {id}: already exists")))
+}
+
 /// An inspection read what the image is and then missed its layers: a removal takes names first
 /// and layers last. An engine that has lost layers says the same for ever, and leaves such an image
 /// out of its lists; it takes a pull to mend that one.
@@ -131,11 +151,14 @@ fn cannot_run(call: &Call, message: &str) -> bool {
 }
 
 fn did_not_start(call: Call, message: &str) -> EngineError {
-    let container = match call.subject {
+    EngineError::CannotRun { container: container_of(call), message: own_words(message).to_owned() }
+}
+
+fn container_of(call: Call) -> String {
+    match call.subject {
         Subject::Container(id) | Subject::Image(id) => id,
         Subject::Exec(_) | Subject::Path(_) | Subject::Engine => String::new(),
-    };
-    EngineError::CannotRun { container, message: own_words(message).to_owned() }
+    }
 }
 
 /// Takes off the chain of programs that passed a runtime's failure on.

@@ -11,6 +11,7 @@ use super::{
     error_response::{classify, classify_pull},
     tar,
 };
+use crate::error::Kind;
 
 fn refused(verb: &'static str, subject: Subject, status: u16, message: &str) -> EngineError {
     let body = json!({ "message": message }).to_string();
@@ -100,6 +101,57 @@ fn the_runtimes_message_is_extracted() {
     let text = "driver failed programming external connectivity: port is already allocated";
     let error = refused(Call::START, container(), 500, text);
     assert!(matches!(error, EngineError::Failed { status: 500, .. }), "{error:?}");
+}
+
+/// As Docker 20.10, 26.1 and 28.5 answer.
+#[test]
+fn a_task_left_by_an_earlier_start_is_recognised() {
+    for text in [
+        "failed to start shim: mkdir /run/moby/aaa: file exists: unknown",
+        "failed to create task for container: failed to start shim: mkdir /run/moby/aaa: file \
+         exists: unknown",
+        "failed to create task for container: mkdir /run/moby/aaa: file exists",
+        "task aaa: already exists",
+    ] {
+        let error = refused(Call::START, container(), 500, text);
+        assert!(matches!(error, EngineError::LeftTask { .. }), "{error:?}");
+        assert_eq!(error.kind(), Kind::FailedPrecondition);
+        let error = error.to_string();
+        assert!(error.contains("container aaa") && error.ends_with(text), "{error}");
+    }
+    for (verb, text) in [
+        (Call::START, "failed to start shim: mkdir /run/moby/bbb: file exists: unknown"),
+        (Call::START, "failed to start shim: mkdir /run/moby/aaa: no space left on device"),
+        (Call::INSPECT, "mkdir /run/moby/aaa: file exists"),
+    ] {
+        let error = refused(verb, container(), 500, text);
+        assert!(matches!(error, EngineError::Failed { .. }), "{error:?}");
+    }
+}
+
+/// As Docker 20.10, 26.1 and 28.5 answer. With the containerd store, 28.5 has status 503.
+#[test]
+fn an_engine_without_its_containerd_is_unavailable() {
+    for text in [
+        "connection error: desc = \"transport: Error while dialing dial unix /c.sock: connect: no \
+         such file or directory\": unavailable",
+        "failed to retrieve labels: transport is closing: unavailable",
+        "failed to create task for container: error reading from server: EOF: unavailable",
+        "failed to create task for container: Unavailable: error reading from server: EOF",
+        "Unavailable: connection error: desc = \"transport: Error while dialing\"",
+    ] {
+        for (verb, status) in [(Call::START, 500), ("kill", 500), (Call::CREATE, 503)] {
+            let error = refused(verb, container(), status, text);
+            assert!(matches!(error, EngineError::NoContainerd { .. }), "{error:?}");
+            assert_eq!(error.kind(), Kind::Unavailable);
+        }
+    }
+    // The author of a container chooses the name of its command.
+    for name in ["Unavailable: ", "x: unavailable"] {
+        let text = format!("OCI runtime create failed: exec: \"{name}\": not found: unknown");
+        let error = refused(Call::START, container(), 500, &text);
+        assert!(matches!(error, EngineError::CannotRun { .. }), "{error:?}");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod cdi;
 mod chaos;
 mod clients;
 mod conflicts;
+mod containerd;
 mod crashes;
 mod devices;
 mod events;
@@ -137,6 +138,9 @@ const STORIES: &[(&str, Story)] = stories![
     crashes::sandbox_removed,
     crashes::sandbox_restarted,
     crashes::at_random_moments,
+    containerd::has_a_task_left,
+    containerd::is_killed,
+    containerd::loses_a_shim,
     slow_engine::first_answers_are_true,
     slow_engine::what_hangs_is_listed,
     slow_engine::others::live_on,

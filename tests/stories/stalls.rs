@@ -47,7 +47,7 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
 /// Its containerd does, so that the engine takes a command and does not begin it.
 pub(crate) async fn of_containerd(world: World) -> Outcome {
     let set = Set::up(&world, "containerd_stalls").await?;
-    let code = stalls(&set, containerd(&world)?, Duration::from_millis(1500)).await?;
+    let code = stalls(&set, set.stage.engine.containerd()?, Duration::from_millis(1500)).await?;
     // The command did not run in its second: that is no failed probe, either.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
@@ -164,10 +164,4 @@ impl Set {
         ensure_eq!(self.run("exit 3", 30).await?.exit_code, 3);
         until(ended).await
     }
-}
-
-/// The containerd that this engine keeps for itself.
-fn containerd(world: &World) -> Outcome<Pid> {
-    let file: PathBuf = world.root.join("docker/exec/containerd/containerd.pid");
-    Ok(Pid::from_raw(fs::read_to_string(file)?.trim().parse()?))
 }

@@ -344,7 +344,8 @@ impl Caller {
         };
         // An engine that dies while it starts a container has forgotten that when it is back; what
         // it started is still there.
-        let is_there = ["already exists", "id already in use"].iter().any(|it| why.contains(it));
+        let left = ["left a task in containerd", "already exists", "id already in use"];
+        let is_there = left.iter().any(|it| why.contains(it));
         let is_lost = what == "StartContainer" && is_there;
         if is_lost && self.told.engine_died() {
             self.told.count("containers the engine lost");

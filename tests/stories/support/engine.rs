@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use nix::unistd::Pid;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -73,6 +74,13 @@ impl Engine {
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn pid(&self) -> Outcome<i32> {
         Ok(std::fs::read_to_string(self.world.root.join("pids/dockerd"))?.trim().parse()?)
+    }
+
+    /// The pid of the containerd that the daemon runs for itself.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) fn containerd(&self) -> Outcome<Pid> {
+        let file = self.world.root.join("docker/exec/containerd/containerd.pid");
+        Ok(Pid::from_raw(std::fs::read_to_string(file)?.trim().parse()?))
     }
 
     /// `start`, `stop`, `kill` or `restart`, with flags for the daemon.
