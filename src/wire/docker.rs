@@ -5,6 +5,7 @@
 //! without is optional and no enum is closed: an engine newer than us must not break a list
 //! (bollard's closed enums fail the whole reply on one unknown word).
 
+mod lenient;
 pub mod summary;
 
 use std::collections::BTreeMap;
@@ -15,37 +16,10 @@ pub use bollard::models::{
     MountBindOptions, MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding,
     RestartPolicy, RestartPolicyNameEnum,
 };
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::Value;
+use serde::Deserialize;
 
+use self::lenient::{labels, lenient};
 use super::nullable::nullable;
-
-/// Reads `null`, and what is of another form than we know, as the default: a list is one answer for
-/// all objects, and must not fail for a field of one.
-fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + DeserializeOwned,
-{
-    let value = Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
-}
-
-/// Reads labels, or another map of texts, one by one: what is no text is left out, and the others
-/// still say whose a container is. What is no map has none.
-fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let Value::Object(labels) = Value::deserialize(deserializer)? else {
-        return Ok(BTreeMap::new());
-    };
-    let text = |(key, value)| match value {
-        Value::String(text) => Some((key, text)),
-        _ => None,
-    };
-    Ok(labels.into_iter().filter_map(text).collect())
-}
 
 /// `GET /containers/{id}/json`.
 #[derive(Clone, Debug, Default, Deserialize)]

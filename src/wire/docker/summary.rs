@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{InspectMount, InspectNetwork, labels, lenient};
+use super::{
+    InspectMount, InspectNetwork,
+    lenient::{labels, lenient},
+};
 
 /// An entry of `GET /containers/json`.
 #[derive(Clone, Debug, Default, Deserialize)]

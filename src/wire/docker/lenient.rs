@@ -1,0 +1,33 @@
+//! Reading fields of an answer that may have a form we do not know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+/// Reads `null`, and what is of another form than we know, as the default: a list is one answer for
+/// all objects, and must not fail for a field of one.
+pub(super) fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + DeserializeOwned,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// Reads labels, or another map of texts, one by one: what is no text is left out, and the others
+/// still say whose a container is. What is no map has none.
+pub(super) fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let Value::Object(labels) = Value::deserialize(deserializer)? else {
+        return Ok(BTreeMap::new());
+    };
+    let text = |(key, value)| match value {
+        Value::String(text) => Some((key, text)),
+        _ => None,
+    };
+    Ok(labels.into_iter().filter_map(text).collect())
+}
