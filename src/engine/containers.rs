@@ -121,10 +121,13 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.removal(id).await {
-            // Nothing else stands in the way of a forced removal than another removal.
-            Err(error) if error.is_conflict() => {
-                absent_is_fine(self.wait_until_removed(id).await)?;
-                self.removal(id).await
+            // A forced removal conflicts only with another removal. If that does not end in time, the
+            // engine's first answer says more than the timeout.
+            Err(conflict) if conflict.is_conflict() => {
+                match absent_is_fine(self.wait_until_removed(id).await) {
+                    Ok(()) => self.removal(id).await,
+                    Err(_) => Err(conflict),
+                }
             }
             outcome => outcome,
         };
