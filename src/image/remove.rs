@@ -23,14 +23,18 @@ impl Images {
             Err(error) if error.is_not_found() => Ok(None),
             // A name that the engine rejects belongs to no image.
             Err(EngineError::Rejected { .. }) => Ok(None),
-            Err(error) => Ok(Some(self.listed(name, error)?.id)),
+            // It can be removed although its inspect is unreadable.
+            Err(error @ EngineError::Garbled { .. }) => {
+                let known = self.store.snapshot().image(name).map(|image| image.id.clone());
+                known.map(Some).ok_or_else(|| error.into())
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// The image as the engine's list has it, where its inspect is unreadable: it can be removed.
-    fn listed(&self, name: &str, error: EngineError) -> Result<ImageRecord, EngineError> {
-        let listed = self.store.snapshot().image(name).map(|image| ImageRecord::clone(image));
-        listed.filter(|_| matches!(error, EngineError::Garbled { .. })).ok_or(error)
+    /// The image as the engine's list has it.
+    async fn listed(&self, id: &ImageId) -> Result<Option<ImageRecord>, EngineError> {
+        Ok(self.engine.list_images().await?.into_iter().find(|image| image.id == *id))
     }
 
     /// Removes until the engine has no such image, then refreshes the store.
@@ -41,10 +45,12 @@ impl Images {
         }
         for _ in 0..ATTEMPTS {
             let record = match self.engine.inspect_image(id.as_str()).await {
-                Ok(record) => record,
-                Err(error) if error.is_not_found() => return self.refresh_removed(id).await,
-                Err(error) => self.listed(id.as_str(), error)?,
+                Ok(record) => Some(record),
+                Err(error) if error.is_not_found() => None,
+                Err(EngineError::Garbled { .. }) => self.listed(id).await?,
+                Err(error) => return Err(error.into()),
             };
+            let Some(record) = record else { return self.refresh_removed(id).await };
             if self.remove_record(&record).await? == Leftover::Parent {
                 return self.refresh_removed(id).await;
             }
@@ -68,9 +74,8 @@ impl Images {
         let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
         if names.is_empty() {
             // Without a name it is a parent layer of its children, which no list shows.
-            let listed = self.engine.list_images().await?;
-            let is_listed = listed.iter().any(|image| image.id == record.id);
-            return if is_listed { Err(error.into()) } else { Ok(Leftover::Parent) };
+            let listed = self.listed(&record.id).await?;
+            return if listed.is_some() { Err(error.into()) } else { Ok(Leftover::Parent) };
         }
         for name in names {
             self.remove_name(name).await?;
