@@ -145,7 +145,7 @@ async fn replace(
     old: &str,
 ) -> Outcome {
     container.metadata.get_or_insert_default().attempt += 1;
-    let id = stage.up(sandbox, pod, &[container.clone()]).await?.remove(0);
+    let id = stage.up(sandbox, pod, std::slice::from_ref(container)).await?.remove(0);
     stage.cri.remove_container(old).await?;
     let answer = stage.cri.exec_sync(&id, &["echo", "replaced"], 60).await?;
     ensure_eq!(answer.stdout, b"replaced\n");
