@@ -24,6 +24,7 @@ use hyper_util::{
 use hyperlocal::UnixConnector;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
@@ -36,7 +37,9 @@ use super::{
     values::Values,
     version::NegotiatedVersion,
 };
-use crate::{model::engine::ApiVersion, telemetry::trace::TRACED};
+use crate::{
+    concurrency::single_flight::SingleFlight, model::engine::ApiVersion, telemetry::trace::TRACED,
+};
 
 /// A Docker Engine. Clones share the connections.
 #[derive(Clone)]
@@ -49,6 +52,7 @@ struct Shared {
     authority: String,
     http: Client<UnixConnector, Full<Bytes>>,
     version: NegotiatedVersion,
+    negotiating: SingleFlight<(), Result<ApiVersion, EngineError>>,
     timeouts: Timeouts,
     metrics: EngineMetrics,
 }
@@ -89,9 +93,16 @@ impl Engine {
             .set_host(false)
             .build(UnixConnector);
         let authority = address::authority(&socket);
-        let version = NegotiatedVersion::default();
-        let metrics = EngineMetrics::default();
-        Self { shared: Arc::new(Shared { socket, authority, http, version, timeouts, metrics }) }
+        let shared = Shared {
+            socket,
+            authority,
+            http,
+            version: NegotiatedVersion::default(),
+            negotiating: SingleFlight::new(TaskTracker::new()),
+            timeouts,
+            metrics: EngineMetrics::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Where the engine listens.
@@ -124,9 +135,8 @@ impl Engine {
     /// [`EngineError::Incompatible`] for an engine older than [`ApiVersion::OLDEST`],
     /// [`EngineError::NoEngine`] for something else at the socket, and every transport error.
     pub async fn negotiate(&self) -> Result<ApiVersion, EngineError> {
-        let call = Call { verb: "ping", subject: Subject::Engine };
         let path = Some("/_ping".to_owned());
-        let ping = ApiRequest::new(call, Method::GET, path, self.timeouts().ping)?;
+        let ping = ApiRequest::new(PING, Method::GET, path, self.timeouts().ping)?;
         let answer = self.unversioned(&ping).await?;
         let stated = answer.headers().get("api-version").map(HeaderValue::as_bytes);
         let stated = String::from_utf8_lossy(stated.unwrap_or_default()).into_owned();
@@ -147,11 +157,16 @@ impl Engine {
         if let Some(version) = self.shared.version.settled() {
             return Ok(version);
         }
-        let _turn = self.shared.version.turn().await;
-        match self.shared.version.settled() {
-            Some(version) => Ok(version),
-            None => self.negotiate().await,
-        }
+        // A burst of calls costs one ping. The ping has a task of its own: the future of a call may no
+        // longer be polled while others wait for the version.
+        let engine = self.clone();
+        let version = self.shared.negotiating.run((), async move {
+            match engine.shared.version.settled() {
+                Some(version) => Ok(version),
+                None => engine.negotiate().await,
+            }
+        });
+        version.await.unwrap_or_else(|lost| Err(broken(&PING, Arc::new(lost))))
     }
 
     /// Makes a call whose answer is JSON.
@@ -371,6 +386,8 @@ fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
     std::iter::successors(Some(error), |error| (*error).source())
         .find_map(|e| e.downcast_ref::<T>())
 }
+
+const PING: Call = Call { verb: "ping", subject: Subject::Engine };
 
 /// How often a call is repeated because the engine asks for it; each try reads its store anew.
 const RETRIES: usize = 4;

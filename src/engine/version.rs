@@ -6,7 +6,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-use tokio::sync::{Mutex, MutexGuard};
 use tracing::debug;
 
 use crate::model::engine::ApiVersion;
@@ -18,8 +17,6 @@ pub(super) struct NegotiatedVersion {
     minor: AtomicU16,
     /// No reason to ask again.
     settled: AtomicBool,
-    /// Held while asking, so that a burst of calls costs one ping.
-    asking: Mutex<()>,
 }
 
 impl NegotiatedVersion {
@@ -36,11 +33,6 @@ impl NegotiatedVersion {
 
     pub(super) fn settled(&self) -> Option<ApiVersion> {
         self.settled.load(Ordering::Acquire).then(|| self.last())
-    }
-
-    /// Held while the engine is asked, so that a burst of requests costs one ping.
-    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
-        self.asking.lock().await
     }
 
     pub(super) fn settle(&self, version: ApiVersion) {

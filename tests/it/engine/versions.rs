@@ -1,6 +1,10 @@
 //! Which API version is spoken, and what happens when the daemon is replaced under us.
 
+use std::{pin::pin, time::Duration};
+
 use dockbridge::{engine::error::EngineError, error::Kind, model::engine::ApiVersion};
+
+use tokio::time::timeout;
 
 use super::engine;
 use crate::support::fake_dockerd::{
@@ -37,6 +41,19 @@ async fn a_burst_of_first_calls_costs_one_ping() {
         outcome.unwrap();
     }
     assert_eq!(docker.count("GET /_ping"), 1);
+}
+
+// A stream asks the engine while it reads, and stops to poll the question while its client does not
+// read.
+#[tokio::test]
+async fn a_call_that_is_not_polled_delays_no_other() {
+    let docker = FakeDockerd::start().await;
+    let engine = engine(&docker);
+    let mut suspended = pin!(engine.list_images());
+    assert!(futures_util::poll!(suspended.as_mut()).is_pending());
+    let other = timeout(Duration::from_secs(30), engine.list_images()).await;
+    other.expect("an answer").unwrap();
+    suspended.await.unwrap();
 }
 
 #[tokio::test]
