@@ -72,9 +72,26 @@ pub async fn follow<P: Process>(
     mut output: Output,
     sink: &mut impl Sink,
 ) -> Result<P::Outcome, ExecError> {
-    let (mut reported, mut said) = (pin!(process.reported()), Vec::new());
+    let mut said = Vec::new();
+    let report = match read(process, &mut output, sink, &mut said).await? {
+        Some(report) => report,
+        None => process.concluded().await?,
+    };
+    process.outcome(report, &said)
+}
+
+/// Reads until the output ends or is known to bring no more byte. Returns the report if the engine has
+/// made it by then.
+async fn read<P: Process>(
+    process: &P,
+    output: &mut Output,
+    sink: &mut impl Sink,
+    said: &mut Vec<u8>,
+) -> Result<Option<P::Report>, ExecError> {
+    // Dropped at the return: the next question must not wait for one that is not polled.
+    let mut reported = pin!(process.reported());
     let mut state = State::Running;
-    let report = loop {
+    loop {
         let event = tokio::select! {
             biased;
             piece = output.next() => match piece.transpose()? {
@@ -95,19 +112,18 @@ pub async fn follow<P: Process>(
                     State::Reported { report, .. } => State::Reported { report, answers: 0 },
                 }
             }
-            (State::Running, Event::OutputEnded) => break process.concluded().await?,
-            (State::Reported { report, .. }, Event::OutputEnded) => break report,
+            (State::Running, Event::OutputEnded) => return Ok(None),
+            (State::Reported { report, .. }, Event::OutputEnded) => return Ok(Some(report)),
             (_, Event::Reported(report)) => State::Reported { report, answers: 0 },
             (State::Reported { report, answers }, Event::Answered) => {
                 if answers + 1 == QUIET_ANSWERS {
-                    break report;
+                    return Ok(Some(report));
                 }
                 State::Reported { report, answers: answers + 1 }
             }
             (State::Running, Event::Answered) => State::Running,
         };
-    };
-    process.outcome(report, &said)
+    }
 }
 
 /// A pause, and then an answer of the engine.
