@@ -57,6 +57,7 @@ mod service;
 mod setup;
 mod shortages;
 mod signals;
+mod silence;
 #[path = "../skips/mod.rs"]
 mod skips;
 mod slow_engine;
@@ -158,6 +159,8 @@ const STORIES: &[(&str, Story)] = stories![
     stalls::at_the_end_of_commands,
     stalls::of_containerd,
     stalls::over_a_crash,
+    silence::of_processes,
+    silence::of_answers,
     streams::exec::in_every_way,
     streams::exec::half_closed,
     streams::exec::two_outputs,

@@ -1,5 +1,5 @@
-//! A proxy in front of the engine's socket that delays, holds or fails inspects on request; other
-//! requests pass unchanged.
+//! A proxy in front of the engine's socket that delays, holds or fails inspects on request, and holds
+//! or loses the answers to requests that change something; other requests pass unchanged.
 //!
 //! A connection here is one to the engine, so what is held holds nobody else. It is the answer
 //! that is held, not the question: it tells what was true when it was asked for. Requests are
@@ -50,6 +50,18 @@ pub(crate) struct Mood {
     pub(crate) hanging: BTreeSet<String>,
     /// Containers whose inspect fails, as late as others are answered.
     pub(crate) failing: BTreeSet<String>,
+    /// What happens to the answers to requests that change something. Only the first answer for each
+    /// method and target is concerned, so that a repeated request is answered.
+    pub(crate) changes: Option<ChangeAnswer>,
+}
+
+/// What happens to an answer after the engine has acted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChangeAnswer {
+    /// It is passed on so much later.
+    Held(Duration),
+    /// The connection is closed instead.
+    Lost,
 }
 
 /// What became of the inspects of one container since the mood is what it is.
@@ -144,15 +156,36 @@ impl Shared {
     fn fate(&self, head: &Head) -> Fate {
         // Seen as changed only by what comes after.
         let mood = self.mood.subscribe();
-        let (Some(id), Some(now)) = (&head.inspected, mood.borrow().clone()) else {
-            return Fate::Pass;
-        };
+        let Some(now) = mood.borrow().clone() else { return Fate::Pass };
+        if let (Some(target), Some(answer)) = (&head.changes, now.changes) {
+            return self.fate_of_change(target, answer, mood);
+        }
+        let Some(id) = &head.inspected else { return Fate::Pass };
         self.note(id, |inspects| inspects.asked += 1);
         let at = Instant::now() + now.delays.get(id).copied().unwrap_or_default();
         let (fails, hangs) = (now.failing.contains(id), now.hanging.contains(id));
         let until = (fails || !hangs).then_some(at);
-        let hold = Hold { id: id.clone(), until, mood };
+        let hold = Hold { id: id.clone(), until, mood, is_lost: false };
         if fails { Fate::Fail(hold) } else { Fate::Hold(hold) }
+    }
+
+    fn fate_of_change(
+        &self,
+        target: &str,
+        answer: ChangeAnswer,
+        mood: watch::Receiver<Option<Arc<Mood>>>,
+    ) -> Fate {
+        let is_repeated = self.seen.borrow().of(target).asked > 0;
+        self.note(target, |requests| requests.asked += 1);
+        if is_repeated {
+            return Fate::Pass;
+        }
+        let (rest, is_lost) = match answer {
+            ChangeAnswer::Held(rest) => (rest, false),
+            ChangeAnswer::Lost => (Duration::ZERO, true),
+        };
+        let until = Some(Instant::now() + rest);
+        Fate::Hold(Hold { id: target.to_owned(), until, mood, is_lost })
     }
 
     fn note(&self, id: &str, change: impl FnOnce(&mut Inspects)) {
@@ -175,6 +208,8 @@ struct Hold {
     id: String,
     /// None for one that hangs.
     until: Option<Instant>,
+    /// The connection is closed instead.
+    is_lost: bool,
     /// What is held is let go when the mood changes.
     mood: watch::Receiver<Option<Arc<Mood>>>,
 }
@@ -286,6 +321,9 @@ async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
             line.to_client.lock().await.write_all(&buffer[..length]).await?;
             continue;
         };
+        if hold.is_lost {
+            return Ok(());
+        }
         if !hold.over(&line.left).await {
             line.shared.note(&hold.id, |inspects| inspects.given_up += 1);
             return Ok(());
@@ -300,6 +338,8 @@ struct Head {
     bytes: BytesMut,
     /// The container that is to be inspected.
     inspected: Option<String>,
+    /// Method and target of a request that changes something.
+    changes: Option<String>,
     /// How long its body is; none where nobody says, and what follows is not looked at.
     body: Option<usize>,
 }
@@ -323,6 +363,7 @@ impl Head {
         let mut words = lines.next().unwrap_or_default().split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let inspected = (method == "GET").then(|| inspected(target)).flatten().map(str::to_owned);
+        let changes = (!matches!(method, "GET" | "HEAD")).then(|| format!("{method} {target}"));
         let mut body = Some(0);
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             match name.to_ascii_lowercase().as_str() {
@@ -331,7 +372,7 @@ impl Head {
                 _ => {}
             }
         }
-        Self { inspected, body, bytes }
+        Self { inspected, changes, body, bytes }
     }
 }
 
