@@ -277,8 +277,11 @@ impl Process for Exec {
     type Outcome = i32;
 
     async fn reported(&self) -> Ending {
-        // Most are over by then, and then finding their process is not worth it.
-        sleep(USUAL_DURATION).await;
+        // Most are over by then, and then finding their process is not worth it. The process of a
+        // terminal must be known if the engine dies: it is hung up then.
+        if !self.shared.tty {
+            sleep(USUAL_DURATION).await;
+        }
         if let Lookup::Found(found) = self.lookup().await {
             found.held.ended().await;
         }

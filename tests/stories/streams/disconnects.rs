@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::Scene;
-use crate::restarts::until_ready;
 use crate::support::{
     engine::Engine,
     failure::{Outcome, ensure, ensure_eq, fail},
@@ -12,6 +11,7 @@ use crate::support::{
     upgrade::{self, Place},
     world::World,
 };
+use crate::{execs::until, restarts::until_ready};
 
 /// A terminal dies with its user; a command without one goes on. dockbridge keeps neither.
 pub(crate) async fn of_the_client(world: World) -> Outcome {
@@ -120,7 +120,8 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             let attached = Session::attach(cri, way, id, Wish::Output).await?;
             pipes.send("there\n").await?;
             pipes.stdout.until("there").await?;
-            scene.until_runs(&words, true).await?;
+            // It cannot be hung up before dockbridge knows it.
+            until(|| bridge.watches_process(&words)).await?;
             attached.ping().await?;
             sessions.extend([(way, pipes), (way, terminal), (way, attached)]);
             terminals.push(words);
