@@ -110,7 +110,7 @@ impl Writer {
 /// Pieces of one stream a connection may be ahead of its reader.
 pub(crate) const AHEAD: usize = 16;
 
-/// How long any single wait may take.
+/// How long any single wait may take. The longest test holds two answers of the engine for 20 seconds each.
 pub(crate) fn patience() -> Duration {
-    patient(Duration::from_secs(30))
+    patient(Duration::from_secs(60))
 }
