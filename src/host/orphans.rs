@@ -1,5 +1,6 @@
-//! Programs that a killed dockbridge left running: found at the next start and killed, so that they do
-//! not go on changing what the new process changes too.
+//! Programs that a killed dockbridge left running: found at the next start, so that they do not go on
+//! changing what the new process changes too. They may end by themselves, since a network plugin
+//! cannot always undo what it was stopped in the middle of; after that they are killed.
 //!
 //! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in
 //! its environment. One that still leads its group after that dockbridge has ended was interrupted.
@@ -32,21 +33,27 @@ pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
     own.map_or_else(String::new, |own| mark(own.who))
 });
 
-/// Kills the programs of each dockbridge that has ended, and waits until they are gone. To be called
-/// when the predecessor has ended, before anything that it may have been doing is repeated.
+/// Waits for the end of the programs of each dockbridge that has ended, and kills those that run on.
+/// To be called when the predecessor has ended, before anything that it may have been doing is
+/// repeated.
 pub async fn end_all() {
     // It only fails when it panics.
-    let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE))).await;
+    let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), WAIT)).await;
 }
 
-fn end(processes: &Processes) {
-    let until = Instant::now() + TIME_LIMIT;
+fn end(processes: &Processes, wait: Duration) {
+    let killed_from = Instant::now() + wait;
+    let until = killed_from + TIME_LIMIT;
     let mut killed = Vec::new();
     // A program that is just being started may show no environment for a moment.
     let mut looks = 0;
     loop {
         looks += 1;
         let (orphans, unclear) = find(processes);
+        if !orphans.is_empty() && Instant::now() < killed_from {
+            sleep(PAUSE);
+            continue;
+        }
         let found = orphans.into_iter().filter(|who| !killed.contains(who));
         for orphan in found.collect::<Vec<_>>() {
             let program = processes.command_line(orphan.pid);
@@ -116,6 +123,8 @@ fn pid_namespace() -> io::Result<u64> {
 }
 
 const PROCESS_TABLE: &str = "/proc";
+/// How long programs may take to end by themselves. A plugin that works takes less than a second.
+const WAIT: Duration = Duration::from_secs(5);
 /// How long killed programs may take to end; one that waits for a dead disk does not.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);

@@ -4,6 +4,7 @@ use std::{
     io::Read,
     os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::*;
@@ -30,6 +31,13 @@ fn group_lives(group: u32) -> bool {
     all.iter().any(|one| one.lives && one.group == group)
 }
 
+/// The tests look at all processes, and would kill each other's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 const WAITS: &str = "sleep 600 & echo; wait";
 
 /// The identity of nobody: our pid, at another time.
@@ -40,6 +48,7 @@ fn ended() -> Identity {
 
 #[test]
 fn only_interrupted_programs_of_ended_processes_are_killed() {
+    let _alone = alone();
     let orphan = mark(ended());
     let mut left = program(&orphan, WAITS, false);
     let elsewhere = orphan.replacen(&pid_namespace().unwrap().to_string(), "1", 1);
@@ -50,7 +59,7 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
         program("1:2", WAITS, false),
         program(&orphan, WAITS, true),
     ];
-    end(&Processes::new(PROCESS_TABLE));
+    end(&Processes::new(PROCESS_TABLE), Duration::ZERO);
     assert!(!lives(&mut left));
     assert!(!group_lives(left.id()), "its child as well");
     for (number, child) in spared.iter_mut().enumerate() {
@@ -61,13 +70,29 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
     }
 }
 
+/// Stopped in the middle of an ADD, the bridge plugin fails its next DEL.
+#[test]
+fn a_program_that_ends_in_time_is_not_killed() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let body = format!("echo; sleep 0.3; touch {}", done.display());
+    let mut left = program(&mark(ended()), &body, false);
+    // Ended programs are waited for by whoever started them: here it is this test.
+    let waits = std::thread::spawn(move || left.wait().unwrap());
+    end(&Processes::new(PROCESS_TABLE), Duration::from_secs(60));
+    assert!(done.exists());
+    assert!(waits.join().unwrap().success());
+}
+
 /// dnsmasq of a plugin, for one.
 #[test]
 fn a_daemon_that_outlived_its_program_is_spared() {
+    let _alone = alone();
     let mut program = program(&mark(ended()), "sleep 600 & echo", false);
     let group = program.id();
     program.wait().unwrap();
-    end(&Processes::new(PROCESS_TABLE));
+    end(&Processes::new(PROCESS_TABLE), Duration::ZERO);
     assert!(group_lives(group));
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
