@@ -167,6 +167,7 @@ mod tests {
         for (is_adopted, own, requested, expected) in [
             (true, None, dns("10.0.0.1"), text("10.0.0.1")),
             (true, None, None, None),
+            (true, None, Some(DnsConfig::default()), None),
             (false, None, dns("10.0.0.1"), Some(host)),
             (false, dns("10.0.0.2"), dns("10.0.0.1"), text("10.0.0.2")),
         ] {
@@ -185,14 +186,15 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let files = PodFilesRoot::new(folder.path().to_owned());
-        let pod = pod(true, None).completed(Some(DnsConfig::default()), None);
+        let dns = DnsConfig { options: vec!["ndots:5".to_owned()], ..DnsConfig::default() };
+        let pod = pod(true, None).completed(Some(dns), None);
         let path = folder.path().join(pod.id.as_str()).join(RESOLV_CONF);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "nameserver 192.0.2.1\n").unwrap();
         let inode = || fs::metadata(&path).unwrap().ino();
         let wrong = fs::File::open(&path).unwrap();
         files.ensure(&pod).await.unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "options ndots:5\n");
         assert_ne!(inode(), wrong.metadata().unwrap().ino(), "running containers keep theirs");
         let right = inode();
         files.ensure(&pod).await.unwrap();

@@ -79,7 +79,8 @@ impl SandboxRecord {
         }
         let mut record = Arc::unwrap_or_clone(self);
         let spec = &mut Arc::make_mut(&mut record.document).spec;
-        spec.dns = dns;
+        // cri-dockerd left the engine's file as it was for an empty configuration, too.
+        spec.dns = dns.filter(|dns| *dns != DnsConfig::default());
         spec.namespaces.users = users;
         Arc::new(record)
     }
