@@ -10,6 +10,8 @@ PREFIX ?= /usr/local
 # Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host.
 ENGINE ?= bookworm
 ENGINES ?= bookworm trixie sid sid-containerd
+# dockbridge-runtime needs Docker 24.
+RUNTIME_ENGINES = $(filter-out bookworm,$(ENGINES))
 # With RUNTIME=1 the stories' engine has dockbridge-runtime.
 RUNTIME ?=
 # Which engine test-runtime uses, and which stories of it are part of `make test`.
@@ -159,7 +161,7 @@ test: toolchain ## What decides a change: all tests, the end-to-end tests on one
 
 .PHONY: test-all
 test-all: toolchain ## The same in full size on all engines, in a virtual machine, under chaos, fuzzing, power cuts; packages; the book
-	@$(SUITE) test-unit $(ENGINES:%=test-on-%) $(ENGINES:%=test-on-%-runtime) test-vm chaos fuzz test-power test-packages book-test test-pauses
+	@$(SUITE) test-unit $(ENGINES:%=test-on-%) $(RUNTIME_ENGINES:%=test-on-%-runtime) test-vm chaos fuzz test-power test-packages book-test test-pauses
 
 test-all: export DOCKBRIDGE_FULL_SIZE := 1
 test-all: export CUTS = 3
@@ -189,7 +191,7 @@ test-runtime: ## The end-to-end tests that concern dockbridge-runtime (RUNTIME_E
 
 .PHONY: test-engines
 test-engines: toolchain ## All end-to-end tests on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store (RUNTIME=1)
-	@$(SUITE) $(ENGINES:%=test-on-%$(if $(RUNTIME),-runtime))
+	@$(SUITE) $(if $(RUNTIME),$(RUNTIME_ENGINES:%=test-on-%-runtime),$(ENGINES:%=test-on-%))
 
 # On one engine: the end-to-end tests, then the engine client alone, unless some tests were asked for.
 test-on-%: toolchain
