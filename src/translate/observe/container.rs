@@ -23,7 +23,7 @@ use crate::{
         document::{ContainerDocument, SandboxDocument, VERSION},
         id::{ContainerId, ImageId, SandboxId},
         label,
-        name::bare,
+        name::{bare, sandbox_name},
         record::{ContainerRecord, ForeignContainer, Observed, SandboxRecord},
     },
     wire::docker::{ContainerInspect, InspectNetwork},
@@ -55,7 +55,8 @@ fn is_ours(observed: &Observed, inspect: &ContainerInspect) -> bool {
     match observed {
         Observed::Sandbox(record) => {
             let pod = &record.document.spec.metadata;
-            is_named(&inspect.name, label::SANDBOX_CONTAINER_NAME, pod.attempt)
+            let rest = bare(&inspect.name).strip_prefix(&sandbox_name(pod));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
                 || host.cpu_shares == PAUSE_CPU_SHARES
         }
         Observed::Container(record) => {

@@ -264,6 +264,8 @@ fn labels_without_the_name_are_foreign() {
     let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
     for (name, kind) in [
         ("/quirky_hopper", label::TYPE_SANDBOX),
+        ("/k8s_POD_other_n_u_0", label::TYPE_SANDBOX),
+        ("/k8s_POD_p_n_u_00", label::TYPE_SANDBOX),
         ("/k8s_POD_p_n_u_0", "something"),
         ("/k8s_POD_p_n_u_0", ""),
     ] {
