@@ -103,10 +103,12 @@ impl Process for Main<'_> {
 }
 
 impl Terminal for Main<'_> {
-    async fn resize(&self, size: TerminalSize) {
-        if let Err(error) = self.streaming.engine.resize_container(self.id.as_str(), size).await {
-            tracing::debug!(container = %self.id, %error, "cannot resize the terminal; it keeps its size");
-        }
+    async fn resize(&self, size: TerminalSize) -> bool {
+        let resized = self.streaming.engine.resize_container(self.id.as_str(), size).await;
+        let told = |error: &_| {
+            tracing::debug!(container = %self.id, %error, "cannot resize the terminal; retrying");
+        };
+        resized.inspect_err(told).is_ok()
     }
 }
 

@@ -67,10 +67,9 @@ pub(super) async fn run(
 }
 
 impl Terminal for Exec {
-    async fn resize(&self, size: TerminalSize) {
-        if let Err(error) = self.resize(size).await {
-            debug!(%error, "cannot resize the terminal; it keeps its size");
-        }
+    async fn resize(&self, size: TerminalSize) -> bool {
+        let resized = self.resize(size).await;
+        resized.inspect_err(|error| debug!(%error, "cannot resize the terminal; retrying")).is_ok()
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{
 
 /// A process that may have a terminal.
 pub trait Terminal: Process {
-    /// Sets the size of the terminal; a failure is ignored.
-    fn resize(&self, size: TerminalSize) -> impl Future<Output = ()> + Send;
+    /// Sets the size of the terminal. False if the engine did not.
+    fn resize(&self, size: TerminalSize) -> impl Future<Output = bool> + Send;
 }
 
 /// What the end of the client's input means.
@@ -113,11 +113,17 @@ async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     }
 }
 
-/// Never ends: sizes decide nothing.
+/// Never ends: sizes decide nothing. The client sends a size once, so one that the engine did not set
+/// is sent to it again until there is a newer one.
 async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
     if let Some(mut sizes) = sizes {
-        while let Some(size) = sizes.next().await {
-            process.resize(size).await;
+        let mut wanted = sizes.next().await;
+        while let Some(size) = wanted {
+            wanted = if process.resize(size).await {
+                sizes.next().await
+            } else {
+                timeout(RESIZE_PAUSE, sizes.next()).await.unwrap_or(Some(size))
+            };
         }
     }
     std::future::pending::<()>().await;
@@ -130,5 +136,7 @@ async fn stopping(stop: &CancellationToken) {
 
 /// How long what a client sent before it left may take to reach the process.
 const LAST_INPUT: Duration = Duration::from_secs(10);
+/// Between two attempts to set a size.
+const RESIZE_PAUSE: Duration = Duration::from_secs(1);
 /// How long streams may go on when we are stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
