@@ -139,6 +139,8 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
         PathBuf::from("/proc").join(String::from_utf8_lossy(&pid.stdout).trim()).join("status"),
     )?;
     let all = u64::from_str_radix(&line_of(&daemon, "CapBnd"), 16)?;
+    // Docker 20.10 has the names of the first 38.
+    let known = if world.engine == "bookworm" { (1 << 38) - 1 } else { u64::MAX };
     let usual = 0xa804_25fb;
     for (name, add, drop, wanted) in [
         ("usual", &[][..], &[][..], usual),
@@ -161,7 +163,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
         });
         let ids = stage.up(&sandbox, &pod, &[container]).await?;
         let held = status_of(&stage, &ids[0], "CapEff").await?;
-        ensure_eq!(held, format!("{:016x}", wanted & all), "{name}");
+        ensure_eq!(held, format!("{:016x}", wanted & all & known), "{name}");
     }
     stage.cri.clear().await?;
     stage.leaves_nothing().await

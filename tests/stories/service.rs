@@ -75,7 +75,9 @@ fn install(stage: &Stage) -> Outcome {
     );
     let mut unit = include_str!("../../packaging/systemd/dockbridge.service").to_owned();
     // The engine of this world is not the machine's.
-    for (line, instead) in [(SHIPPED_START, start.as_str()), ("\nWants=docker.service\n", "\n")] {
+    for (line, instead) in
+        [(SHIPPED_START, start.as_str()), ("\nWants=docker.service dockbridge.socket\n", "\n")]
+    {
         ensure_eq!(unit.matches(line).count(), 1);
         unit = unit.replace(line, instead);
     }
