@@ -157,17 +157,15 @@ impl Caller {
         let Some(id) = self.insist("CreateContainer", possible, create).await else { return };
         self.told.created(&id);
         let start = async |cri: &Cri| match cri.start(&id).await {
-            // A call that was not answered had started it.
-            Err(refused)
-                if refused.code == Code::FailedPrecondition
-                    && cri.container(&id).await?.started_at > 0 =>
-            {
-                Ok(())
+            // A call that was not answered had started it, and it may have ended with the engine.
+            Err(refused) if refused.code == Code::FailedPrecondition => {
+                let now = cri.container(&id).await?;
+                let runs = now.state() == cri::ContainerState::ContainerRunning;
+                if now.started_at > 0 { Ok(runs) } else { Err(refused) }
             }
-            answer => answer,
+            answer => answer.map(|()| true),
         };
-        let started = self.insist("StartContainer", possible, start).await;
-        if started.is_some() {
+        if self.insist("StartContainer", possible, start).await == Some(true) {
             self.told.up(&id);
         }
         pod.containers.push(Container { config, id, serves });
