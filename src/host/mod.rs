@@ -32,7 +32,6 @@ pub mod pidfd;
 pub mod plugin_process;
 pub mod process;
 pub mod processes;
-pub mod quota;
 pub mod readiness;
 pub mod relabel;
 pub mod selinux;

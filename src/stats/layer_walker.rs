@@ -20,11 +20,7 @@ use tracing::debug;
 use super::{cgroup_reader, collector::Collector, layers::Measurement, read::upper};
 use crate::{
     engine::storage,
-    host::{
-        error::HostError,
-        quota,
-        tree::{Size, Walk},
-    },
+    host::tree::Walk,
     model::{engine::EngineInfo, record::ContainerRecord, stats::LayerReading},
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -81,13 +77,6 @@ pub(super) struct LayerJob {
     pub(super) walk: Option<Walk>,
     /// How long the disk was busy with it so far.
     pub(super) took: Duration,
-}
-
-/// How the size of a layer is found out.
-enum Begun {
-    /// The file system knows it.
-    Counted(Size),
-    Walk(Walk),
 }
 
 /// What came of a step.
@@ -205,16 +194,12 @@ impl LayerJob {
     /// Number of files in one step.
     pub(super) fn go_on(mut self, entries: usize) -> StepResult {
         let began = Instant::now();
-        let size = match self.walk.take().map(Begun::Walk).or_else(|| self.begin()) {
-            None => return StepResult::Done { id: self.id, measured: Measurement::default() },
-            Some(Begun::Counted(size)) => size,
-            Some(Begun::Walk(mut walk)) => match walk.step(entries) {
-                None => {
-                    let took = self.took + began.elapsed();
-                    return StepResult::More(Self { walk: Some(walk), took, ..self });
-                }
-                Some(size) => size,
-            },
+        let Some(mut walk) = self.walk.take().or_else(|| self.begin()) else {
+            return StepResult::Done { id: self.id, measured: Measurement::default() };
+        };
+        let Some(size) = walk.step(entries) else {
+            let took = self.took + began.elapsed();
+            return StepResult::More(Self { walk: Some(walk), took, ..self });
         };
         let took = self.took + began.elapsed();
         let reading = LayerReading {
@@ -227,18 +212,12 @@ impl LayerJob {
         StepResult::Done { id: self.id, measured }
     }
 
-    fn begin(&self) -> Option<Begun> {
-        let begun = measured(self.upper.as_deref()?);
+    fn begin(&self) -> Option<Walk> {
+        let begun = Walk::begin(self.upper.as_deref()?);
         let begun = begun
             .inspect_err(|error| debug!(container = self.id, %error, "cannot measure a layer"));
         begun.ok()
     }
-}
-
-/// What a quota counts is known at once.
-fn measured(upper: &Path) -> Result<Begun, HostError> {
-    quota::used(upper)
-        .map_or_else(|| Walk::begin(upper).map(Begun::Walk), |size| Ok(Begun::Counted(size)))
 }
 
 /// Interval of comparing the engine's layers with the disk.

@@ -28,9 +28,6 @@ pub(crate) enum Lack {
     Plugins,
     /// Extended attributes of users and labels on the temporary file system.
     Attributes,
-    /// A disk that this command could make a file system on, and a kernel that counts what
-    /// projects have there.
-    Disk(&'static str),
     /// A program of this name.
     Program(&'static str),
     /// A packet filter that sees what crosses a bridge.
@@ -112,17 +109,6 @@ impl Lack {
                     nix::sys::statfs::statfs(&env::temp_dir()).map(|it| it.filesystem_type());
                 kind != Ok(nix::sys::statfs::EXT4_SUPER_MAGIC) || !has_capability(21)
             }
-            Self::Disk(make) => {
-                let (kind, counts) = match make.contains("xfs") {
-                    true => ("\txfs\n", "CONFIG_XFS_QUOTA="),
-                    false => ("\text4\n", "CONFIG_QFMT_V2="),
-                };
-                !has_program(make.split(' ').next().unwrap_or_default())
-                    || !is_there("/dev/loop-control")
-                    || !has_capability(21)
-                    || !read("/proc/filesystems").contains(kind)
-                    || !kernel_has(counts)
-            }
             Self::Program(name) => !has_program(name),
             Self::BridgeFilter => !is_there("/proc/sys/net/bridge/bridge-nf-call-iptables"),
             Self::HangUps => {
@@ -172,13 +158,6 @@ fn has_capability(bit: u32) -> bool {
 fn field(status: &str, name: &str) -> Option<u64> {
     let digits = status.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(digits.trim(), 16).ok()
-}
-
-/// Whether the kernel was made with it; not where nobody tells.
-fn kernel_has(setting: &str) -> bool {
-    let told = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r)";
-    let output = Command::new("sh").args(["-c", told]).output();
-    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(setting))
 }
 
 fn has_program(name: &str) -> bool {
