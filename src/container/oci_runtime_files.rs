@@ -31,12 +31,6 @@ impl OciRuntimeFiles {
         Self { directory, user_pins: run_dir.join(USER_PINS) }
     }
 
-    /// Where the user namespace of the pod is pinned whose network namespace is pinned at `network`.
-    pub fn user_pin_beside(network: &Path) -> Option<PathBuf> {
-        let run_dir = network.parent()?.parent()?;
-        Some(run_dir.join(USER_PINS).join(network.file_name()?))
-    }
-
     /// Where the user namespace of a pod is pinned.
     pub fn user_pin(&self, id: &SandboxId) -> PathBuf {
         self.user_pins.join(id.as_str())

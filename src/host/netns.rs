@@ -88,22 +88,6 @@ pub fn is_used(at: &Path) -> bool {
     is_pinned(at) && pids.any(|pid| is_of(pid, at))
 }
 
-/// Pins at `at`, too, what is pinned at `old`; a pin that is at `at` stays. Whether `old` is another
-/// place than `at`, and not another way to the same.
-///
-/// # Errors
-/// Mounting is not permitted.
-pub fn copy_pin(old: &Path, at: &Path) -> Result<bool, HostError> {
-    let place = |pin: &Path| pin.parent().and_then(|above| above.canonicalize().ok());
-    if place(old).is_some_and(|old| Some(old) == place(at)) {
-        return Ok(false);
-    }
-    if is_pinned(old) && !is_pinned(at) {
-        mount_pin(old, at)?;
-    }
-    Ok(true)
-}
-
 /// Takes the pin at `at` away, with its file. The namespace ends with its last process.
 ///
 /// Fine when there is no pin, no file, or no directory (after a reboot).
@@ -206,7 +190,11 @@ fn open(at: &Path) -> Result<File, HostError> {
     File::open(at).map_err(|e| HostError::new("open", at, e))
 }
 
-pub(super) fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
+/// Pins the namespace at `source` at `at`, too. Mounts are stacked, so nothing may be pinned there.
+///
+/// # Errors
+/// Mounting is not permitted.
+pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     if let Some(parent) = at.parent() {
         file::ensure_directory(parent, 0o755)?;
     }

@@ -70,7 +70,7 @@ impl Sandboxes {
             if netns::is_pinned(at) {
                 return Ok(());
             }
-            netns::copy_pin(Path::new(&format!("/proc/{pid}/ns/user")), at).map(drop)
+            netns::mount_pin(Path::new(&format!("/proc/{pid}/ns/user")), at)
         };
         self.with_user_pin(&sandbox.id, restore).await
     }

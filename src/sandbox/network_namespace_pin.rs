@@ -7,12 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use tracing::{info, warn};
-
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
-    container::oci_runtime_files::OciRuntimeFiles,
-    error::chain,
     host::{error::HostError, netns},
     model::{attachment::Attachment, id::SandboxId},
 };
@@ -82,42 +78,6 @@ impl Sandboxes {
             return Ok(());
         }
         self.unpin(id).await
-    }
-
-    /// Moves the pin of a sandbox here that was connected under another run directory. A failure
-    /// is only logged: the namespace is released where it is.
-    pub(super) async fn move_pin(&self, id: &SandboxId) {
-        let snapshot = self.deps.store.snapshot();
-        let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return };
-        let Some(mut moved) = sandbox.attachment.clone() else { return };
-        let (Attachment::Adding(intent) | Attachment::Ready { intent, .. }) = &mut moved else {
-            return;
-        };
-        let old = std::mem::replace(&mut intent.pod.netns, self.pin_of(id));
-        if old == intent.pod.netns || old.file_name() != intent.pod.netns.file_name() {
-            return;
-        }
-        let (from, source) = (old.display(), old.clone());
-        let copied = match self.mount(id, move |at| netns::copy_pin(&source, at)).await {
-            Ok(copied) => copied,
-            Err(error) => {
-                let error = chain(&error);
-                warn!(sandbox = %id, %from, error, "cannot move a network namespace from another run directory");
-                return;
-            }
-        };
-        let (obsolete, user) = (old.clone(), OciRuntimeFiles::user_pin_beside(&old));
-        let clean_up = move |_: &Path| {
-            netns::unpin(&obsolete)?;
-            // The user namespace is pinned here again when its pod is recovered.
-            user.map_or(Ok(()), |user| netns::unpin(&user))
-        };
-        if copied && let Err(error) = self.mount(id, clean_up).await {
-            let error = chain(&error);
-            warn!(sandbox = %id, %from, error, "cannot clean up another run directory; remove the leftovers by hand");
-        }
-        self.try_save_attachment(sandbox, moved).await;
-        info!(sandbox = %id, %from, "network namespace moved from another run directory");
     }
 
     /// Mounting blocks, so it runs on a thread of its own.

@@ -137,7 +137,6 @@ impl Sandboxes {
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.locks.write(id.as_str()).await;
-        self.move_pin(id).await;
         let snapshot = self.deps.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
         if sandbox.document.network != NetworkMode::Cni {

@@ -21,7 +21,6 @@ impl Sandboxes {
 
     async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        self.move_pin(id).await;
         let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;

@@ -48,7 +48,6 @@ impl Sandboxes {
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        self.move_pin(id).await;
         let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         self.stop_known(id, sandbox.as_deref()).await?;
         info!(sandbox = %id, "pod sandbox stopped");

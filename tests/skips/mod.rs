@@ -11,7 +11,6 @@ use std::{
     io::Write as _,
     panic::Location,
     path::Path,
-    process::Command,
 };
 
 /// What a machine can lack.
@@ -64,7 +63,6 @@ impl Lack {
             Self::Devices => "no /dev/fuse or no /dev/net/tun".to_owned(),
             Self::Plugins => "no network plugins, or no iptables".to_owned(),
             Self::Attributes => "no attributes or labels on the temporary file system".to_owned(),
-            Self::Disk(make) => format!("no disk for {make:?}"),
             Self::Program(name) => format!("no {name}"),
             Self::BridgeFilter => "no br_netfilter in the kernel".to_owned(),
             Self::HangUps => "hang-ups are ignored by whatever is started here".to_owned(),

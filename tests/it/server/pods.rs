@@ -8,10 +8,7 @@ use std::{
 };
 
 use dockbridge::{
-    host::{
-        netns,
-        relabel::{SELINUX, relabel},
-    },
+    host::relabel::{SELINUX, relabel},
     model::network::NetworkMode,
     wire::cri::{self, PodSandboxState as State},
 };
@@ -237,50 +234,6 @@ async fn what_is_kept_of_a_stopped_pod_goes_with_its_container() {
     docker.world(|world| world.remove(&id));
     eventually(|| !file.exists()).await;
     bridge.clear(&docker).await;
-}
-
-#[tokio::test]
-async fn another_run_directory_leaves_nothing_in_the_old_one() {
-    let Some((_resident, docker, bridge)) = stage().await else { return };
-    let [kept, stopped] =
-        [bridge.run(&pod("a")).await.unwrap(), bridge.run(&pod("b")).await.unwrap()];
-    let (old, users) = (bridge.node().path("run/netns"), bridge.node().path("run/userns"));
-    fs::create_dir(&users).unwrap();
-    [&kept, &stopped].iter().for_each(|pod| fs::write(users.join(pod), "").unwrap());
-    let mut node = bridge.stop().await;
-    node.run = "elsewhere";
-    // What is stopped before anything was made good leaves nothing either.
-    docker.inject(Rule::new(
-        &format!("GET /containers/{stopped}/json"),
-        Fault::Late(Duration::from_secs(1)),
-    ));
-    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
-    bridge.stop_pod(&stopped).await.unwrap();
-    let is_empty = |path| fs::read_dir(path).unwrap().count() == 0;
-    eventually(|| is_empty(&old) && is_empty(&users)).await;
-    assert!(bridge.node().path("elsewhere/netns").join(&kept).exists());
-    let (shown, _) = status(&bridge, &kept).await;
-    assert_eq!(shown.state(), State::SandboxReady);
-    bridge.clear(&docker).await;
-    assert_eq!(leases(&bridge), 0);
-}
-
-/// What cannot be taken away in the old directory is told, and holds up no stop.
-#[tokio::test]
-async fn an_old_run_directory_that_cannot_be_cleared_holds_up_no_stop() {
-    let Some((_resident, docker, bridge)) = stage().await else { return };
-    let id = bridge.run(&pod("p")).await.unwrap();
-    let old = bridge.node().path("run/netns").join(&id);
-    let mut node = bridge.stop().await;
-    node.run = "elsewhere";
-    netns::unpin(&old).unwrap();
-    fs::create_dir(&old).unwrap();
-    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
-    bridge.stop_pod(&id).await.unwrap();
-    assert_eq!(leases(&bridge), 0);
-    bridge.remove_pod(&id).await.unwrap();
-    fs::remove_dir(&old).unwrap();
-    bridge.assert_clean(&docker).await;
 }
 
 /// The kubelet keeps what an event says of all containers of a pod until the next one.

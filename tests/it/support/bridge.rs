@@ -61,8 +61,6 @@ pub(crate) struct Node {
     pub(crate) tracing: TracingSettings,
     /// NRI; off at first.
     pub(crate) nri: NriSettings,
-    /// Name of the run directory.
-    pub(crate) run: &'static str,
 }
 
 impl Node {
@@ -75,7 +73,6 @@ impl Node {
             metrics: None,
             tracing: TracingSettings::default(),
             nri: NriSettings::default(),
-            run: "run",
         };
         for name in ["bin", "conf", "host"] {
             fs::create_dir(node.path(name)).unwrap();
@@ -107,7 +104,7 @@ impl Node {
     /// Files, links and mounts that belong to pods.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for place in ["state", "run", self.run, "cache"] {
+        for place in ["state", "run", "cache"] {
             walk(&self.path(place), &mut found);
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -121,7 +118,7 @@ impl Node {
             listen: Listen::Path(self.path("cri.sock")),
             docker: docker.to_owned(),
             state_dir: self.path("state"),
-            run_dir: self.path(self.run),
+            run_dir: self.path("run"),
             network,
             cni: CniSettings {
                 conf_dir: self.path("conf"),
@@ -347,11 +344,9 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.served.abort();
-        for run in ["run", self.node.run] {
-            let pins = self.node.path(run).join("netns");
-            for pin in fs::read_dir(pins).into_iter().flatten().flatten() {
-                let _ = dockbridge::host::netns::unpin(&pin.path());
-            }
+        let pins = self.node.path("run/netns");
+        for pin in fs::read_dir(pins).into_iter().flatten().flatten() {
+            let _ = dockbridge::host::netns::unpin(&pin.path());
         }
     }
 }
