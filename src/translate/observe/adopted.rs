@@ -150,21 +150,30 @@ fn attempt(
 /// The labels of the CRI request, without the shim's own.
 fn caller_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
-    labels
+    let stated = labels
         .filter(|(key, _)| !INTERNAL.contains(&key.as_str()))
-        .filter(|(key, _)| !key.starts_with(label::ANNOTATION_PREFIX))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+        .filter(|(key, _)| !key.starts_with(label::ANNOTATION_PREFIX));
+    bounded(stated.map(|(key, value)| (key.as_str(), value)))
 }
 
 fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
-    labels
-        .filter_map(|(key, value)| {
-            let key = key.strip_prefix(label::ANNOTATION_PREFIX)?;
-            Some((key.to_owned(), value.clone()))
-        })
-        .collect()
+    bounded(
+        labels
+            .filter_map(|(key, value)| Some((key.strip_prefix(label::ANNOTATION_PREFIX)?, value))),
+    )
+}
+
+/// Without those beyond the bound. The engine adds the labels of the image, whose size nothing limits,
+/// and one container must not make the CRI's list too large for a message.
+fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<String, String> {
+    let mut room = LARGEST_METADATA;
+    let fitting = pairs.filter(|(key, value)| {
+        let rest = room.checked_sub(key.len() + value.len());
+        room = rest.unwrap_or(room);
+        rest.is_some()
+    });
+    fitting.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
 /// The requested host name; the engine's own choice is the short id.
@@ -251,3 +260,5 @@ const INTERNAL: &[&str] = &[
     label::SANDBOX_DOCUMENT,
     label::CONTAINER_DOCUMENT,
 ];
+/// Bytes of labels, and of annotations, of one object: what Kubernetes allows for the annotations of one.
+const LARGEST_METADATA: usize = 256 << 10;

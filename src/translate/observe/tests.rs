@@ -390,6 +390,24 @@ fn without_a_document_names_and_labels_are_used() {
     assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
 }
 
+/// The engine adds the image's labels, which may be larger than a whole list of the CRI.
+#[test]
+fn adopted_labels_are_those_that_kubernetes_allows() {
+    let mut inspect = container_inspect();
+    let labels = inspect["Config"]["Labels"].as_object_mut().unwrap();
+    for key in ["a-large", "annotation.a-large"] {
+        labels.insert(key.to_owned(), "x".repeat(256 << 10).into());
+    }
+    for key in ["small", "annotation.small"] {
+        labels.insert(key.to_owned(), "kept".into());
+    }
+    let Observed::Container(record) = observe(inspect) else { panic!("not ours") };
+    let spec = &record.document.spec;
+    for shown in [&spec.labels, &spec.annotations] {
+        assert!(shown.contains_key("small") && !shown.contains_key("a-large"), "{shown:.400?}");
+    }
+}
+
 #[test]
 fn a_container_without_name_and_labels_is_foreign() {
     for (pointer, value) in [
