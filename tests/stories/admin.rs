@@ -1,6 +1,10 @@
 //! Metrics and debug endpoints during a pod's life on a real engine.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use dockbridge::wire::cri;
 use tokio::{
@@ -43,6 +47,7 @@ pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     ensure!(state.contains(&sandbox) && state.contains(&ids[0]), "{state}");
     ensure!(!state.contains("planted-"), "a secret is shown: {state}");
     tells_no_secret(&stage, &ids[0]).await?;
+    docker_shows_no_variable(&stage, &ids[0], &socket).await?;
     ensure!(ask(&socket, "/readyz").await?.ends_with("\r\n\r\nready\n"), "not ready");
     stage.cri.clear().await?;
     let state = ask(&socket, "/debug/state").await?;
@@ -76,6 +81,38 @@ async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
     let report = told(&["support"]).await?;
     ensure!(report.contains(container) && report.contains("===== log ====="), "{report}");
     ensure!(!report.contains("planted-"), "a secret is in the report: {report}");
+    Ok(())
+}
+
+/// What the engine shows to anybody, and what is collected as metrics. Other programs export labels.
+async fn docker_shows_no_variable(stage: &Stage, id: &str, socket: &Path) -> Outcome {
+    let docker = async |words: &str| {
+        let words: Vec<_> = words.split(' ').chain(["--format", "{{json .}}"]).collect();
+        stage.engine.docker(&words).await
+    };
+    // In whole seconds: those of this one belong to it.
+    let until = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 1;
+    let events = format!("events --since 10m --until {until} --filter container={id}");
+    let shown = [
+        ("events", docker(&events).await?),
+        ("list", docker("ps -a --no-trunc").await?),
+        (
+            "labels",
+            stage.engine.docker(&["inspect", "-f", "{{.ID}} {{json .Config.Labels}}", id]).await?,
+        ),
+        ("metrics of pods", format!("{:?}", stage.cri.pod_metrics().await?)),
+        ("containers", format!("{:?}", stage.cri.containers().await?)),
+    ];
+    for (what, text) in &shown {
+        ensure!(text.contains(id), "nothing is in the {what}");
+    }
+    let metrics = ("metrics", ask(socket, "/metrics").await?);
+    for (what, text) in shown.iter().chain([&metrics]) {
+        let at = text.find("planted-variable");
+        ensure!(at.is_none(), "a variable is in the {what}, at {at:?}");
+    }
+    let stored = stage.engine.docker(&["inspect", "-f", "{{json .Config.Env}}", id]).await?;
+    ensure!(stored.contains("planted-variable"), "it is not where it belongs: {stored}");
     Ok(())
 }
 

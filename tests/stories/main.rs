@@ -30,6 +30,7 @@ mod execs;
 mod handlers;
 mod identity;
 mod images;
+mod largest;
 mod layers;
 mod logs;
 mod machine;
@@ -98,6 +99,9 @@ const STORIES: &[(&str, Story)] = stories![
     pods::with_one_process_table,
     pods::with_names_and_dns,
     pods::asked_twice,
+    pods::created_twice,
+    largest::that_kubelet_makes,
+    largest::that_others_made,
     images::from_a_private_registry,
     images::in_use_by_a_foreign_container,
     images::tagged_like_an_id,

@@ -279,6 +279,60 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+/// A repeated CreateContainer returns the first container, also after a restart: command, variables
+/// and mounts are compared with what the engine stored.
+pub(crate) async fn created_twice(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "created_twice").await?;
+    let pod = stage.recipes.pod("twice");
+    let sandbox = stage.cri.run(&pod).await?;
+    let plain = stage.recipes.sleeper("plain");
+    let full = with_many_parts(&stage)?;
+    let mut ids = Vec::new();
+    for container in [&plain, &full] {
+        ids.push(stage.cri.create(&sandbox, container, &pod).await?);
+    }
+    for _ in 0..2 {
+        for (container, id) in [&plain, &full].into_iter().zip(&ids) {
+            ensure_eq!(&stage.cri.create(&sandbox, container, &pod).await?, id);
+        }
+        let targets = stage.cri.container(&ids[1]).await?.mounts;
+        ensure_eq!(targets, full.mounts);
+        stage.cri = stage.bridge.restart().await?;
+    }
+    let mut other = full.clone();
+    other.envs.swap(0, 1);
+    let replaced = stage.cri.create(&sandbox, &other, &pod).await?;
+    ensure!(replaced != ids[1], "another request is another container");
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+/// In an order that no engine would choose, with variables of the image and one that is there twice.
+fn with_many_parts(stage: &Stage) -> Outcome<cri::ContainerConfig> {
+    let variable = |(key, value): (&str, &str)| cri::KeyValue {
+        key: key.to_owned(),
+        value: value.as_bytes().to_vec(),
+    };
+    let envs = [("Z", "=1"), ("PATH", "/own:/bin"), ("A", ""), ("TWICE", "1"), ("TWICE", "2")];
+    let mut mounts = Vec::new();
+    for name in ["z", "b/below", "m", "b", "a"] {
+        let path = stage.folders.shared.join(name);
+        fs::create_dir_all(&path)?;
+        mounts.push(cri::Mount {
+            container_path: format!("/mnt/{name}"),
+            host_path: path.display().to_string(),
+            readonly: name == "m",
+            ..Default::default()
+        });
+    }
+    Ok(cri::ContainerConfig {
+        args: ["one", "", "two words"].map(str::to_owned).to_vec(),
+        envs: envs.map(variable).to_vec(),
+        mounts,
+        ..stage.recipes.container("full", "sleep 600")
+    })
+}
+
 async fn unknown_is_not_found(cri: &Cri, sandbox: &str, container: &str) -> Outcome {
     let codes = [
         cri.sandbox(sandbox).await.err().map(|refused| refused.code),
