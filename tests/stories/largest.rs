@@ -75,7 +75,7 @@ pub(crate) async fn that_others_made(world: World) -> Outcome {
     }
     for _ in 0..2 {
         witness.is_served(&stage).await?;
-        let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+        let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(100));
         while stage.cri.containers().await?.len() != count + 1 {
             ensure!(looks.again().await, "{:?}", stage.cri.containers().await?);
         }
@@ -99,7 +99,7 @@ pub(crate) async fn that_others_made(world: World) -> Outcome {
 /// Returns when dockbridge has read the engine's lists, which takes time when they are large.
 async fn restart(stage: &mut Stage) -> Outcome {
     stage.cri = stage.bridge.restart().await?;
-    let mut looks = Looks::within(Duration::from_secs(120), Duration::from_millis(50));
+    let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(50));
     loop {
         match (stage.cri.containers().await, stage.cri.list_images().await) {
             (Ok(_), Ok(_)) => return Ok(()),
