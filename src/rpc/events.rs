@@ -1,11 +1,12 @@
 //! GetContainerEvents: what happened between two snapshots of the store, for every listener.
 //!
 //! Each event is rendered once, however many listen. A slow listener delays no other: events wait in
-//! one queue for all of them, up to a bound; a listener that falls behind by more gets an error.
+//! one queue for all of them, up to [`MOST_QUEUED`] bytes. A listener that falls behind by more gets
+//! an error.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use futures_util::{
@@ -58,9 +59,17 @@ pub struct Events {
     rendered: Counter,
 }
 
-/// Events that were rendered together.
-#[derive(Clone, Debug)]
-struct RenderedEvents(Arc<[cri::ContainerEventResponse]>);
+/// Events that were rendered together; none once the queue has discarded them.
+type EventSlot = Mutex<Option<Vec<cri::ContainerEventResponse>>>;
+type RenderedEvents = Arc<EventSlot>;
+
+/// The queue to all listeners.
+#[derive(Debug)]
+struct EventQueue {
+    listeners: broadcast::Sender<RenderedEvents>,
+    /// What was sent and some listener may not have read, with its size in bytes.
+    sent: VecDeque<(Weak<EventSlot>, usize)>,
+}
 
 /// Changes to render as `shown` has their pods.
 #[derive(Debug)]
@@ -103,7 +112,7 @@ impl Events {
             return events.subscribe();
         }
         let (sender, events) = broadcast::channel(QUEUED_BATCHES);
-        let (batches, queue) = mpsc::unbounded_channel();
+        let (batches, queue) = mpsc::channel(QUEUED_BATCHES);
         let now = self.store.snapshot();
         let tracker = ChangeTracker::new(&self.shown(&now));
         tokio::spawn(self.clone().follow(now, tracker, batches));
@@ -118,7 +127,7 @@ impl Events {
         self,
         mut now: Arc<Snapshot>,
         mut tracker: ChangeTracker,
-        batches: mpsc::UnboundedSender<Batch>,
+        batches: mpsc::Sender<Batch>,
     ) {
         let mut reveals = self.containers.nri().reveals();
         let mut pending = PendingChanges::default();
@@ -143,9 +152,10 @@ impl Events {
             let shown = self.shown(&now);
             pending.push(tracker.changes(&shown), Instant::now());
             let changes = pending.take_ready(&shown, Instant::now());
-            if !changes.is_empty() {
-                // The other task ends after this one.
-                let _ = batches.send(Batch { shown, changes, at });
+            // Rendering reads cgroup files and no engine, so only a host that is out of time fills the
+            // queue. All listeners then get what is queued and the end of the stream.
+            if !changes.is_empty() && batches.try_send(Batch { shown, changes, at }).is_err() {
+                return *self.listeners() = None;
             }
         }
     }
@@ -153,10 +163,11 @@ impl Events {
     /// Renders and sends what [`Self::follow`] found.
     async fn render(
         self,
-        mut queue: mpsc::UnboundedReceiver<Batch>,
+        mut batches: mpsc::Receiver<Batch>,
         listeners: broadcast::Sender<RenderedEvents>,
     ) {
-        while let Some(Batch { shown, changes, at }) = queue.recv().await {
+        let mut queue = EventQueue { listeners, sent: VecDeque::new() };
+        while let Some(Batch { shown, changes, at }) = batches.recv().await {
             let mut events = Vec::new();
             for change in changes {
                 let latest = shown.sandbox(change.sandbox.id.as_str()).unwrap_or(&change.sandbox);
@@ -164,8 +175,7 @@ impl Events {
                 events.push(event(&change.id, change.step, &pod, at));
                 self.rendered.inc();
             }
-            // The last listener may have left.
-            let _ = listeners.send(RenderedEvents(events.into()));
+            queue.send(events);
         }
     }
 
@@ -189,23 +199,57 @@ impl Events {
     }
 }
 
+impl EventQueue {
+    /// Sends to all listeners. Discards the oldest events if more than [`MOST_QUEUED`] bytes wait, but
+    /// never these.
+    fn send(&mut self, events: Vec<cri::ContainerEventResponse>) {
+        self.sent.retain(|(events, _)| events.strong_count() > 0);
+        let size = events.iter().map(prost::Message::encoded_len).sum();
+        let events = Arc::new(Mutex::new(Some(events)));
+        let mut queued = size + self.sent.iter().map(|(_, size)| size).sum::<usize>();
+        while queued > MOST_QUEUED
+            && let Some((oldest, size)) = self.sent.pop_front()
+        {
+            if let Some(oldest) = oldest.upgrade() {
+                *oldest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+            queued -= size;
+        }
+        self.sent.push_back((Arc::downgrade(&events), size));
+        // The last listener may have left.
+        let _ = self.listeners.send(events);
+    }
+}
+
 /// The stream of one listener.
 fn listener_stream(
     events: broadcast::Receiver<RenderedEvents>,
     listening: GaugeGuard,
 ) -> impl stream::Stream<Item = Result<cri::ContainerEventResponse, Status>> + Send {
-    let listener = Some((events, VecDeque::new(), listening));
+    let listener = Some((events, None, listening));
     stream::unfold(listener, |listener| async {
-        let (mut events, mut waiting, listening) = listener?;
-        while waiting.is_empty() {
-            match events.recv().await {
-                Ok(RenderedEvents(newer)) => waiting.extend(newer.iter().cloned()),
-                Err(RecvError::Closed) => return None,
-                Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
+        let (mut events, mut current, listening) = listener?;
+        loop {
+            let (batch, next): (RenderedEvents, usize) = match current.take() {
+                Some(current) => current,
+                None => match events.recv().await {
+                    Ok(newer) => (newer, 0),
+                    Err(RecvError::Closed) => return None,
+                    Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
+                },
+            };
+            // Copied one by one: a listener that does not read keeps nothing of its own. A batch is
+            // released with its last event, so that discarding it later is no error.
+            let (event, is_last) = match &*batch.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
+                None => return Some((Err(too_slow()), None)),
+            };
+            let rest = (!is_last).then_some((batch, next + 1));
+            match event {
+                Some(event) => return Some((Ok(event), Some((events, rest, listening)))),
+                None => current = rest,
             }
         }
-        let event = waiting.pop_front()?;
-        Some((Ok(event), Some((events, waiting, listening))))
     })
 }
 
@@ -234,30 +278,41 @@ pub async fn view<'a>(
     ContainerView { record, image, limits: containers.limits(record).await }
 }
 
-/// Batches of events that wait for a listener. A burst of any size is in one.
+/// Batches of events that wait to be rendered, and as many for a listener. A burst of any size is in
+/// one.
 const QUEUED_BATCHES: usize = 1024;
+
+/// Encoded bytes of the events that wait for a listener. All events of a full node's pods fit several
+/// times.
+const MOST_QUEUED: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::telemetry::metric::Gauge;
 
-    fn events(names: &[&str]) -> RenderedEvents {
+    fn events(names: &[&str]) -> Vec<cri::ContainerEventResponse> {
         let event = |name: &&str| cri::ContainerEventResponse {
             container_id: (*name).to_owned(),
             ..Default::default()
         };
-        RenderedEvents(names.iter().map(event).collect())
+        names.iter().map(event).collect()
+    }
+
+    fn queue(batches: usize) -> (EventQueue, broadcast::Receiver<RenderedEvents>) {
+        let (listeners, first) = broadcast::channel(batches);
+        (EventQueue { listeners, sent: VecDeque::new() }, first)
     }
 
     #[tokio::test]
     async fn a_listener_that_does_not_read_gets_an_error_and_delays_no_other() {
-        let (sender, deaf) = broadcast::channel(2);
+        let (mut queue, deaf) = queue(2);
         let listeners = Gauge::default();
-        let mut reading = Box::pin(listener_stream(sender.subscribe(), listeners.inc_while_held()));
+        let reading = queue.listeners.subscribe();
+        let mut reading = Box::pin(listener_stream(reading, listeners.inc_while_held()));
         let mut deaf = Box::pin(listener_stream(deaf, listeners.inc_while_held()));
         for round in ["a", "b", "c"] {
-            sender.send(events(&[round, "x"])).unwrap();
+            queue.send(events(&[round, "x"]));
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, round);
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, "x");
         }
@@ -265,8 +320,42 @@ mod tests {
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
         assert!(deaf.next().await.is_none());
         assert_eq!(listeners.get(), 1);
-        drop(sender);
+        drop(queue);
         assert!(reading.next().await.is_none());
         assert_eq!(listeners.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn events_that_are_not_read_take_a_bounded_number_of_bytes() {
+        let (mut queue, deaf) = queue(QUEUED_BATCHES);
+        let listeners = Gauge::default();
+        let reading = queue.listeners.subscribe();
+        let mut reading = Box::pin(listener_stream(reading, listeners.inc_while_held()));
+        let mut deaf = Box::pin(listener_stream(deaf, listeners.inc_while_held()));
+        let large = "x".repeat(MOST_QUEUED / 4);
+        let held = |queue: &EventQueue| {
+            let sent = queue.sent.iter().filter_map(|(events, _)| events.upgrade());
+            sent.filter(|events| events.lock().unwrap().is_some()).count()
+        };
+        queue.send(events(&["first", "second"]));
+        assert_eq!(deaf.next().await.unwrap().unwrap().container_id, "first");
+        assert_eq!(reading.next().await.unwrap().unwrap().container_id, "first");
+        assert_eq!(reading.next().await.unwrap().unwrap().container_id, "second");
+        for _ in 0..8 {
+            queue.send(events(&[&large]));
+            assert_eq!(reading.next().await.unwrap().unwrap().container_id, large);
+            assert!(held(&queue) <= 4, "{} of a quarter each are held", held(&queue));
+        }
+        let end = deaf.next().await.unwrap().unwrap_err();
+        assert_eq!(end.code(), tonic::Code::ResourceExhausted);
+        drop(deaf);
+        // One larger than all may wait.
+        queue.send(events(&[&large.repeat(5)]));
+        assert_eq!(held(&queue), 1);
+        assert_eq!(reading.next().await.unwrap().unwrap().container_id.len(), large.len() * 5);
+        queue.send(events(&["last"]));
+        assert_eq!(reading.next().await.unwrap().unwrap().container_id, "last");
+        drop(reading);
+        assert_eq!(held(&queue), 0, "nothing is kept for listeners that have left");
     }
 }
