@@ -1,0 +1,73 @@
+//! What `tests/env/suite.sh`, the runner behind `make test`, makes of the parts' results.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const PARTS: &str = "
+good: ; @echo 'test result: ok. 3 passed; 0 failed'
+plain: ; @:
+bad: ; @echo 'test a::b ... FAILED'; echo 'test result: FAILED. 2 passed; 1 failed'; exit 1
+broken: ; @exit 1
+unlogged: ; @rm -r test; exit 1
+faulty: ; @for _ in 1 2 3; do echo fault >>repeats; done
+again: ; @$(SUITE) good
+";
+
+#[test]
+fn all_parts_run_and_every_failure_is_printed_with_its_command() {
+    let output = run(&["bad", "good", "broken", "plain"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.ends_with("\n6 passed, 2 failed, 0 skipped\n"), "{text}");
+    let command = "PROPTEST_RNG_SEED=1 cargo test -- --exact a::b";
+    assert!(text.contains(&format!("\nFAILED  a::b: {command}\n")), "{text}");
+    assert!(text.contains("\nFAILED  broken: make broken\n"), "{text}");
+}
+
+#[test]
+fn a_run_without_failures_succeeds() {
+    let output = run(&["good", "plain"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.ends_with("\n4 passed, 0 failed, 0 skipped\n"), "{text}");
+}
+
+#[test]
+fn a_failure_without_a_log_is_not_lost() {
+    let output = run(&["unlogged", "good"]);
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn too_many_known_faults_are_a_failure() {
+    let output = run(&["faulty"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.ends_with("\n1 passed, 1 failed, 0 skipped\n"), "{text}");
+}
+
+#[test]
+fn a_second_run_in_the_same_directory_is_refused() {
+    let output = run(&["again"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("another run of the tests"), "{errors}");
+}
+
+fn run(parts: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("Makefile"), PARTS).unwrap();
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/suite.sh");
+    let mut command = Command::new(&suite);
+    command.args(parts).current_dir(folder.path()).env("SUITE", &suite);
+    command.env("CARGO_TARGET_DIR", folder.path()).env("PROPTEST_RNG_SEED", "1");
+    for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
+        command.env(name, folder.path().join(file));
+    }
+    // Not the variables of the make that runs this test.
+    command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()
+}
