@@ -74,10 +74,12 @@ outside() {
     tools_root=$(tools_root)
 
     world=$(mktemp -d "$temp/dockbridge-world.XXXXXX")
-    # Held by every process of the world: a world whose lock is free is a dead one.
-    exec 9>"$world/alive"
-    flock 9
     trap clear_away EXIT
+    # Held by every process of the world: a world whose lock is free is a dead one. The file gets its name once it is
+    # locked: another run, which sweeps at this moment, would find it unlocked otherwise.
+    exec 9>"$world/alive.new"
+    flock 9
+    mv "$world/alive.new" "$world/alive"
     inner=
     trap 'forward TERM' TERM INT HUP
     # A command in the background would start with SIGINT ignored for good.
@@ -165,6 +167,7 @@ inside() {
         systemd) cgroup=dockbridge.slice ;;
         *) cgroup=$(basename "$world") ;;
     esac
+    command=
     trap leave EXIT
     trap 'exit 143' TERM INT HUP
     export PATH="$engine_root/usr/sbin:$engine_root/usr/bin:$PATH"
@@ -177,7 +180,10 @@ inside() {
     make_images
     export_world
     local code=0
-    "$@" 9>&- || code=$?
+    # In the background, because a shell handles a signal only after the command in the foreground has ended.
+    env --default-signal=INT,QUIT "$@" <&0 9>&- &
+    command=$!
+    wait "$command" || code=$?
     exit "$code"
 }
 
@@ -370,6 +376,7 @@ export_world() {
 leave() {
     local code=$? file left
     trap '' TERM INT HUP
+    [ -z "$command" ] || kill "$command" 2>/dev/null || true
     if [ -S "$world/docker.sock" ]; then
         left=$(timeout $((10 * patience)) docker ps -aq 2>/dev/null) || left=
         [ -z "$left" ] || timeout $((60 * patience)) docker rm -f $left >/dev/null 2>&1 || true
