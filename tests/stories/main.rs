@@ -71,6 +71,7 @@ mod user_namespaces;
 mod volumes;
 
 use std::{
+    num::NonZeroUsize,
     pin::Pin,
     process::ExitCode,
     time::{Duration, Instant},
@@ -282,8 +283,23 @@ const STORIES: &[(&str, Story)] = stories![
     chaos::loses_nothing,
 ];
 
+const HELP: &str = "\
+Runs end-to-end tests. As root: make test-stories ENGINE=… STORY=… JOBS=…
+
+usage: stories [--list] [--exact] [--skip PART] [--engine NAME [--runtime PROGRAM] [--jobs N]] [PART…]
+
+PART       a part of a test's name; with --exact the whole name
+--engine   start worlds with this engine (see tests/env/world.sh --help); without it the tests
+           run in the world around this program, and are left out if there is none
+--runtime  the program that the engine gets as its runtime dockbridge
+--jobs     how many worlds at once; 1 if not given";
+
 fn main() -> ExitCode {
     let asked = Asked::from_arguments(std::env::args().skip(1));
+    if asked.help {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
     let chosen: Vec<_> = STORIES.iter().filter(|(name, _)| asked.wants(name)).collect();
     if asked.list {
         chosen.iter().for_each(|(name, _)| println!("{name}: test"));
@@ -294,21 +310,31 @@ fn main() -> ExitCode {
         let ended = runtime.block_on(chaos::nri::be_started(notes.as_ref()));
         return if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    let world = World::find();
+    if world.is_none() && asked.engine.is_none() {
+        // `cargo test NAME` runs all programs of tests, also this one with the name of a unit test.
+        if !chosen.is_empty() {
+            skips::skip(skips::Lack::World);
+            println!("{} tests left out: make test-stories runs them", chosen.len());
+        }
+        return ExitCode::SUCCESS;
+    }
     let unknown = asked.unknown();
     if !unknown.is_empty() {
         println!("no test has {unknown:?} in its name; --list shows all");
         return ExitCode::FAILURE;
     }
     if let Some(engine) = asked.engine {
+        let jobs = asked.jobs.as_deref().unwrap_or("1");
+        let Ok(jobs) = jobs.parse::<NonZeroUsize>() else {
+            println!("JOBS (--jobs) must be a number from 1, not {jobs:?}");
+            return ExitCode::FAILURE;
+        };
         let engine = runner::WorldEngine { name: engine, runtime: asked.runtime.map(Into::into) };
         let names = chosen.iter().map(|(name, _)| *name).collect();
-        return runner::run(&engine, asked.jobs.unwrap_or(1), names);
+        return runner::run(&engine, jobs.get(), names);
     }
-    let Some(world) = World::find() else {
-        skips::skip(skips::Lack::World);
-        println!("{} tests left out: make test-stories runs them", chosen.len());
-        return ExitCode::SUCCESS;
-    };
+    let Some(world) = world else { return ExitCode::FAILURE };
     if let Some(until) = asked.power {
         return between_cuts(&world, &until);
     }
@@ -368,23 +394,33 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let outcome = runtime.block_on(async {
-        let task = tokio::spawn(tokio::time::timeout(patience, story(world.clone())));
-        let outcome = match task.await {
+        let mut task = tokio::spawn(story(world.clone()));
+        let outcome = match tokio::time::timeout(patience, &mut task).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_late)) => Err(Failure(format!("not done within {patience:?}"))),
-            Err(panic) => Err(Failure(panic.to_string())),
+            Ok(Err(panic)) => Err(Failure(panic.to_string())),
+            Err(_late) => {
+                task.abort();
+                tokio::time::timeout(LAST_WORK, task).await.ok();
+                Err(Failure(format!("not done within {patience:?}")))
+            }
         };
         if outcome.is_err() {
             stage::sweep(world).await;
         }
         outcome
     });
+    // A thread that a test blocks forever does not hold up the next test.
+    runtime.shutdown_timeout(LAST_WORK);
     (outcome, begun.elapsed())
 }
+
+/// How long to wait for what a test leaves running. An aborted task ends at its next await.
+const LAST_WORK: Duration = Duration::from_secs(20);
 
 /// What the command line asks for, in the usual harness's words.
 #[derive(Default)]
 struct Asked {
+    help: bool,
     list: bool,
     exact: bool,
     names: Vec<String>,
@@ -397,8 +433,8 @@ struct Asked {
     engine: Option<String>,
     /// The program that this engine gets as its runtime `dockbridge`.
     runtime: Option<String>,
-    /// How many worlds at once.
-    jobs: Option<usize>,
+    /// How many worlds at once; 1 if nothing is said.
+    jobs: Option<String>,
     /// Take names of tests from standard input.
     worker: bool,
 }
@@ -408,12 +444,13 @@ impl Asked {
         let mut asked = Self::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
+                "--help" | "-h" => asked.help = true,
                 "--list" => asked.list = true,
                 "--exact" => asked.exact = true,
                 "--power" => asked.power = arguments.next(),
                 "--engine" => asked.engine = arguments.next(),
                 "--runtime" => asked.runtime = arguments.next(),
-                "--jobs" => asked.jobs = arguments.next().and_then(|jobs| jobs.parse().ok()),
+                "--jobs" => asked.jobs = arguments.next(),
                 "--worker" => asked.worker = true,
                 chaos::nri::PLUGIN => asked.plugin = arguments.next(),
                 "--skip" => asked.skip.extend(arguments.next()),

@@ -29,6 +29,8 @@ pub(crate) use self::worlds::Engine as WorldEngine;
 struct Ended {
     name: &'static str,
     passed: bool,
+    /// Whether a world started for it.
+    has_begun: bool,
     took: Duration,
     /// Everything the test printed, its failure last.
     output: String,
@@ -36,7 +38,7 @@ struct Ended {
 
 /// Runs all tests on an engine, in as many worlds as the machine can carry, and prints a verdict.
 pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> ExitCode {
-    let jobs = jobs.clamp(1, tests.len().max(1));
+    let jobs = jobs.min(tests.len());
     let mut report = Report::begin(engine, jobs, tests.len());
     let queue = Mutex::new(longest_first(tests));
     let (results, ended) = mpsc::channel();
@@ -59,17 +61,25 @@ enum Event {
 }
 
 /// Takes tests from the queue until none is left. A world in which a test failed, or that a test
-/// leaves unfit for others, is replaced.
+/// leaves unfit for others, is replaced. Where one world does not start, no other would, so the
+/// thread ends: a missing engine fails one test for each thread, not all of them.
 fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc::Sender<Event>) {
     let mut world = None;
     loop {
         let Some(name) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
-        results.send(Event::Began(name)).ok();
+        // Nobody reads the results once the report has panicked, for example on a closed pipe.
+        if results.send(Event::Began(name)).is_err() {
+            return;
+        }
         let ended = run_one(&mut world, engine, name);
         if !ended.passed || name.starts_with(SPOILS_ITS_WORLD) {
             world = None;
         }
+        let has_begun = ended.has_begun;
         results.send(Event::Ended(ended)).ok();
+        if !has_begun {
+            return;
+        }
     }
 }
 
@@ -77,17 +87,22 @@ fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc:
 fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str) -> Ended {
     let begun = Instant::now();
     let mut output = String::new();
-    let outcome = match world {
-        Some(world) => world.run(name, &mut output),
-        None => WorldProcess::start(engine)
-            .and_then(|started| world.insert(started).run(name, &mut output)),
-    };
-    let (passed, took) = outcome.unwrap_or_else(|lost| {
-        output += &format!("the world was lost: {lost}\n");
-        *world = None;
-        (false, begun.elapsed())
-    });
-    Ended { name, passed, took, output }
+    if world.is_none() {
+        match WorldProcess::start(engine) {
+            Ok(started) => *world = Some(started),
+            Err(why) => output = format!("no world started: {why}\n"),
+        }
+    }
+    let has_begun = world.is_some();
+    let (mut passed, mut took) = (false, begun.elapsed());
+    if let Some(running) = world {
+        (passed, took) = running.run(name, &mut output).unwrap_or_else(|lost| {
+            output += &format!("the world was lost: {lost}\n");
+            *world = None;
+            (false, begun.elapsed())
+        });
+    }
+    Ended { name, passed, has_begun, took, output }
 }
 
 /// The worker's side: runs each test whose name arrives on standard input.

@@ -15,8 +15,8 @@ pub(super) struct Report {
     total: usize,
     running: Vec<&'static str>,
     ended: Vec<Ended>,
-    /// For each failed test, whether it passed when it was repeated alone.
-    labels: Vec<(&'static str, bool)>,
+    /// For each failed test, what is known besides its output.
+    labels: Vec<(&'static str, &'static str)>,
     on_terminal: bool,
 }
 
@@ -58,8 +58,13 @@ impl Report {
         if self.on_terminal {
             eprint!("\r\u{1b}[K");
         }
-        let failed = self.ended.iter().filter(|test| !test.passed).map(|test| test.name);
-        self.labels = failed.map(|name| (name, repeat(name))).collect();
+        let label = |test: &Ended| match test {
+            Ended { has_begun: false, .. } => "did not begin",
+            Ended { name, .. } if repeat(name) => "passed when repeated alone",
+            _ => "failed again alone",
+        };
+        let failed = self.ended.iter().filter(|test| !test.passed);
+        self.labels = failed.map(|test| (test.name, label(test))).collect();
     }
 
     pub(super) fn print_verdict(mut self) -> ExitCode {
@@ -69,13 +74,15 @@ impl Report {
         for test in self.ended.iter().take(SLOWEST) {
             println!("  {:6.1} s  {}", test.took.as_secs_f32(), test.name);
         }
-        for (name, passed_alone) in &self.labels {
-            let label =
-                if *passed_alone { "passed when repeated alone" } else { "failed again alone" };
+        for (name, label) in &self.labels {
             println!("\nfailed: {name} ({label})");
             let test = self.ended.iter().find(|test| test.name == *name);
             print!("{}", test.map_or("", |test| test.output.as_str()));
             println!("repeat: make test-stories {} STORY={name}", self.engine.as_make_variables());
+        }
+        let left = self.total - self.ended.len();
+        if left > 0 {
+            println!("\n{left} more tests did not begin, because no world started");
         }
         let failed = self.labels.len();
         let word = if failed == 0 { "ok" } else { "FAILED" };
@@ -87,7 +94,7 @@ impl Report {
     }
 }
 
-fn print_ended(Ended { name, passed, took, output }: &Ended) {
+fn print_ended(Ended { name, passed, took, output, .. }: &Ended) {
     let word = if *passed { "ok" } else { "FAILED" };
     println!("test {name} ... {word} ({:.1} s)", took.as_secs_f32());
     print!("{output}");

@@ -2,14 +2,17 @@
 
 use std::{
     env, fmt,
-    io::{BufRead as _, BufReader, Lines, Write as _},
+    io::{self, BufRead as _, BufReader, PipeReader, Split, Write as _},
     path::PathBuf,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
 
 use super::{FAILED, PASSED, READY};
-use crate::support::failure::{Failure, Outcome};
+use crate::support::{
+    failure::{Failure, Outcome},
+    stated::is_full_size,
+};
 
 /// The engine that worlds run, in the words of `tests/env/world.sh`.
 #[derive(Clone, Debug)]
@@ -21,10 +24,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// The variables with which `make test-stories` uses this engine.
+    /// The variables with which `make test-stories` repeats a test of this run.
     pub(super) fn as_make_variables(&self) -> String {
         let runtime = if self.runtime.is_some() { " RUNTIME=1" } else { "" };
-        format!("ENGINE={}{runtime}", self.name)
+        let size = if is_full_size() { " DOCKBRIDGE_FULL_SIZE=1" } else { "" };
+        format!("ENGINE={}{runtime}{size}", self.name)
     }
 }
 
@@ -39,26 +43,32 @@ impl fmt::Display for Engine {
 pub(super) struct WorldProcess {
     child: Child,
     names: Option<ChildStdin>,
-    output: Lines<BufReader<ChildStdout>>,
+    /// The lines of its standard output and standard error.
+    output: Split<BufReader<PipeReader>>,
 }
 
 impl WorldProcess {
     /// Starts a world and waits until its worker is ready.
     pub(super) fn start(engine: &Engine) -> Outcome<Self> {
-        let mut command = Command::new(WORLD);
-        command.args(["--engine", &engine.name]);
+        let (output, writer) = io::pipe()?;
+        // A runner that is killed takes its worlds along. The kernel sends the signal when the thread
+        // ends that started the world, and no world outlives its thread.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", WORLD, "--engine", &engine.name]);
         if let Some(runtime) = &engine.runtime {
             command.arg("--runtime").arg(runtime);
         }
         command.arg("--").arg(env::current_exe()?).arg("--worker");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
+        let mut child = command.spawn()?;
+        // The pipe ends with the world only if no copy of it is left here.
+        drop(command);
         let names = child.stdin.take();
-        let Some(output) = child.stdout.take() else {
-            return Err(Failure("no output of the world".to_owned()));
-        };
-        let mut world = Self { child, names, output: BufReader::new(output).lines() };
+        let mut world = Self { child, names, output: BufReader::new(output).split(b'\n') };
         let mut said = String::new();
-        world.until(&mut said, |line| line.starts_with(READY).then_some(()))?;
+        world
+            .until(&mut said, |line| line.contains(READY).then_some(()))
+            .map_err(|Failure(why)| Failure(said + &why))?;
         Ok(world)
     }
 
@@ -68,9 +78,10 @@ impl WorldProcess {
             writeln!(names, "{name}")?;
         }
         self.until(output, |line| {
-            let (passed, took) = match line.strip_prefix(PASSED) {
-                Some(took) => (true, took),
-                None => (false, line.strip_prefix(FAILED)?),
+            // A line of standard error may have been left open.
+            let (passed, (_, took)) = match line.split_once(PASSED) {
+                Some(parts) => (true, parts),
+                None => (false, line.split_once(FAILED)?),
             };
             Some((passed, Duration::from_secs_f32(took.parse().ok()?)))
         })
@@ -79,7 +90,7 @@ impl WorldProcess {
     /// Collects lines until one is the mark.
     fn until<T>(&mut self, output: &mut String, mark: impl Fn(&str) -> Option<T>) -> Outcome<T> {
         for line in self.output.by_ref() {
-            let line = line?;
+            let line = String::from_utf8_lossy(&line?).into_owned();
             if let Some(found) = mark(&line) {
                 return Ok(found);
             }
