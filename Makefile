@@ -156,11 +156,11 @@ clean: ## Remove everything that was built
 
 # The parts of each tier run one after the other, all of them whatever fails; tests/env/suite.sh prints one verdict.
 .PHONY: test
-test: toolchain ## What decides a change: all tests, the end-to-end tests on one engine (ENGINE=bookworm, JOBS=…)
+test: toolchain ## The tests that decide a change: test-unit, test-stories, test-runtime (ENGINE=bookworm, JOBS=…)
 	@$(SUITE) test-unit test-stories test-runtime
 
 .PHONY: test-all
-test-all: toolchain ## The same in full size on all engines, in a virtual machine, under chaos, fuzzing, power cuts; packages; the book
+test-all: toolchain ## Before a release: full size, all engines, a virtual machine, chaos, fuzzing, power cuts, packages, the book, pauses
 	@$(SUITE) test-unit $(ENGINES:%=test-on-%) $(RUNTIME_ENGINES:%=test-on-%-runtime) test-vm chaos fuzz test-power test-packages book-test test-pauses
 
 test-all: export DOCKBRIDGE_FULL_SIZE := 1
@@ -174,11 +174,11 @@ test test-all test-engines: export DOCKBRIDGE_REPEATS := $(TARGET)/repeats
 test test-unit: export PROPTEST_RNG_SEED ?= 1
 
 .PHONY: test-unit
-test-unit: toolchain ## Tests that need no engine
+test-unit: toolchain ## Tests that need no engine (JOBS=…)
 	$(CARGO) test --no-fail-fast -- --test-threads $(JOBS)
 
 .PHONY: test-pauses
-test-pauses: toolchain ## Tests that need no engine, while everything stands still at random, as on a busy host
+test-pauses: toolchain ## Tests that need no engine, while all processes are stopped at random, as on a busy host
 	$(CARGO) test --lib --test it --no-run
 	tests/env/pauses.sh $(CARGO) test --offline --lib --test it
 
@@ -201,7 +201,7 @@ test-on-%: toolchain
 	exit $$code
 
 .PHONY: test-vm
-test-vm: toolchain ## The stories in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)
+test-vm: toolchain ## End-to-end tests in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)
 	stories=$(call test_program,stories); \
 	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) $(if $(RUNTIME),--runtime $(BUILT)) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(or $(STORY),$(VM_STORIES))
 
