@@ -55,20 +55,20 @@ pub struct Events {
     /// Cancelled when dockbridge ends: then all streams end.
     leaving: CancellationToken,
     /// The queue to the listeners; none while there is no listener.
-    listeners: Arc<Mutex<Option<broadcast::Sender<RenderedEvents>>>>,
+    listeners: Arc<Mutex<Option<broadcast::Sender<Arc<RenderedEvents>>>>>,
     rendered: Counter,
 }
 
 /// Events that were rendered together; none once the queue has discarded them.
-type EventSlot = Mutex<Option<Vec<cri::ContainerEventResponse>>>;
-type RenderedEvents = Arc<EventSlot>;
+#[derive(Debug)]
+struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 
 /// The queue to all listeners.
 #[derive(Debug)]
 struct EventQueue {
-    listeners: broadcast::Sender<RenderedEvents>,
+    listeners: broadcast::Sender<Arc<RenderedEvents>>,
     /// What was sent and some listener may not have read, with its size in bytes.
-    sent: VecDeque<(Weak<EventSlot>, usize)>,
+    sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
 /// Changes to render as `shown` has their pods.
@@ -106,7 +106,7 @@ impl Events {
             .boxed())
     }
 
-    fn join(&self) -> broadcast::Receiver<RenderedEvents> {
+    fn join(&self) -> broadcast::Receiver<Arc<RenderedEvents>> {
         let mut listeners = self.listeners();
         if let Some(events) = &*listeners {
             return events.subscribe();
@@ -164,7 +164,7 @@ impl Events {
     async fn render(
         self,
         mut batches: mpsc::Receiver<Batch>,
-        listeners: broadcast::Sender<RenderedEvents>,
+        listeners: broadcast::Sender<Arc<RenderedEvents>>,
     ) {
         let mut queue = EventQueue { listeners, sent: VecDeque::new() };
         while let Some(Batch { shown, changes, at }) = batches.recv().await {
@@ -189,7 +189,7 @@ impl Events {
         is_unheard
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Option<broadcast::Sender<RenderedEvents>>> {
+    fn listeners(&self) -> MutexGuard<'_, Option<broadcast::Sender<Arc<RenderedEvents>>>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -205,13 +205,13 @@ impl EventQueue {
     fn send(&mut self, events: Vec<cri::ContainerEventResponse>) {
         self.sent.retain(|(events, _)| events.strong_count() > 0);
         let size = events.iter().map(prost::Message::encoded_len).sum();
-        let events = Arc::new(Mutex::new(Some(events)));
+        let events = Arc::new(RenderedEvents(Mutex::new(Some(events))));
         let mut queued = size + self.sent.iter().map(|(_, size)| size).sum::<usize>();
         while queued > MOST_QUEUED
             && let Some((oldest, size)) = self.sent.pop_front()
         {
             if let Some(oldest) = oldest.upgrade() {
-                *oldest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *oldest.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
             }
             queued -= size;
         }
@@ -223,14 +223,14 @@ impl EventQueue {
 
 /// The stream of one listener.
 fn listener_stream(
-    events: broadcast::Receiver<RenderedEvents>,
+    events: broadcast::Receiver<Arc<RenderedEvents>>,
     listening: GaugeGuard,
 ) -> impl stream::Stream<Item = Result<cri::ContainerEventResponse, Status>> + Send {
     let listener = Some((events, None, listening));
     stream::unfold(listener, |listener| async {
         let (mut events, mut current, listening) = listener?;
         loop {
-            let (batch, next): (RenderedEvents, usize) = match current.take() {
+            let (batch, next): (Arc<RenderedEvents>, usize) = match current.take() {
                 Some(current) => current,
                 None => match events.recv().await {
                     Ok(newer) => (newer, 0),
@@ -240,7 +240,7 @@ fn listener_stream(
             };
             // Copied one by one: a listener that does not read keeps nothing of its own. A batch is
             // released with its last event, so that discarding it later is no error.
-            let (event, is_last) = match &*batch.lock().unwrap_or_else(PoisonError::into_inner) {
+            let (event, is_last) = match &*batch.0.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),
             };
@@ -299,7 +299,7 @@ mod tests {
         names.iter().map(event).collect()
     }
 
-    fn queue(batches: usize) -> (EventQueue, broadcast::Receiver<RenderedEvents>) {
+    fn queue(batches: usize) -> (EventQueue, broadcast::Receiver<Arc<RenderedEvents>>) {
         let (listeners, first) = broadcast::channel(batches);
         (EventQueue { listeners, sent: VecDeque::new() }, first)
     }
@@ -335,7 +335,7 @@ mod tests {
         let large = "x".repeat(MOST_QUEUED / 4);
         let held = |queue: &EventQueue| {
             let sent = queue.sent.iter().filter_map(|(events, _)| events.upgrade());
-            sent.filter(|events| events.lock().unwrap().is_some()).count()
+            sent.filter(|events| events.0.lock().unwrap().is_some()).count()
         };
         queue.send(events(&["first", "second"]));
         assert_eq!(deaf.next().await.unwrap().unwrap().container_id, "first");
