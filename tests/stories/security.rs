@@ -1,6 +1,6 @@
 //! What confines a process, seen from outside of it: seccomp, capabilities, privileges, paths.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use dockbridge::{pause::archive, wire::cri};
 use tonic::Code;
@@ -10,6 +10,7 @@ use crate::skips::{Lack, skip};
 use crate::support::{
     cri::Refused,
     failure::{Outcome, ensure, ensure_eq},
+    patience::Looks,
     stage::Stage,
     world::World,
 };
@@ -26,15 +27,11 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     let mut pod = stage.recipes.pod("filtered");
     of_pod(&mut pod).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
     let sandbox = stage.cri.run(&pod).await?;
-    ensure_eq!(status_of(&stage, &sandbox, FILTERS).await?, filters_of_pause(&world));
+    ensure_eq!(filters_of(&stage, &sandbox).await?, filters_of_pause(&world));
     let mut strict = stage.recipes.pod("filtered-as-asked");
     of_pod(&mut strict).seccomp = Some(local.clone());
     let as_asked = stage.cri.run(&strict).await?;
-    ensure_eq!(
-        status_of(&stage, &as_asked, FILTERS).await?,
-        "2",
-        "its own beside the one asked for"
-    );
+    ensure_eq!(filters_of(&stage, &as_asked).await?, "2", "its own beside the one asked for");
     for (name, seccomp, mode) in [
         ("absent", None, "0"),
         ("unconfined", Some(profile(ProfileType::Unconfined, "")), "0"),
@@ -103,7 +100,17 @@ const fn filters_of_pause(world: &World) -> &'static str {
     if world.has_oci_runtime { "1" } else { "2" }
 }
 
-const FILTERS: &str = "Seccomp_filters";
+/// The number of seccomp filters of a process that waits: a pause installs its own after its start.
+async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
+    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(10));
+    loop {
+        let status = of_process(stage, id, "status").await?;
+        if line_of(&status, "State").starts_with('S') {
+            return Ok(line_of(&status, "Seccomp_filters"));
+        }
+        ensure!(looks.again().await, "the process does not wait: {status}");
+    }
+}
 
 /// The default is the engine's own, whatever the daemon was told to give those who do not ask.
 pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
@@ -115,7 +122,7 @@ pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let stage = Stage::cni(&world, "confines_nobody").await?;
     let pod = stage.recipes.pod("confined");
     let sandbox = stage.cri.run(&pod).await?;
-    ensure_eq!(status_of(&stage, &sandbox, FILTERS).await?, filters_of_pause(&world));
+    ensure_eq!(filters_of(&stage, &sandbox).await?, filters_of_pause(&world));
     let mut container = stage.recipes.sleeper("main");
     of(&mut container).seccomp = Some(profile(ProfileType::RuntimeDefault, ""));
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
@@ -222,7 +229,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
     // The pause still has its own filter.
     for (id, filters) in [(&sandbox, "1"), (&ids[0], "0")] {
-        ensure_eq!(status_of(&stage, id, FILTERS).await?, filters);
+        ensure_eq!(filters_of(&stage, id).await?, filters);
     }
     stage.cri.clear().await?;
     stage.leaves_nothing().await
