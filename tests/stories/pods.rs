@@ -9,6 +9,7 @@ use tonic::Code;
 use crate::skips::{Lack, skip};
 use crate::support::{
     cri::Cri,
+    cri_log::CriLog,
     failure::{Outcome, ensure, ensure_eq, fail},
     http,
     patience::Looks,
@@ -256,7 +257,15 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     let cri = &stage.cri;
     let pod = stage.recipes.pod("twice");
     let sandbox = cri.run(&pod).await?;
-    let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
+    let line = "trap 'exit 0' TERM; echo ready; while :; do sleep 1 & wait $!; done";
+    let main = stage.recipes.container("main", line);
+    let log = CriLog::of(&pod, &main);
+    let ids = stage.up(&sandbox, &pod, &[main]).await?;
+    // SIGTERM before the trap would be ignored.
+    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(20));
+    while log.text("stdout")? != "ready\n" {
+        ensure!(looks.again().await, "the container is not ready");
+    }
     let again = async || cri.start(&ids[0]).await.err().map(|refused| refused.code);
     ensure_eq!(again().await, Some(Code::FailedPrecondition));
     for _ in 0..2 {
