@@ -277,8 +277,8 @@ impl Process for Exec {
     type Outcome = i32;
 
     async fn reported(&self) -> Ending {
-        // Most are over by then, and then finding their process is not worth it. The process of a
-        // terminal must be known if the engine dies: it is hung up then.
+        // Most commands end within this time, so finding their processes is not worth it. The process
+        // of a terminal must be known at once: it is hung up if the engine dies.
         if !self.shared.tty {
             sleep(USUAL_DURATION).await;
         }

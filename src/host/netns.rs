@@ -190,7 +190,8 @@ fn open(at: &Path) -> Result<File, HostError> {
     File::open(at).map_err(|e| HostError::new("open", at, e))
 }
 
-/// Pins the namespace at `source` at `at`, too. Mounts are stacked, so nothing may be pinned there.
+/// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` yet, because mounts
+/// stack.
 ///
 /// # Errors
 /// Mounting is not permitted.

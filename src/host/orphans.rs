@@ -1,6 +1,6 @@
-//! Programs that a killed dockbridge left running: found at the next start, so that they do not go on
-//! changing what the new process changes too. They may end by themselves, since a network plugin
-//! cannot always undo what it was stopped in the middle of; after that they are killed.
+//! Finds the programs that a killed dockbridge left running, before the new process changes what they
+//! may still be changing. A program has [`WAIT`] to end by itself, because a network plugin cannot
+//! always undo an ADD that was killed half-way. After that it is killed.
 //!
 //! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in
 //! its environment. One that still leads its group after that dockbridge has ended was interrupted.
@@ -33,9 +33,8 @@ pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
     own.map_or_else(String::new, |own| mark(own.who))
 });
 
-/// Waits for the end of the programs of each dockbridge that has ended, and kills those that run on.
-/// To be called when the predecessor has ended, before anything that it may have been doing is
-/// repeated.
+/// Waits until the programs of ended dockbridges are gone, and kills those that keep running. Call it
+/// once the predecessor has ended, before repeating anything that it may have been doing.
 pub async fn end_all() {
     // It only fails when it panics.
     let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), WAIT)).await;
@@ -123,7 +122,7 @@ fn pid_namespace() -> io::Result<u64> {
 }
 
 const PROCESS_TABLE: &str = "/proc";
-/// How long programs may take to end by themselves. A plugin that works takes less than a second.
+/// How long programs may take to end by themselves. A working plugin takes less than a second.
 const WAIT: Duration = Duration::from_secs(5);
 /// How long killed programs may take to end; one that waits for a dead disk does not.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

@@ -79,7 +79,7 @@ impl SandboxRecord {
         }
         let mut record = Arc::unwrap_or_clone(self);
         let spec = &mut Arc::make_mut(&mut record.document).spec;
-        // cri-dockerd left the engine's file as it was for an empty configuration, too.
+        // cri-dockerd also left the engine's file alone for an empty configuration.
         spec.dns = dns.filter(|dns| *dns != DnsConfig::default());
         spec.namespaces.users = users;
         Arc::new(record)

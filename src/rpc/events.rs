@@ -59,7 +59,7 @@ pub struct Events {
     rendered: Counter,
 }
 
-/// Events that were rendered together; none once the queue has discarded them.
+/// Events that were rendered together. `None` once the queue has discarded them.
 #[derive(Debug)]
 struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 
@@ -67,7 +67,7 @@ struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 #[derive(Debug)]
 struct EventQueue {
     listeners: broadcast::Sender<Arc<RenderedEvents>>,
-    /// What was sent and some listener may not have read, with its size in bytes.
+    /// Batches that a listener may not have read yet, with their sizes in bytes.
     sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
@@ -152,8 +152,8 @@ impl Events {
             let shown = self.shown(&now);
             pending.push(tracker.changes(&shown), Instant::now());
             let changes = pending.take_ready(&shown, Instant::now());
-            // Rendering reads cgroup files and no engine, so only a host that is out of time fills the
-            // queue. All listeners then get what is queued and the end of the stream.
+            // Rendering reads cgroup files and never the engine, so the queue only fills up on an
+            // overloaded host. All listeners then receive the queued events and the end of the stream.
             if !changes.is_empty() && batches.try_send(Batch { shown, changes, at }).is_err() {
                 return *self.listeners() = None;
             }
@@ -200,8 +200,8 @@ impl Events {
 }
 
 impl EventQueue {
-    /// Sends to all listeners. Discards the oldest events if more than [`MOST_QUEUED`] bytes wait, but
-    /// never these.
+    /// Sends to all listeners. Discards the oldest batches while more than [`MOST_QUEUED`] bytes wait,
+    /// but never the new one.
     fn send(&mut self, events: Vec<cri::ContainerEventResponse>) {
         self.sent.retain(|(events, _)| events.strong_count() > 0);
         let size = events.iter().map(prost::Message::encoded_len).sum();
@@ -238,8 +238,8 @@ fn listener_stream(
                     Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
                 },
             };
-            // Copied one by one: a listener that does not read keeps nothing of its own. A batch is
-            // released with its last event, so that discarding it later is no error.
+            // Events are cloned one at a time, so a listener that does not read holds no copies. The
+            // batch is released with its last event: discarding it later is then no error.
             let (event, is_last) = match &*batch.0.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),
@@ -278,12 +278,12 @@ pub async fn view<'a>(
     ContainerView { record, image, limits: containers.limits(record).await }
 }
 
-/// Batches of events that wait to be rendered, and as many for a listener. A burst of any size is in
-/// one.
+/// Most batches that wait to be rendered, and most that wait for a listener. One batch holds a burst
+/// of any size.
 const QUEUED_BATCHES: usize = 1024;
 
-/// Encoded bytes of the events that wait for a listener. All events of a full node's pods fit several
-/// times.
+/// Encoded bytes of the events that wait for a listener: several times the events of all pods on a
+/// full node.
 const MOST_QUEUED: usize = 16 << 20;
 
 #[cfg(test)]

@@ -105,10 +105,10 @@ impl Process for Main<'_> {
 impl Terminal for Main<'_> {
     async fn resize(&self, size: TerminalSize) -> bool {
         let resized = self.streaming.engine.resize_container(self.id.as_str(), size).await;
-        let told = |error: &_| {
+        let log = |error: &_| {
             tracing::debug!(container = %self.id, %error, "cannot resize the terminal; retrying");
         };
-        resized.inspect_err(told).is_ok()
+        resized.inspect_err(log).is_ok()
     }
 }
 

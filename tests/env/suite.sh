@@ -12,7 +12,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 logs=$target/test
 # Known faults of an engine may disturb a run this often.
 most_repeats=2
-# Kept here and not in files: a full disk must not lose a failure.
+# In variables, not in files: a full disk must not lose a failure.
 passed=0 times=() failures=()
 
 main() {

@@ -84,13 +84,14 @@ async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
     Ok(())
 }
 
-/// What the engine shows to anybody, and what is collected as metrics. Other programs export labels.
+/// Looks for the variable in what Docker shows to everybody and in what is collected as metrics. Other
+/// programs export labels.
 async fn docker_shows_no_variable(stage: &Stage, id: &str, socket: &Path) -> Outcome {
     let docker = async |words: &str| {
         let words: Vec<_> = words.split(' ').chain(["--format", "{{json .}}"]).collect();
         stage.engine.docker(&words).await
     };
-    // In whole seconds: those of this one belong to it.
+    // Docker compares whole seconds, and the events of the current one are wanted as well.
     let until = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 1;
     let events = format!("events --since 10m --until {until} --filter container={id}");
     let shown = [

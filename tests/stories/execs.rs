@@ -288,7 +288,7 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     for _ in 0..if is_full_size() { 20 } else { 4 } {
         batch(&set, 50).await?;
     }
-    // Commands that a busy engine begins too late have failed, and are killed when they have begun.
+    // A command that a busy engine starts too late has already failed. It is killed once it runs.
     let mut looks = Looks::within(Duration::from_secs(120), Duration::from_millis(100));
     while looks.again().await && set.execs().await? > 0 {}
     ensure_eq!(set.execs().await?, 0);

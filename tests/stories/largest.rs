@@ -1,5 +1,5 @@
-//! The largest containers and images that can be made: others are served beside them, before and after
-//! a restart, and they can be removed.
+//! The largest containers and images that can be made. dockbridge serves everything else beside them,
+//! before and after a restart, and they can be removed.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::support::{
     world::World,
 };
 
-/// Variables of quotation marks, which are longest in JSON, as large as the limit allows.
+/// Variables full of quotation marks, which JSON escapes, as large as the limit allows.
 pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_requests").await?;
     let witness = Witness::run(&stage).await?;
@@ -29,8 +29,8 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     };
     let refused = stage.cri.create(&sandbox, &large("refused".to_owned(), 14, 1 << 20), &pod).await;
     ensure_eq!(refused.err().map(|refused| refused.code), Some(Code::InvalidArgument));
-    // The kernel's limit for one variable. 45 of them are 5.9 MB, 12 were too large for an event when
-    // a label had them.
+    // Each variable has the kernel's largest size. 45 of them are 5.9 MB. 12 made an event too large
+    // while they were still in a label.
     let (count, variables) = if is_full_size() { (6, 45) } else { (1, 12) };
     let mut ids = Vec::new();
     for nth in 0..count {

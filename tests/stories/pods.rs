@@ -316,7 +316,8 @@ pub(crate) async fn created_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// In an order that no engine would choose, with variables of the image and one that is there twice.
+/// Mounts and variables in an order that no engine would choose, with a variable of the image and one
+/// that is given twice.
 fn with_many_parts(stage: &Stage) -> Outcome<cri::ContainerConfig> {
     let variable = |(key, value): (&str, &str)| cri::KeyValue {
         key: key.to_owned(),

@@ -100,7 +100,8 @@ const fn filters_of_pause(world: &World) -> &'static str {
     if world.has_oci_runtime { "1" } else { "2" }
 }
 
-/// The number of seccomp filters of a process that waits: a pause installs its own after its start.
+/// The number of seccomp filters of a process once it sleeps. A pause installs its own filter after
+/// its start.
 async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
     let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(10));
     loop {
@@ -108,7 +109,7 @@ async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
         if line_of(&status, "State").starts_with('S') {
             return Ok(line_of(&status, "Seccomp_filters"));
         }
-        ensure!(looks.again().await, "the process does not wait: {status}");
+        ensure!(looks.again().await, "the process does not sleep: {status}");
     }
 }
 
@@ -146,7 +147,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
         PathBuf::from("/proc").join(String::from_utf8_lossy(&pid.stdout).trim()).join("status"),
     )?;
     let all = u64::from_str_radix(&line_of(&daemon, "CapBnd"), 16)?;
-    // Docker 20.10 has the names of the first 38.
+    // Docker 20.10 knows the first 38 capabilities.
     let known = if world.engine == "bookworm" { (1 << 38) - 1 } else { u64::MAX };
     let usual = 0xa804_25fb;
     for (name, add, drop, wanted) in [

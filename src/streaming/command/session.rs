@@ -20,7 +20,7 @@ use crate::{
 
 /// A process that may have a terminal.
 pub trait Terminal: Process {
-    /// Sets the size of the terminal. False if the engine did not.
+    /// Sets the size of the terminal. Returns whether the engine did.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = bool> + Send;
 }
 
@@ -113,8 +113,8 @@ async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     }
 }
 
-/// Never ends: sizes decide nothing. The client sends a size once, so one that the engine did not set
-/// is sent to it again until there is a newer one.
+/// Sets the sizes that the client sends. Never returns, because sizes do not end a session. The client
+/// sends each size once, so a size that the engine did not set is retried until a newer one arrives.
 async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
     if let Some(mut sizes) = sizes {
         let mut wanted = sizes.next().await;
@@ -136,7 +136,7 @@ async fn stopping(stop: &CancellationToken) {
 
 /// How long what a client sent before it left may take to reach the process.
 const LAST_INPUT: Duration = Duration::from_secs(10);
-/// Between two attempts to set a size.
+/// Pause between two attempts to set a size.
 const RESIZE_PAUSE: Duration = Duration::from_secs(1);
 /// How long streams may go on when we are stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -164,8 +164,8 @@ fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     )
 }
 
-/// Without those beyond the bound. The engine adds the labels of the image, whose size nothing limits,
-/// and one container must not make the CRI's list too large for a message.
+/// Drops the pairs that exceed [`LARGEST_METADATA`]. The engine adds the image's labels, whose size is
+/// unlimited, and one container must not make a whole list too large for a message.
 fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<String, String> {
     let mut room = LARGEST_METADATA;
     let fitting = pairs.filter(|(key, value)| {
@@ -260,5 +260,5 @@ const INTERNAL: &[&str] = &[
     label::SANDBOX_DOCUMENT,
     label::CONTAINER_DOCUMENT,
 ];
-/// Bytes of labels, and of annotations, of one object: what Kubernetes allows for the annotations of one.
+/// Bytes of labels, and of annotations, of one object. Kubernetes allows as much for annotations.
 const LARGEST_METADATA: usize = 256 << 10;

@@ -390,7 +390,7 @@ fn without_a_document_names_and_labels_are_used() {
     assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
 }
 
-/// The engine adds the image's labels, which may be larger than a whole list of the CRI.
+/// Docker adds the image's labels, which can be larger than a whole CRI list may be.
 #[test]
 fn adopted_labels_are_those_that_kubernetes_allows() {
     let mut inspect = container_inspect();

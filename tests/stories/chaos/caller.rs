@@ -157,7 +157,7 @@ impl Caller {
         let Some(id) = self.insist("CreateContainer", possible, create).await else { return };
         self.told.created(&id);
         let start = async |cri: &Cri| match cri.start(&id).await {
-            // A call that was not answered had started it, and it may have ended with the engine.
+            // An unanswered call had started the container, which may have ended with the engine.
             Err(refused) if refused.code == Code::FailedPrecondition => {
                 let now = cri.container(&id).await?;
                 let runs = now.state() == cri::ContainerState::ContainerRunning;

@@ -61,8 +61,8 @@ enum Event {
 }
 
 /// Takes tests from the queue until none is left. A world in which a test failed, or that a test
-/// leaves unfit for others, is replaced. Where one world does not start, no other would, so the
-/// thread ends: a missing engine fails one test for each thread, not all of them.
+/// leaves unfit for others, is replaced. If one world does not start, no other would either, so
+/// the thread ends: a missing engine fails one test for each thread, not all of them.
 fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc::Sender<Event>) {
     let mut world = None;
     loop {

@@ -120,7 +120,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             let attached = Session::attach(cri, way, id, Wish::Output).await?;
             pipes.send("there\n").await?;
             pipes.stdout.until("there").await?;
-            // It cannot be hung up before dockbridge knows it.
+            // dockbridge can only hang up a process that it has found.
             until(|| bridge.watches_process(&words)).await?;
             attached.ping().await?;
             sessions.extend([(way, pipes), (way, terminal), (way, attached)]);

@@ -72,7 +72,7 @@ impl Process {
         Ok(infos.map(watches).sum())
     }
 
-    /// Whether it holds a pidfd of a process with these words in its command line.
+    /// Whether this process holds a pidfd of another one with these words in its command line.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn watches_process(self, words: &str) -> Outcome<bool> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
