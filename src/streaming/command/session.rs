@@ -6,6 +6,7 @@
 use std::{future::Future, pin::pin, time::Duration};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -122,7 +123,8 @@ async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
             wanted = if process.resize(size).await {
                 sizes.next().await
             } else {
-                timeout(RESIZE_PAUSE, sizes.next()).await.unwrap_or(Some(size))
+                sleep(RESIZE_PAUSE).await;
+                sizes.next().now_or_never().flatten().or(Some(size))
             };
         }
     }

@@ -4,10 +4,15 @@
 use std::time::Duration;
 
 use dockbridge::wire::cri;
+use futures_util::SinkExt as _;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::timeout,
+};
+use tokio_tungstenite::{
+    client_async,
+    tungstenite::{Message, client::IntoClientRequest as _, http::HeaderValue},
 };
 use tonic::{Code, Status};
 
@@ -414,3 +419,38 @@ const WEBSOCKET: [&str; 5] = [
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Protocol: v4.channel.k8s.io",
 ];
+
+/// Docker 28.5 fails a resize while containerd does not answer, and a client sends each size once.
+#[tokio::test]
+async fn a_size_that_the_engine_did_not_set_is_sent_again() {
+    let scene = Scene::set().await;
+    scene.docker.world(|world| world.scripts.insert("true".to_owned(), Script::endless([])));
+    let refused = Fault::Status(500, "timeout waiting for exec session ready".to_owned());
+    scene.docker.inject(Rule::new("POST /exec/*/resize", refused).times(1));
+    let request = cri::ExecRequest {
+        container_id: scene.container.clone(),
+        cmd: vec!["true".to_owned()],
+        tty: true,
+        stdin: true,
+        stdout: true,
+        stderr: false,
+    };
+    let url = scene.bridge.runtime.clone().exec(request).await.unwrap().into_inner().url;
+    let mut request = url.replacen("http", "ws", 1).into_client_request().unwrap();
+    let protocol = HeaderValue::from_static("v5.channel.k8s.io");
+    request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
+    let stream = TcpStream::connect(parts(&url).0).await.unwrap();
+    let (mut client, _) = client_async(request, stream).await.unwrap();
+    // The first size is in the request that creates the exec. The channel of sizes ends after the second.
+    let first = b"\x04{\"Width\":80,\"Height\":24}".as_slice();
+    client.send(Message::binary(first)).await.unwrap();
+    let runs = || scene.docker.world(|world| world.execs.last().is_some_and(|exec| exec.running));
+    eventually(runs).await;
+    for message in [b"\x04{\"Width\":132,\"Height\":43}".as_slice(), b"\xff\x04"] {
+        client.send(Message::binary(message)).await.unwrap();
+    }
+    let size = || scene.docker.world(|world| world.execs.last().and_then(|exec| exec.size.clone()));
+    eventually(|| size() == Some(("132".to_owned(), "43".to_owned()))).await;
+    drop(client);
+    scene.bridge.clear(&scene.docker).await;
+}
