@@ -1,0 +1,161 @@
+//! Whose a container is: ours, that of cri-dockerd, or foreign.
+
+#![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use super::*;
+
+/// Anybody may run an image by hand, and an image may bring any labels.
+#[test]
+fn labels_without_the_name_are_foreign() {
+    let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
+    for (name, kind) in [
+        ("/quirky_hopper", label::TYPE_SANDBOX),
+        ("/k8s_POD_other_n_u_0", label::TYPE_SANDBOX),
+        ("/k8s_POD_p_n_u_00", label::TYPE_SANDBOX),
+        ("/k8s_POD_p_n_u_0", "something"),
+        ("/k8s_POD_p_n_u_0", ""),
+    ] {
+        let labels = json!({label::TYPE: kind, label::SANDBOX_DOCUMENT: document});
+        let image = image_id();
+        let inspect =
+            json!({"Id": id('a'), "Name": name, "Image": image, "Config": {"Labels": labels}});
+        let image = ImageId::try_from(image).ok();
+        assert_eq!(observe(inspect), Observed::Foreign(image.into()), "{name} {kind}");
+    }
+}
+
+/// `docker rename` changes the name alone, `docker commit` copies the labels alone.
+#[test]
+fn labels_count_with_what_the_engine_was_asked_for() {
+    let pod = format!("container:{}", id('a'));
+    let other = format!("container:{}", id('e'));
+    for (name, network, ipc, ours) in [
+        ("/k8s_app_p_n_u_0", pod.as_str(), "", true),
+        ("/k8s_app_p_n_u_0_0badcafe", &pod, "", true),
+        ("/quirky_hopper", &pod, &pod, true),
+        ("/k8s_other_p_n_u_0", &pod, &pod, true),
+        ("/quirky_hopper", &pod, "private", false),
+        ("/k8s_other_p_n_u_0", &pod, "private", false),
+        ("/k8s_app_p_n_u_0", "bridge", "private", false),
+        ("/k8s_app_p_n_u_0", &other, &other, false),
+    ] {
+        let mut inspect = container_inspect();
+        inspect["Config"]["Labels"][label::CONTAINER_NAME] = json!("app");
+        inspect["Config"]["Labels"][label::POD_NAME] = json!("p");
+        inspect["Name"] = json!(name);
+        inspect["HostConfig"] = json!({ "NetworkMode": network, "IpcMode": ipc });
+        let seen = observe(inspect);
+        assert_eq!(
+            matches!(seen, Observed::Container(_)),
+            ours,
+            "{name} {network} {ipc}: {seen:?}"
+        );
+    }
+    for (name, shares, ours) in [
+        ("/k8s_POD_p_n_u_0", 0, true),
+        ("/k8s_POD_p_n_u_0_0badcafe", 0, true),
+        ("/quirky_hopper", 2, true),
+        ("/quirky_hopper", 0, false),
+        ("/k8s_POD_p_n_u_1", 0, false),
+        ("/k8s_app_p_n_u_0", 0, false),
+    ] {
+        let mut inspect = sandbox_inspect();
+        (inspect["Name"], inspect["HostConfig"]) = (json!(name), json!({ "CpuShares": shares }));
+        assert_eq!(matches!(observe(inspect), Observed::Sandbox(_)), ours, "{name} {shares}");
+    }
+}
+
+/// What is unknown must not look like what was not asked for. dockbridge's own runtime stands in for
+/// the default handler only.
+#[test]
+fn a_pod_without_a_readable_document_is_adopted() {
+    let mut inspect = sandbox_inspect();
+    inspect["HostConfig"]["Runtime"] = json!("dockbridge");
+    inspect["HostConfig"]["Sysctls"] = json!({"net.ipv4.tcp_syncookies": "0"});
+    for (label, is_adopted) in [(None, false), (Some("{"), true), (Some(""), true)] {
+        if let Some(label) = label {
+            inspect["Config"]["Labels"][label::SANDBOX_DOCUMENT] = json!(label);
+        }
+        let Observed::Sandbox(record) = observe(inspect.clone()) else { panic!("no sandbox") };
+        assert_eq!(record.document.is_adopted, is_adopted, "{label:?}");
+        if is_adopted {
+            let spec = &record.document.spec;
+            assert_eq!((spec.handler.as_str(), spec.sysctls.len()), ("", 1));
+        }
+    }
+}
+
+/// The image of a container that cri-dockerd made brings a document with a log path of its own
+/// choosing. It cannot know the sandbox's id.
+#[test]
+fn a_document_that_disagrees_with_the_sandbox_label_is_ignored() {
+    let forged = json!({
+        "version": 1, "sandbox": id('f'), "image_id": image_id(), "image_ref": "x",
+        "spec": {"metadata": {"name": "x", "attempt": 0}, "image": "x", "log_path": "/etc/passwd"},
+    });
+    let mut inspect = container_inspect();
+    inspect["Config"]["Labels"][label::CONTAINER_DOCUMENT] = json!(forged.to_string());
+    let Observed::Container(record) = observe(inspect) else { panic!("not a container") };
+    assert_eq!(record.document.spec.metadata.name, "app");
+    assert_eq!(record.document.spec.log_path, None);
+}
+
+#[test]
+fn without_a_document_names_and_labels_are_used() {
+    let mut inspect = container_inspect();
+    inspect["Name"] = json!("/k8s_my_app_web_0_ns_u_12_0badcafe");
+    inspect["Config"]["Labels"] = json!({
+        label::TYPE: label::TYPE_CONTAINER,
+        label::SANDBOX_ID: id('a'),
+        label::CONTAINER_NAME: "my_app",
+        label::POD_NAME: "web_0",
+        label::POD_NAMESPACE: "ns",
+        label::POD_UID: "u",
+        label::LOG_PATH: "/var/log/pods/x/",
+        "annotation.hash": "1",
+        "app": "web",
+    });
+    inspect["HostConfig"]["PidMode"] = json!(format!("container:{}", id('d')));
+    let Observed::Container(record) = observe(inspect) else { panic!("not a container") };
+    let spec = &record.document.spec;
+    assert_eq!((spec.metadata.name.as_str(), spec.metadata.attempt), ("my_app", 12));
+    assert_eq!(spec.log_path, None, "a bare directory is no log");
+    assert_eq!((spec.pid, &spec.pid_target), (PidMode::Target, &id('d')));
+    assert_eq!(spec.annotations["hash"], "1");
+    assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
+}
+
+/// Docker adds the image's labels, which can be larger than a whole CRI list may be.
+#[test]
+fn adopted_labels_are_those_that_kubernetes_allows() {
+    let mut inspect = container_inspect();
+    let labels = inspect["Config"]["Labels"].as_object_mut().unwrap();
+    for key in ["a-large", "annotation.a-large"] {
+        labels.insert(key.to_owned(), "x".repeat(256 << 10).into());
+    }
+    for key in ["small", "annotation.small"] {
+        labels.insert(key.to_owned(), "kept".into());
+    }
+    let Observed::Container(record) = observe(inspect) else { panic!("not ours") };
+    let spec = &record.document.spec;
+    for shown in [&spec.labels, &spec.annotations] {
+        assert!(shown.contains_key("small") && !shown.contains_key("a-large"), "{shown:.400?}");
+    }
+}
+
+#[test]
+fn a_container_without_name_and_labels_is_foreign() {
+    for (pointer, value) in [
+        ("/Id", json!("short")),
+        ("/Name", json!("/k8s_nonsense")),
+        ("/Image", json!("")),
+        ("/Config/Labels/io.kubernetes.sandbox.id", json!("")),
+    ] {
+        let mut inspect = container_inspect();
+        *inspect.pointer_mut(pointer).unwrap() = value;
+        if pointer.contains("sandbox") {
+            inspect["HostConfig"]["NetworkMode"] = json!("none");
+        }
+        assert!(matches!(observe(inspect), Observed::Foreign(_)), "{pointer}");
+    }
+}
