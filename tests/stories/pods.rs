@@ -262,10 +262,7 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     let log = CriLog::of(&pod, &main);
     let ids = stage.up(&sandbox, &pod, &[main]).await?;
     // SIGTERM before the trap would be ignored.
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(20));
-    while log.text("stdout")? != "ready\n" {
-        ensure!(looks.again().await, "the container is not ready");
-    }
+    log.until("ready\n").await?;
     let again = async || cri.start(&ids[0]).await.err().map(|refused| refused.code);
     ensure_eq!(again().await, Some(Code::FailedPrecondition));
     for _ in 0..2 {

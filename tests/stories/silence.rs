@@ -197,10 +197,7 @@ impl Round {
             pod,
             image,
         };
-        let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(20));
-        while round.stopping.1.text("stdout")? != "ready\n" {
-            ensure!(looks.again().await, "the container to stop is not ready");
-        }
+        round.stopping.1.until("ready\n").await?;
         Ok(round)
     }
 

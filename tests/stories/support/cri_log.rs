@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use dockbridge::wire::cri;
@@ -14,6 +15,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use super::{
     cri::{Answer, Cri},
     failure::{Failure, Outcome, ensure, fail},
+    patience::Looks,
 };
 
 /// One container's log.
@@ -41,6 +43,16 @@ impl CriLog {
     pub(crate) fn of(pod: &cri::PodSandboxConfig, container: &cri::ContainerConfig) -> Self {
         let path = Path::new(&pod.log_directory).join(&container.log_path);
         Self { path, rotations: 0 }
+    }
+
+    /// Waits until the container has written this to standard output, and nothing else.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn until(&self, text: &str) -> Outcome {
+        let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(20));
+        while self.text("stdout")? != text {
+            ensure!(looks.again().await, "standard output is {:?}", self.text("stdout")?);
+        }
+        Ok(())
     }
 
     /// The same, rotated so many times before.
