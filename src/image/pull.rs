@@ -1,8 +1,6 @@
 //! One pull: the transfer with its stall detector, then the inspect of the image.
 
-use std::time::Instant;
-
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, trace};
 
 use super::{
@@ -74,7 +72,7 @@ async fn until_stall<F: Future>(detector: &mut StallDetector, next: F) -> Result
     let mut next = std::pin::pin!(next);
     loop {
         let Some(end) = detector.deadline() else { return Ok(next.await) };
-        if let Ok(message) = timeout_at(end.into(), &mut next).await {
+        if let Ok(message) = timeout_at(end, &mut next).await {
             return Ok(message);
         }
         if let Some(stall) = detector.stall(Instant::now()) {

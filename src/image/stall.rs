@@ -8,8 +8,10 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use crate::engine::pull::PullProgress;
 

@@ -1,6 +1,8 @@
 //! What counts as progress, how long a silence may last, and what is said of a stall.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{LastProgress, Stall, StallDetector, Transfer, UNSEEN_FACTOR};
 use crate::engine::pull::PullProgress;
