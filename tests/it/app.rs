@@ -66,7 +66,7 @@ fn settings(root: &Path, name: &str) -> Settings {
     resolve(given, None, &|_| None).unwrap().settings
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 #[tokio::test]
 async fn an_address_in_use_is_an_error() {
@@ -86,7 +86,8 @@ async fn systemd_gets_all_notifications() {
     let notify = UnixDatagram::bind(&path).unwrap();
     let environment = |variable: &str| match variable {
         "NOTIFY_SOCKET" => Some(path.display().to_string()),
-        "WATCHDOG_USEC" => Some("20000000".to_owned()),
+        // A sign of life twice a second.
+        "WATCHDOG_USEC" => Some("1000000".to_owned()),
         _ => None,
     };
     let systemd = Systemd::from_environment(&environment, std::process::id());
@@ -95,10 +96,11 @@ async fn systemd_gets_all_notifications() {
     let served = tokio::spawn(app::run(settings(room.path(), "cri"), environment, async {
         let _ = stopped.await;
     }));
-    assert_eq!(heard(&notify).await, "READY=1");
+    // On a busy machine a check may fail.
+    while heard(&notify).await != "READY=1" {}
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
-    let status = heard(&notify).await;
-    assert!(status.starts_with("STATUS=serving what is known, but not ready: "), "{status}");
+    let serving = "STATUS=serving what is known, but not ready: ";
+    while !heard(&notify).await.starts_with(serving) {}
     // Docker is away, which is no reason to be killed.
     for _ in 0..2 {
         while heard(&notify).await != "WATCHDOG=1" {}

@@ -22,22 +22,21 @@ use dockbridge::{
     pause::archive,
     store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
-use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use crate::support::fake_dockerd::{
-    fault::{Fault, Rule},
-    server::{FakeDockerd, eventually},
+use crate::clock::forward;
+use crate::support::{
+    bridge::LONG,
+    clock::{PAUSE, hurry},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
-const TIMEOUT: Timeouts = Timeouts {
-    ping: Duration::from_secs(2),
-    short: Duration::from_secs(5),
-    stop_margin: Duration::from_secs(5),
-    stream: Duration::from_secs(5),
-};
+const TIMEOUT: Timeouts = Timeouts { ping: LONG, short: LONG, stop_margin: LONG, stream: LONG };
 const ZEROS: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 const PULL: &str = "POST /images/create";
 const LOAD: &str = "POST /images/load";
@@ -61,7 +60,7 @@ impl Bench {
 
     async fn over(docker: FakeDockerd, settings: ImageSettings) -> Self {
         let bench = Self::unsynced(docker, settings).await;
-        bench.store.synced(Duration::from_secs(10)).await.unwrap();
+        bench.store.synced(LONG).await.unwrap();
         bench
     }
 
@@ -91,7 +90,7 @@ impl Bench {
     }
 
     async fn see(&self, name: &str) {
-        let seen = self.store.wait(Duration::from_secs(5), |all| all.image(name).map(|_| ()));
+        let seen = self.store.wait(LONG, |all| all.image(name).map(|_| ()));
         seen.await.unwrap();
     }
 
@@ -107,14 +106,15 @@ impl Bench {
     }
 
     async fn measured(&self, bytes: u64) -> FilesystemUsage {
-        for _ in 0..500 {
+        let until = Instant::now() + LONG;
+        loop {
             let usage = self.images.filesystem().await.unwrap();
             if usage.image_bytes == bytes {
                 return usage;
             }
+            assert!(Instant::now() < until, "never measured {bytes}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("never measured {bytes}")
     }
 }
 
@@ -235,20 +235,20 @@ async fn a_pull_without_progress_is_given_up() {
             "6s: layer aaaaaaaaaaaa is at \"Download complete\"",
         ),
     ];
-    join_all(silences.map(async |(silence, rest)| {
+    for (silence, rest) in silences {
         let pull_progress_deadline = Some(Duration::from_secs(1));
         let bench =
             Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
         bench.docker.inject(Rule::new(PULL, silence.clone()));
-        let error = bench.images.pull(request("app:1")).await.unwrap_err();
+        let pull = bench.images.pull(request("app:1"));
+        let error = hurry(PAUSE, Duration::from_millis(500), pull).await.unwrap_err();
         assert!(matches!(error, ImageError::Stalled { .. }), "{silence:?}: {error}");
         assert_eq!(error.kind(), Kind::DeadlineExceeded);
         let text = error.to_string();
         let start = "pull of docker.io/library/app:1 made no progress for ";
         assert_eq!(text, format!("{start}{rest}"));
         eventually(|| bench.docker.abandoned() == 1).await;
-    }))
-    .await;
+    }
 }
 
 /// Engines with containerd's store repeat what they said while nothing moves.
@@ -267,8 +267,12 @@ async fn a_slow_pull_that_moves_is_not_cut() {
     let pull_progress_deadline = Some(Duration::from_secs(2));
     let bench = Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
     let image = bench.docker.world(|world| world.add_image("app:1"));
-    bench.docker.inject(Rule::new(PULL, Fault::Stream((0..1500).map(downloading).collect())));
-    assert_eq!(bench.images.pull(request("app:1")).await.unwrap(), id(&image));
+    bench.docker.inject(Rule::new(PULL, Fault::Stream((0..300).map(downloading).collect())));
+    let began = Instant::now();
+    let pull = bench.images.pull(request("app:1"));
+    let pulled = hurry(PAUSE, Duration::from_millis(500), pull).await;
+    assert_eq!(pulled.unwrap(), id(&image));
+    assert!(began.elapsed() > 2 * pull_progress_deadline.unwrap(), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -660,6 +664,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
     assert_eq!(bench.docker.count("GET /system/df"), 1, "answers come from memory");
     bench.docker.stop().await;
     // kubelet's eviction manager, every ten seconds, drops what is not newer than what it saw.
+    forward(Duration::from_secs(10)).await;
     let began = Instant::now();
     loop {
         let now = bench.images.filesystem().await.unwrap();
@@ -667,8 +672,8 @@ async fn the_image_file_system_is_measured_in_the_background() {
         if now.measured_at > usage.measured_at {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "the time stands still");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(began.elapsed() < LONG, "the time stands still");
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -683,8 +688,8 @@ async fn the_first_answer_waits_two_seconds_at_most() {
     docker.inject(Rule::new("GET /system/df", Fault::StalledHeaders));
     let bench = Bench::over(docker, ImageSettings::default()).await;
     let began = Instant::now();
-    let usage = bench.images.filesystem().await.unwrap();
-    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+    let usage = hurry(PAUSE, Duration::from_millis(100), bench.images.filesystem()).await.unwrap();
+    assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     assert_eq!(usage.image_bytes, 1_234_567, "the images' own sizes");
     assert_eq!(Some(usage.mountpoint.as_path()), root.parent(), "it can be looked at, already");
 }

@@ -12,6 +12,8 @@
 )]
 
 mod app;
+#[path = "../clock/mod.rs"]
+mod clock;
 mod container;
 mod engine;
 mod image;

@@ -38,9 +38,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     skips::{Lack, skip},
-    support::fake_dockerd::{
-        fault::{Fault, Rule},
-        server::{FakeDockerd, eventually},
+    support::{
+        bridge::LONG,
+        fake_dockerd::{
+            fault::{Fault, Rule},
+            server::{FakeDockerd, eventually},
+        },
     },
 };
 
@@ -75,7 +78,7 @@ impl Node {
             StoreHooks::none(),
             OomDetector::default(),
         );
-        store.synced(Duration::from_secs(10)).await.unwrap();
+        store.synced(LONG).await.unwrap();
         let (tracker, locks) = (TaskTracker::new(), KeyedLocks::default());
         let state = self.root.path().join("state");
         let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
@@ -114,7 +117,7 @@ impl Node {
                 ..Live::default()
             }),
             cache_dir: self.root.path().join("cache"),
-            plugin_timeout: Duration::from_secs(10),
+            plugin_timeout: LONG,
         });
         let rooms = SandboxDependencies { engine, store, checkpoints, network, images, containers };
         let run = self.root.path().join("run");
@@ -285,7 +288,7 @@ async fn a_plugin_that_hangs_does_not_delay_the_undo_of_a_pod_that_does_not_star
     node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
     node.docker.world(|world| world.pid = std::process::id());
     let sandboxes = node.start().await;
-    let run = tokio::time::timeout(Duration::from_secs(5), sandboxes.run(spec("hangs", false)));
+    let run = tokio::time::timeout(LONG / 2, sandboxes.run(spec("hangs", false)));
     let error = run.await.expect("the undo waited for the plugin").unwrap_err();
     assert!(error.to_string().contains("did not join its network namespace"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
@@ -433,7 +436,7 @@ async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
         () = eventually(|| node.calls() == ["ADD"]) => {}
     }
     let id = node.docker.world(|world| world.containers[0].id.clone());
-    let stop = tokio::time::timeout(Duration::from_secs(8), sandboxes.stop(&id));
+    let stop = tokio::time::timeout(LONG / 2, sandboxes.stop(&id));
     stop.await.expect("the stop waited for the plugin").unwrap();
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());

@@ -17,7 +17,11 @@ use dockbridge::{
 use serde_json::json;
 
 use super::engine;
-use crate::support::fake_dockerd::server::FakeDockerd;
+use crate::support::{
+    bridge::TIMEOUT,
+    clock::{PAUSE, hurry},
+    fake_dockerd::server::FakeDockerd,
+};
 
 fn body(image: &str) -> ContainerCreateBody {
     ContainerCreateBody { image: Some(image.to_owned()), ..ContainerCreateBody::default() }
@@ -170,8 +174,10 @@ async fn a_stop_may_take_its_grace() {
         id
     });
     // Longer than the time limit of other calls.
-    engine(&docker).stop_container(&id, Duration::from_millis(1700)).await.unwrap();
-    assert_eq!(docker.matching("POST /containers/*/stop")[0].query["t"], "2");
+    let (engine, grace) = (engine(&docker), TIMEOUT + Duration::from_millis(700));
+    let stop = engine.stop_container(&id, grace);
+    hurry(PAUSE, Duration::from_secs(1), stop).await.unwrap();
+    assert_eq!(docker.matching("POST /containers/*/stop")[0].query["t"], "9");
     assert_eq!(docker.world(|world| world.container(&id).unwrap().exit_code), 137);
 }
 

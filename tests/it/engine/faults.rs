@@ -1,10 +1,6 @@
 //! The fault matrix: every way a daemon can fail, and the error that must come of it.
 
-use std::{
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use dockbridge::{
     engine::{client::Engine, error::EngineError},
@@ -13,9 +9,12 @@ use dockbridge::{
     telemetry::registry::{RegisterMetrics as _, Registry, TextFormat},
 };
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::{TIMEOUT, engine};
+use super::{TIMEOUTS, engine};
 use crate::support::{
+    bridge::{LONG, TIMEOUT},
+    clock::past_silence,
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -30,7 +29,8 @@ async fn listing(fault: Fault) -> (EngineError, usize) {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image("busybox:1.36"));
     docker.inject(Rule::new("GET /images/json", fault));
-    let error = engine(&docker).list_images().await.unwrap_err();
+    let engine = engine(&docker);
+    let error = past_silence(&docker, engine.list_images()).await.unwrap_err();
     (error, docker.count("GET /images/json"))
 }
 
@@ -54,7 +54,7 @@ async fn a_broken_connection_has_its_kind_of_error() {
         assert_eq!(error.kind(), kind, "{name}: {error}");
         assert_eq!(count, asked, "{name}");
         assert!(error.to_string().starts_with("list images: "), "{name}: {error}");
-        assert!(began.elapsed() < Duration::from_secs(10), "{name}");
+        assert!(began.elapsed() < TIMEOUT * 2, "{name}");
     }
 }
 
@@ -120,7 +120,7 @@ async fn an_unknown_state_does_not_break_an_inspect() {
 
 /// An engine that is given the time for the largest of answers.
 fn patient(docker: &FakeDockerd) -> Engine {
-    let time_limit = dockbridge::engine::client::Timeouts { short: SOON, ..TIMEOUT };
+    let time_limit = dockbridge::engine::client::Timeouts { short: LONG, ..TIMEOUTS };
     Engine::new(docker.socket().to_owned(), time_limit)
 }
 
@@ -270,7 +270,7 @@ async fn one_stalled_call_holds_up_no_other() {
     docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
     let engine = engine(&docker);
     engine.negotiate().await.unwrap();
-    let stalled = engine.inspect_container(ID);
+    let stalled = past_silence(&docker, engine.inspect_container(ID));
     let others = async {
         for _ in 0..50 {
             engine.list_images().await.unwrap();
@@ -280,7 +280,7 @@ async fn one_stalled_call_holds_up_no_other() {
     let began = Instant::now();
     let (stalled, done) = tokio::join!(stalled, others);
     assert_eq!(stalled.unwrap_err().kind(), Kind::DeadlineExceeded);
-    assert!(done - began < TIMEOUT.short, "others went on meanwhile");
+    assert!(done - began < TIMEOUT, "others went on meanwhile");
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_socket_without_an_engine_is_named_with_advice() {
         (file, "docker"),
         (far, "docker"),
     ] {
-        let error = Engine::new(socket.clone(), TIMEOUT).info().await.unwrap_err();
+        let error = Engine::new(socket.clone(), TIMEOUTS).info().await.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable, "{error}");
         let text = error.to_string();
         assert!(text.contains(advice), "{text}");
@@ -341,6 +341,4 @@ async fn a_start_that_joins_what_is_gone_is_no_missing_container() {
     assert!(error.is_conflict(), "{error}");
 }
 
-/// Longer than any answer takes.
-const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 const LARGE: u64 = 300 << 20;

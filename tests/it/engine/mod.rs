@@ -9,20 +9,14 @@ mod real;
 mod streams;
 mod versions;
 
-use std::time::Duration;
-
 use dockbridge::engine::client::{Engine, Timeouts};
 
-use crate::support::fake_dockerd::server::FakeDockerd;
+use crate::support::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
 
-/// Short enough for tests that wait for a deadline, long enough for a busy machine.
-const TIMEOUT: Timeouts = Timeouts {
-    ping: Duration::from_millis(1500),
-    short: Duration::from_millis(1500),
-    stop_margin: Duration::from_millis(1500),
-    stream: Duration::from_millis(1500),
-};
+/// Tests that wait for a deadline move the clock past it.
+const TIMEOUTS: Timeouts =
+    Timeouts { ping: TIMEOUT, short: TIMEOUT, stop_margin: TIMEOUT, stream: TIMEOUT };
 
 fn engine(docker: &FakeDockerd) -> Engine {
-    Engine::new(docker.socket().to_owned(), TIMEOUT)
+    Engine::new(docker.socket().to_owned(), TIMEOUTS)
 }

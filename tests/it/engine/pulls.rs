@@ -17,9 +17,12 @@ use dockbridge::{
 use serde_json::{Value, json};
 
 use super::engine;
-use crate::support::fake_dockerd::{
-    fault::{Fault, Rule},
-    server::{FakeDockerd, eventually},
+use crate::support::{
+    clock::past_silence,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
 const DIGEST: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -42,7 +45,8 @@ async fn pull(engine: &Engine, request: &PullRequest) -> Result<Vec<String>, Eng
 async fn failure(fault: Fault) -> EngineError {
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("POST /images/create", fault));
-    pull(&engine(&docker), &request("busybox:1.36", None)).await.unwrap_err()
+    let (engine, request) = (engine(&docker), request("busybox:1.36", None));
+    past_silence(&docker, pull(&engine, &request)).await.unwrap_err()
 }
 
 fn lines(messages: &[Value]) -> Vec<u8> {

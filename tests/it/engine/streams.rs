@@ -10,13 +10,17 @@ use dockbridge::{
 use serde_json::json;
 
 use super::engine;
-use crate::support::fake_dockerd::{
-    fault::{Fault, Rule},
-    server::FakeDockerd,
+use crate::support::{
+    bridge::{LONG, TIMEOUT},
+    clock::{PAUSE, hurry, past_silence},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
 };
 
 async fn next(events: &mut Events) -> EngineEvent {
-    let next = tokio::time::timeout(Duration::from_secs(5), events.next()).await;
+    let next = tokio::time::timeout(LONG, events.next()).await;
     next.expect("an event comes").expect("the stream goes on").expect("it is well")
 }
 
@@ -132,7 +136,8 @@ async fn a_silent_stream_is_waited_for() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
     // Longer than any time limit of these tests.
-    let silence = tokio::time::timeout(Duration::from_secs(2), events.next()).await;
+    let silence = tokio::time::timeout(TIMEOUT * 2, events.next());
+    let silence = hurry(PAUSE, Duration::from_secs(1), silence).await;
     assert!(silence.is_err());
     docker.world(|world| world.emit("container", "pause", "aaa", &json!({})));
     assert_eq!(next(&mut events).await, changed("aaa"));
@@ -158,6 +163,7 @@ async fn both_ways_of_ending_are_seen() {
 async fn an_engine_that_never_opens_the_stream_is_given_up() {
     let docker = FakeDockerd::start().await;
     docker.inject(Rule::new("GET /events", Fault::StalledHeaders));
-    let error = engine(&docker).events().await.unwrap_err();
+    let engine = engine(&docker);
+    let error = past_silence(&docker, engine.events()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::DeadlineExceeded);
 }

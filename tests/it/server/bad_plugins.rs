@@ -11,8 +11,10 @@ use tokio::{net::UnixStream, time::timeout};
 use tonic::Code;
 
 use super::plugins::{refused, resources, settings, start, start_within};
+use crate::clock::forward;
 use crate::support::{
-    bridge::{Bridge, LONG, Node, container, docker, pod},
+    bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
+    clock::{PAUSE, hurry},
     fake_dockerd::server::eventually,
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
@@ -88,7 +90,7 @@ async fn an_update_that_is_asked_for_often_is_made_once() {
 #[tokio::test]
 async fn a_plugin_may_ask_while_it_is_asked() {
     let docker = docker().await;
-    let (bridge, socket) = start_within(&docker, &[], Duration::from_secs(5)).await;
+    let (bridge, socket) = start_within(&docker, &[], TIMEOUT).await;
     let silent = |told: &Told| match told.method.as_str() {
         "CreateContainer" => Reply::Silence,
         _ => Reply::Yes(Vec::new()),
@@ -105,6 +107,7 @@ async fn a_plugin_may_ask_while_it_is_asked() {
         let asked = nri::UpdateContainersRequest { update: vec![update(&main, 256)], evict };
         plugin.ask("UpdateContainers", &asked).await;
         assert!(!plugin.ended.is_finished(), "it was answered after it was dropped");
+        forward(TIMEOUT).await;
     });
     made.unwrap();
     bridge.clear(&docker).await;
@@ -132,8 +135,8 @@ async fn connections_that_never_register_hold_up_nobody() {
 async fn plugins_that_hang_at_first_hold_up_a_pod_once() {
     let docker = docker().await;
     let mut node = Node::new();
-    node.nri = settings(&node, &[], Duration::from_millis(500));
-    node.nri.registration_timeout = Duration::from_secs(1);
+    node.nri = settings(&node, &[], TIMEOUT);
+    node.nri.registration_timeout = TIMEOUT;
     let socket = node.nri.socket.clone();
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     let mut silent = Vec::new();
@@ -145,7 +148,8 @@ async fn plugins_that_hang_at_first_hold_up_a_pod_once() {
         silent.push(Plugin::connect(&socket, ("10", "silent"), reply).await);
     }
     silent[0].until("Synchronize").await;
-    let id = bridge.run(&pod("p")).await.unwrap();
+    let config = pod("p");
+    let id = hurry(PAUSE, Duration::from_secs(1), bridge.run(&config)).await.unwrap();
     let waiting = silent.iter().filter(|plugin| !plugin.ended.is_finished()).count();
     assert!(waiting > 5, "the pod waited for all but {waiting} plugins");
     drop(silent);
@@ -189,9 +193,9 @@ async fn a_socket_that_was_removed_is_made_again() {
 async fn a_container_that_is_too_long_to_tell_keeps_no_plugin_away() {
     let docker = docker().await;
     let mut node = Node::new();
-    node.nri = settings(&node, &[], Duration::from_millis(500));
+    node.nri = settings(&node, &[], LONG);
     let socket = node.nri.socket.clone();
-    let bridge = Bridge::start_patient(node, &docker).await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let mut long = container("long");
     long.envs = vec![cri::KeyValue { key: "A".to_owned(), value: b"x".repeat(5 << 20) }];
@@ -229,7 +233,7 @@ async fn a_file_in_the_place_of_the_socket_stays() {
 async fn programs_that_are_no_plugins_are_of_no_harm() {
     let docker = docker().await;
     let mut node = Node::new();
-    node.nri = settings(&node, &[], Duration::from_millis(500));
+    node.nri = settings(&node, &[], LONG);
     let (directory, marks) = (node.nri.plugin_dir.clone(), node.path("marks"));
     fs::create_dir(&directory).unwrap();
     fs::create_dir(&marks).unwrap();

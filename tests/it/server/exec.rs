@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
-use tokio::time::{Instant, sleep};
 use tonic::{Code, Status};
 
+use crate::clock::forward;
 use crate::support::{
-    bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
+    bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
+    clock::{PAUSE, hurry, past_silence},
     fake_dockerd::{
         exec::{Exec, Script, Step},
         fault::{Fault, Rule},
@@ -16,10 +17,14 @@ use crate::support::{
     },
 };
 
+async fn start(node: Node, docker: &FakeDockerd) -> Bridge {
+    Bridge::start_timed(node, docker, NetworkMode::Docker).await
+}
+
 /// A running container, and nothing asked of the engine yet.
 async fn set() -> (FakeDockerd, Bridge, String) {
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
+    let bridge = start(Node::new(), &docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
     let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
     bridge.start_container(&id).await.unwrap();
@@ -45,6 +50,11 @@ async fn run(
 
 fn script(docker: &FakeDockerd, script: Script) {
     docker.world(|world| world.scripts.insert("x".to_owned(), script));
+}
+
+/// Waits until the engine was asked to start a command.
+async fn started(docker: &FakeDockerd) {
+    eventually(|| docker.count("POST /exec/*/start") > 0).await;
 }
 
 /// Requests about execs; the store's own looks at the engine are no part of this.
@@ -101,7 +111,8 @@ async fn invalid_and_unknown_commands_are_refused() {
 #[tokio::test]
 async fn a_timeout_of_zero_or_less_is_no_limit() {
     let (docker, bridge, id) = set().await;
-    script(&docker, Script::of([Step::Pause(Duration::from_millis(1300))]));
+    let pause = Duration::from_millis(1300);
+    script(&docker, Script::of([Step::Pause(pause)]));
     // The last that a clock can name, but for a moment.
     let clock = std::time::Instant::now();
     let fits =
@@ -111,7 +122,13 @@ async fn a_timeout_of_zero_or_less_is_no_limit() {
         .map(|bit| 1_i64 << bit)
         .fold(0, |found, bit| Some(found + bit).filter(fits).unwrap_or(found));
     for timeout in [largest - 3, 0, -1, i64::MIN, i64::MAX] {
-        assert_eq!(run(&bridge, &id, &["x"], timeout).await.unwrap().exit_code, 0, "{timeout}");
+        docker.forget_requests();
+        let words = ["x"];
+        let (answer, ()) = tokio::join!(run(&bridge, &id, &words, timeout), async {
+            started(&docker).await;
+            forward(pause).await;
+        });
+        assert_eq!(answer.unwrap().exit_code, 0, "{timeout}");
     }
 }
 
@@ -236,7 +253,8 @@ async fn an_engine_that_does_not_answer_is_no_timeout_of_the_command() {
         docker.inject(Rule::new(call, Fault::StalledHeaders));
         let limits = [0, 2 * i64::try_from(LONG.as_secs()).unwrap()];
         let [first, second] = limits.map(|limit| run(&bridge, &id, &["x"], limit));
-        for answer in <[_; 2]>::from(tokio::join!(first, second)) {
+        let both = past_silence(&docker, async { tokio::join!(first, second) });
+        for answer in <[_; 2]>::from(both.await) {
             let error = answer.unwrap_err();
             assert_eq!(error.code(), Code::Unavailable, "{call}: {error:?}");
             assert!(error.message().contains("no answer from the docker engine"), "{error:?}");
@@ -272,6 +290,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(error.message().contains("has not started it"), "{error:?}");
+    forward(TIMEOUT * 3 / 2).await;
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
     // Somebody asks which process it is: to end it.
     let looks = || docker.count("GET /exec/*/json");
@@ -295,6 +314,7 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     docker.inject(Rule::new("POST /containers/*/exec", Fault::Late(TIMEOUT * 3 / 4)).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    forward(TIMEOUT * 3 / 4).await;
     let marks = bridge.node().path("state/execs");
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
     // The engine forgets only those that have ended.
@@ -310,7 +330,7 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     let mark = node.path("state/execs").join(format!("{id}.{:032x}", 7));
     std::fs::write(&mark, "").unwrap();
     docker.inject(Rule::new(&format!("GET /containers/{other}/json"), Fault::StalledHeaders));
-    let _bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let _bridge = start(node, &docker).await;
     ended(|| !mark.exists()).await;
 }
 
@@ -334,7 +354,7 @@ async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     };
     docker.world(|world| world.execs.push(starting));
     docker.forget_requests();
-    let _bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let _bridge = start(node, &docker).await;
     let looks = || asked(&docker).iter().filter(|call| call.contains(&exec)).count();
     ended(|| looks() > 1).await;
     assert!(mark.exists());
@@ -343,12 +363,8 @@ async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
 }
 
 /// Waits for the end of a command that was left: it is looked for again after ten seconds.
-async fn ended(is_gone: impl Fn() -> bool) {
-    let until = Instant::now() + LONG;
-    while !is_gone() {
-        assert!(Instant::now() < until, "nobody ended it");
-        sleep(Duration::from_millis(50)).await;
-    }
+async fn ended(is_gone: impl FnMut() -> bool) {
+    hurry(PAUSE, Duration::from_secs(1), eventually(is_gone)).await;
 }
 
 #[tokio::test]
@@ -376,7 +392,7 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     let ask = async || {
         let mut request = tonic::Request::new(message.clone());
         // Below the time limit of engine calls.
-        request.set_timeout(TIMEOUT * 9 / 10);
+        request.set_timeout(TIMEOUT / 4);
         bridge.runtime.clone().exec_sync(request).await.unwrap_err()
     };
     let mut error = ask().await;
@@ -422,12 +438,7 @@ async fn an_engine_failure_is_no_exit_code() {
     let marks = bridge.node().path("state/execs");
     let noted = || std::fs::read_dir(&marks).unwrap().next().is_some();
     assert!(noted());
-    let forgotten = async {
-        while noted() {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(LONG, forgotten).await.expect("a mark that goes");
+    ended(|| !noted()).await;
 }
 
 #[tokio::test]

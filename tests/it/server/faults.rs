@@ -2,13 +2,15 @@
 //! answer has the right code and comes in time; once the fault is over the same call succeeds;
 //! and nothing stays behind.
 
-use std::time::Instant;
+use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
+use dockbridge::model::network::NetworkMode;
+use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
 use crate::support::{
-    bridge::{Bridge, LONG, container, docker, pod},
+    bridge::{Bridge, LONG, Node, container, docker, pod},
+    clock::{PAUSE, hurry, past_silence},
     fake_dockerd::{
         fault::{Fault, Rule},
         server::FakeDockerd,
@@ -121,14 +123,15 @@ fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     ]
 }
 
-/// All faults of each end point, some at a time: most of a case is waiting.
+/// All faults of each end point.
 async fn matrix(verb: Verb, end_points: &[&str]) {
-    let cases = end_points.iter().flat_map(|end_point| {
-        let faults = faults().into_iter().filter(|(what, ..)| !contradicts_itself(end_point, what));
-        faults.map(move |(what, fault, codes)| case(verb, end_point, what, fault, codes))
-    });
-    let told: Vec<String> = stream::iter(cases).buffer_unordered(AT_ONCE).collect().await;
-    println!("{}", told.join("\n"));
+    for end_point in end_points {
+        for (what, fault, codes) in faults() {
+            if !contradicts_itself(end_point, what) {
+                println!("{}", case(verb, end_point, what, fault, codes).await);
+            }
+        }
+    }
 }
 
 async fn case(
@@ -145,11 +148,12 @@ async fn case(
     }
     let case = format!("{verb:?}, {end_point}: {what}");
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
+    let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
     let scene = Scene::set(&bridge, &docker, verb, "p".to_owned()).await;
     docker.inject(Rule::new(end_point, fault));
     let began = Instant::now();
-    let answer = tokio::time::timeout(LONG, scene.act(verb)).await.expect(&case);
+    let act = past_silence(&docker, scene.act(verb));
+    let answer = timeout(LONG, hurry(PAUSE, STEP, act)).await.expect(&case);
     let took = began.elapsed();
     docker.clear_faults();
     bridge.until_ready(true).await;
@@ -158,7 +162,7 @@ async fn case(
     // What runs is not started again.
     let wanted =
         if verb == Verb::Start && code == Code::Ok { Code::FailedPrecondition } else { Code::Ok };
-    let again = scene.act(verb).await;
+    let again = hurry(PAUSE, STEP, scene.act(verb)).await;
     let told = again.as_ref().map_or_else(Status::code, |()| Code::Ok);
     assert_eq!(told, wanted, "{case}: {answer:?}, and again: {again:?}");
     bridge.clear(&docker).await;
@@ -173,8 +177,8 @@ fn contradicts_itself(end_point: &str, what: &str) -> bool {
         || (end_point == INSPECT && what == "404")
 }
 
-/// Cases under way at the same time.
-const AT_ONCE: usize = 20;
+/// What is left to wait for are events that the engine did not send.
+const STEP: Duration = Duration::from_millis(500);
 const INSPECT: &str = "GET /containers/*/json";
 
 #[tokio::test]
@@ -184,22 +188,22 @@ async fn run_pod_sandbox_survives_every_fault_of_the_engine() {
 
 #[tokio::test]
 async fn run_pod_sandbox_survives_every_fault_of_loading_the_pause_image() {
-    let load = ["POST /images/load", "GET /images/*/json"];
-    let cases = load.iter().flat_map(|end_point| {
-        faults().into_iter().map(move |(what, fault, _)| async move {
+    for end_point in ["POST /images/load", "GET /images/*/json"] {
+        for (what, fault, _) in faults() {
             let docker = docker().await;
-            let bridge = Bridge::start(&docker).await;
+            let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
             docker.inject(Rule::new(end_point, fault));
-            let answer = tokio::time::timeout(LONG, bridge.run(&pod("p"))).await.expect(what);
+            let config = pod("p");
+            let run = past_silence(&docker, bridge.run(&config));
+            let answer = timeout(LONG, run).await.expect(what);
             docker.clear_faults();
             bridge.until_ready(true).await;
-            if let Err(again) = bridge.run(&pod("p")).await {
+            if let Err(again) = bridge.run(&config).await {
                 panic!("{end_point}, {what}: {answer:?}, and again: {again:?}");
             }
             bridge.clear(&docker).await;
-        })
-    });
-    stream::iter(cases).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use dockbridge::wire::cri;
 use tonic::{Code, Status};
 
 use crate::support::{
-    bridge::{Bridge, IMAGE, Node, container, create_request, docker, image, pod},
+    bridge::{Bridge, IMAGE, container, create_request, docker, image, pod},
     fake_dockerd::server::FakeDockerd,
 };
 
@@ -211,7 +211,7 @@ async fn invalid_pods_are_refused_and_leave_nothing() {
 #[tokio::test]
 async fn absurd_but_possible_pods_run() {
     let docker = docker().await;
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let mut many = pod("many");
     many.labels = (0..5_000).map(|n| (format!("label-{n}"), "v".repeat(20))).collect();
     let mut large = pod("large");

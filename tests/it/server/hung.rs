@@ -12,12 +12,16 @@ use dockbridge::{
     host::relabel::{SELINUX, relabel},
     wire::cri,
 };
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tonic::Code;
 
 use crate::skips::{Lack, skip};
 use crate::support::{
     bridge::{Bridge, LONG, container, create_request, docker, pod},
+    clock::{PAUSE, hurry},
     fake_dockerd::server::eventually,
 };
 
@@ -53,9 +57,16 @@ impl Drop for Hung {
     }
 }
 
+/// Runs a call that needs a path which hangs, past the deadline for paths. It has a second of real time
+/// to reach that path.
+async fn after_the_deadline<T>(call: impl Future<Output = T>) -> T {
+    let hurried = hurry(Duration::from_secs(1), Duration::from_secs(20), call);
+    timeout(LONG, hurried).await.expect("an answer in time")
+}
+
 /// A kubelet tries again and again: it is told each time, at once from the second time on, and
 /// other pods go on.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
@@ -72,9 +83,9 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
         return skip(Lack::Devices);
     };
     let (sandbox, pod) = &sandboxes[0];
-    for time_limit in [LONG, Duration::from_secs(5)] {
-        let create = bridge.create(sandbox, &container, pod);
-        let refused = tokio::time::timeout(time_limit, create).await.expect("an answer in time");
+    let first = after_the_deadline(bridge.create(sandbox, &container, pod)).await;
+    let second = timeout(SOON, bridge.create(sandbox, &container, pod)).await.expect("at once");
+    for refused in [first, second] {
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
         assert!(refused.message().contains(&pod.log_directory), "{refused}");
@@ -94,7 +105,7 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
 }
 
 /// systemd kills what has not ended after thirty seconds.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn log_directories_that_hang_do_not_hold_up_the_end() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
@@ -119,14 +130,16 @@ async fn log_directories_that_hang_do_not_hold_up_the_end() {
         calls.spawn(async move { runtime.create_container(request).await.map(drop) });
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let node = bridge.stop().await;
+    let began = Instant::now();
+    let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     // Its folders cannot be removed before.
     drop(hung);
     drop(node);
 }
 
 /// Every try would otherwise keep one more thread, and in the end all seats for looks at the host.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
@@ -139,9 +152,9 @@ async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone(
     let fine = bridge.node().path("fine");
     let mut wish = container("main");
     wish.mounts = vec![mount(&fine), mount(&source.join("below"))];
-    for time_limit in [LONG, Duration::from_secs(5)] {
-        let create = bridge.create(&sandbox, &wish, &config);
-        let refused = tokio::time::timeout(time_limit, create).await.expect("an answer in time");
+    let first = after_the_deadline(bridge.create(&sandbox, &wish, &config)).await;
+    let second = timeout(SOON, bridge.create(&sandbox, &wish, &config)).await.expect("at once");
+    for refused in [first, second] {
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
         assert!(refused.message().contains("dead/below"), "{refused}");
@@ -150,13 +163,13 @@ async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone(
     wish.mounts.truncate(1);
     let id = bridge.create(&others, &wish, &other).await.unwrap();
     bridge.start_container(&id).await.unwrap();
-    tokio::time::timeout(LONG, bridge.stop_pod(&sandbox)).await.expect("a stop in time").unwrap();
+    timeout(LONG, bridge.stop_pod(&sandbox)).await.expect("a stop in time").unwrap();
     drop(hung);
     bridge.clear(&docker).await;
 }
 
 /// What hangs below a source is met by the relabelling alone, which holds the pod's lock.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     let docker = docker().await;
     docker.world(|world| {
@@ -179,7 +192,7 @@ async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
         eventually(|| label(&source) != b"probe").await;
         // Long enough to have come to what hangs.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        tokio::time::timeout(LONG, bridge.stop_pod(&sandbox)).await
+        timeout(LONG, bridge.stop_pod(&sandbox)).await
     };
     let (created, stopped) = tokio::join!(bridge.create(&sandbox, &wish, &config), stopping);
     stopped.expect("a stop in time").unwrap();
@@ -205,6 +218,8 @@ fn mount(source: &Path) -> cri::Mount {
     }
 }
 
+/// Less than the shortest deadline for a path.
+const SOON: Duration = Duration::from_secs(8);
 const MOUNT: &str = "exec 3<>/dev/fuse \
     && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" \
-    && echo mounted && read _";
+    && echo mounted && exec timeout 200 cat";

@@ -29,6 +29,7 @@ use tokio::{
 };
 use tonic::transport::Endpoint;
 
+use crate::clock::forward;
 use crate::support::{
     bridge::{LONG, Node, TIMEOUT, deadlines, docker, locks},
     fake_dockerd::server::FakeDockerd,
@@ -46,7 +47,7 @@ impl Served {
         let (node, docker) = (Node::new(), docker().await);
         let settings = node.settings(docker.socket(), NetworkMode::Docker);
         let environment = Environment { locks: locks(&docker), ..Environment::default() };
-        let deadlines = Deadlines { client_timeouts, ..deadlines(TIMEOUT) };
+        let deadlines = Deadlines { client_timeouts, ..deadlines(LONG) };
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(app::run_within(settings, environment, deadlines, async {
             let _ = stopped.await;
@@ -109,14 +110,15 @@ async fn a_client_without_a_pong_is_disconnected() {
 #[tokio::test]
 async fn who_is_only_quiet_stays() {
     let ping_interval = Duration::from_millis(100);
-    let opening = Duration::from_millis(500);
+    let opening = TIMEOUT;
     let served = Served::with(ClientTimeouts { opening, ping_interval, pong: LONG }).await;
     drop(served.connected().await);
     let made = Arc::new(AtomicUsize::new(0));
     let mut client = RuntimeServiceClient::new(counted(&served.node.path("cri.sock"), &made).await);
     for _ in 0..2 {
         client.version(VersionRequest::default()).await.unwrap();
-        sleep(Duration::from_secs(1)).await;
+        sleep(ping_interval * 3).await;
+        forward(opening * 2).await;
     }
     client.version(VersionRequest::default()).await.unwrap();
     assert_eq!(made.load(Ordering::SeqCst), 1, "it had to connect again");

@@ -1,12 +1,12 @@
 //! The largest pods, containers and images: what the request itself may hold, what others made, and
 //! that nothing else suffers from it.
 
-use dockbridge::wire::cri;
+use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
 use tonic::Code;
 
 use super::variables::variable;
-use crate::support::bridge::{Bridge, Node, container, docker, pod};
+use crate::support::bridge::{Bridge, container, docker, pod};
 
 /// Bytes that take six in JSON.
 fn worst(length: usize) -> String {
@@ -17,7 +17,7 @@ fn worst(length: usize) -> String {
 #[tokio::test]
 async fn what_kubelet_may_send_is_stored_and_more_is_refused() {
     let docker = docker().await;
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let annotations = |length| [("a".to_owned(), worst(length))].into_iter().collect();
     let config = cri::PodSandboxConfig { annotations: annotations(256 << 10), ..pod("p") };
     let sandbox = bridge.run(&config).await.unwrap();
@@ -41,7 +41,7 @@ async fn what_kubelet_may_send_is_stored_and_more_is_refused() {
     assert_eq!(bridge.run(&noted).await.unwrap_err().code(), Code::InvalidArgument);
 
     let node = bridge.stop().await;
-    let bridge = Bridge::start_patient(node, &docker).await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     bridge.until_ready(true).await;
     assert_eq!(bridge.containers().await.unwrap().len(), 1);
     assert_eq!(bridge.create(&sandbox, &large, &config).await.unwrap(), id, "recognised again");
@@ -72,7 +72,7 @@ async fn no_container_is_made_of_an_image_with_large_labels() {
     docker.world(|world| {
         world.images[0].config["Labels"] = json!({ "large": "x".repeat(4 << 20) });
     });
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
     let error = bridge.create(&sandbox, &container("c"), &config).await.unwrap_err();

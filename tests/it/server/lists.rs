@@ -1,9 +1,14 @@
 //! Long lists in portions, and what becomes of them when dockbridge ends.
 
+use std::time::Duration;
+
 use dockbridge::wire::cri;
 use tonic::Code;
 
-use crate::support::bridge::{Bridge, docker};
+use crate::support::{
+    bridge::{Bridge, docker},
+    clock::{PAUSE, hurry},
+};
 
 /// More than two portions take.
 const MANY: usize = 1200;
@@ -57,7 +62,8 @@ async fn streamed_lists_are_unavailable_before_the_first_list() {
     docker.stop().await;
     let mut bridge = Bridge::start(&docker).await;
     let request = cri::StreamPodSandboxesRequest::default();
-    let error = bridge.runtime.stream_pod_sandboxes(request).await.unwrap_err();
+    let asked = bridge.runtime.stream_pod_sandboxes(request);
+    let error = hurry(PAUSE, Duration::from_millis(200), asked).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     let announced = cri::ListMetricDescriptorsRequest {};
     let announced = bridge.runtime.list_metric_descriptors(announced).await.unwrap().into_inner();

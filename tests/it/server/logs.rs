@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dockbridge::{
@@ -107,19 +107,20 @@ fn texts(log: &Path) -> Vec<String> {
 }
 
 async fn within(mut holds: impl FnMut() -> bool, log: &Path) {
-    for _ in 0..1000 {
-        if holds() {
-            return;
+    let until = Instant::now() + LONG;
+    while !holds() {
+        if Instant::now() > until {
+            let text = fs::read_to_string(log).unwrap_or_default();
+            panic!("never; the log ends in {:?}", text.lines().last());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let text = fs::read_to_string(log).unwrap_or_default();
-    panic!("never; the log ends in {:?}", text.lines().last());
 }
 
 /// By its status: after a restart the list may show the end before the log is complete.
 async fn until_exited(bridge: &Bridge, id: &str) {
-    for _ in 0..1500 {
+    let until = Instant::now() + LONG;
+    loop {
         let request =
             cri::ContainerStatusRequest { container_id: id.to_owned(), ..Default::default() };
         let status = bridge.runtime.clone().container_status(request).await;
@@ -127,9 +128,9 @@ async fn until_exited(bridge: &Bridge, id: &str) {
         if shown.is_some_and(|shown| shown.state() == cri::ContainerState::ContainerExited) {
             return;
         }
+        assert!(Instant::now() < until, "never shown as ended");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never shown as ended");
 }
 
 fn numbered(range: std::ops::Range<usize>) -> Vec<String> {

@@ -18,11 +18,14 @@ use nix::{
     sched::{CloneFlags, unshare},
     unistd::gettid,
 };
+use tokio::time::timeout;
 use tonic::Code;
 
+use crate::clock::forward;
 use crate::skips::{Lack, skip};
 use crate::support::{
-    bridge::{Bridge, LONG, Node, connect, docker, pod},
+    bridge::{Bridge, LONG, Node, TIMEOUT, connect, docker, pod},
+    clock::past_silence,
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -55,23 +58,52 @@ impl Resident {
 
 /// An engine whose pods live in a namespace of their own, and a server with CNI.
 pub(super) async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
+    let (resident, docker, node) = set().await?;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    Some((resident, docker, bridge))
+}
+
+/// The same, with the time limits of [`Bridge::start_timed`].
+async fn timed_stage() -> Option<(Resident, FakeDockerd, Bridge)> {
+    let (resident, docker, node) = set().await?;
+    let bridge = Bridge::start_timed(node, &docker, NetworkMode::Cni).await;
+    Some((resident, docker, bridge))
+}
+
+async fn set() -> Option<(Resident, FakeDockerd, Node)> {
     let resident = Resident::new()?;
     let docker = docker().await;
     docker.world(|world| world.pid = resident.tid);
     let node = Node::new();
     node.network("fake");
     well(&node);
-    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
-    Some((resident, docker, bridge))
+    Some((resident, docker, node))
+}
+
+/// Runs `work`. Whenever a plugin hangs, its time limit passes.
+async fn past_hangs<T>(bridge: &Bridge, work: impl Future<Output = T>) -> T {
+    let hangs = bridge.node().path("hangs");
+    let skipping = async {
+        loop {
+            eventually(|| fs::remove_file(&hangs).is_ok()).await;
+            forward(TIMEOUT).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = skipping => unreachable!("it has no end"),
+    }
 }
 
 /// A plugin that keeps one file for each address it gave away.
 pub(super) fn script(node: &Node, add: &str, del: &str) {
-    let leases = node.path("host").display().to_string();
+    let (leases, hangs) = (node.path("host"), node.path("hangs"));
+    let (leases, hangs) = (leases.display(), hangs.display());
     node.plugin(
         "fake",
         &format!(
             "cat > /dev/null\n\
+             hang() {{ : > {hangs}; sleep 600; }}\n\
              case $CNI_COMMAND in\n\
              VERSION) echo '{{\"supportedVersions\":[\"0.4.0\",\"1.0.0\"]}}' ;;\n\
              ADD) : > {leases}/$CNI_CONTAINERID\n {add}\n ;;\n\
@@ -101,8 +133,8 @@ fn faults() -> Vec<(&'static str, &'static str)> {
             r#"echo '{"cniVersion":"1.0.0","code":11,"msg":"try later"}'; exit 1"#,
         ),
         ("a crash", "kill -SEGV $$"),
-        ("a hang", "sleep 600"),
-        ("a hang that hides", "(trap '' TERM INT HUP; sleep 600) & wait"),
+        ("a hang", "hang"),
+        ("a hang that hides", "(trap '' TERM INT HUP; hang) & wait"),
         ("no JSON and failure", "echo '<html>'; exit 3"),
         ("huge output and failure", "head -c 70000000 /dev/zero; exit 1"),
     ]
@@ -133,7 +165,7 @@ async fn a_pod_on_cni_lives_and_goes() {
 
 #[tokio::test]
 async fn every_failure_of_add_is_reported_and_undone() {
-    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let Some((_resident, docker, bridge)) = timed_stage().await else { return };
     let also = [
         ("no JSON", "echo '<html>'"),
         ("no output", ":"),
@@ -144,8 +176,9 @@ async fn every_failure_of_add_is_reported_and_undone() {
     ];
     for (what, add) in faults().into_iter().chain(also) {
         script(bridge.node(), add, "");
-        let began = Instant::now();
-        let answer = tokio::time::timeout(LONG, bridge.run(&pod("p"))).await.expect(what);
+        let (began, config) = (Instant::now(), pod("p"));
+        let run = past_hangs(&bridge, bridge.run(&config));
+        let answer = timeout(LONG, run).await.expect(what);
         let error = answer.expect_err(what);
         println!("{what}: {:?} {error:?}", began.elapsed());
         assert!(told(error.code(), what), "{what}: {error:?}");
@@ -164,16 +197,18 @@ async fn every_failure_of_add_is_reported_and_undone() {
 
 #[tokio::test]
 async fn every_failure_of_del_is_reported_and_retried() {
-    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let Some((_resident, docker, bridge)) = timed_stage().await else { return };
     for (what, del) in faults() {
         well(bridge.node());
         let id = bridge.run(&pod("p")).await.expect(what);
         script(bridge.node(), ANSWER, del);
-        let stopped = tokio::time::timeout(LONG, bridge.stop_pod(&id)).await.expect(what);
+        let stop = past_hangs(&bridge, bridge.stop_pod(&id));
+        let stopped = timeout(LONG, stop).await.expect(what);
         let error = stopped.expect_err(what);
         println!("{what}: {error:?}");
         assert!(told(error.code(), what), "{what}: {error:?}");
-        let removed = tokio::time::timeout(LONG, bridge.remove_pod(&id)).await.expect(what);
+        let remove = past_hangs(&bridge, bridge.remove_pod(&id));
+        let removed = timeout(LONG, remove).await.expect(what);
         removed.expect_err(what);
         assert_eq!(leases(&bridge), 1, "{what}: not forgotten");
         assert_eq!(bridge.pods().await.unwrap().len(), 1, "{what}: still seen");
@@ -217,7 +252,7 @@ async fn without_a_configuration_the_network_is_not_ready_and_pods_are_refused()
 
 #[tokio::test]
 async fn every_step_of_a_run_that_fails_takes_back_the_others() {
-    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let Some((_resident, docker, bridge)) = timed_stage().await else { return };
     let stalled = || Fault::StalledHeaders;
     let refused = || Fault::Status(500, "no".to_owned());
     let rules = [
@@ -233,14 +268,16 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
     for rule in rules {
         let case = format!("{rule:?}");
         docker.inject(rule);
-        let answer = tokio::time::timeout(LONG, bridge.run(&pod("p"))).await.expect(&case);
+        let config = pod("p");
+        let run = past_silence(&docker, bridge.run(&config));
+        let answer = timeout(LONG, run).await.expect(&case);
         println!("{case}: {answer:?}");
         docker.clear_faults();
         bridge.until_ready(true).await;
         if answer.is_err() && bridge.pods().await.unwrap().is_empty() {
             bridge.assert_clean(&docker).await;
         }
-        bridge.run(&pod("p")).await.expect(&case);
+        bridge.run(&config).await.expect(&case);
         bridge.clear(&docker).await;
         assert_eq!(leases(&bridge), 0, "{case}");
     }
@@ -250,14 +287,15 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
 /// a start needs to know is known before.
 #[tokio::test]
 async fn a_pause_without_an_inspect_is_not_started() {
-    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let Some((_resident, docker, bridge)) = timed_stage().await else { return };
     docker.inject(Rule::new("GET /containers/*/json", Fault::StalledHeaders));
-    let error = bridge.run(&pod("p")).await.unwrap_err();
+    let config = pod("p");
+    let error = past_silence(&docker, bridge.run(&config)).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     assert_eq!(docker.count("POST /containers/*/start"), 0);
     docker.clear_faults();
     bridge.until_ready(true).await;
-    bridge.run(&pod("p")).await.unwrap();
+    bridge.run(&config).await.unwrap();
     bridge.clear(&docker).await;
 }
 

@@ -1,18 +1,21 @@
 //! An engine that is not there, goes, comes back as another one, babbles or freezes.
 
-use std::{
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{process::Stdio, time::Duration};
 
-use tokio::{net::UnixDatagram, process::Command, time::timeout};
+use dockbridge::model::network::NetworkMode;
+use tokio::{
+    net::UnixDatagram,
+    process::Command,
+    time::{Instant, timeout},
+};
 use tonic::Code;
 
 use crate::support::{
-    bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
+    bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
+    clock::{PAUSE, hurry, past_silence},
     fake_dockerd::{
         fault::{Fault, Rule},
-        server::FakeDockerd,
+        server::{FakeDockerd, eventually},
     },
 };
 
@@ -22,14 +25,16 @@ async fn calls_are_unavailable_while_docker_is_down_at_the_start() {
     docker.stop().await;
     let bridge = Bridge::start(&docker).await;
     assert!(!bridge.ready().await.unwrap());
-    let error = bridge.run(&pod("p")).await.unwrap_err();
+    let (config, step) = (pod("p"), Duration::from_millis(200));
+    let error = hurry(PAUSE, step, bridge.run(&config)).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("docker.sock"), "{error:?}");
     // Never an empty list that would be taken for the truth.
-    assert_eq!(bridge.pods().await.unwrap_err().code(), Code::Unavailable);
+    let listed = hurry(PAUSE, step, bridge.pods()).await;
+    assert_eq!(listed.unwrap_err().code(), Code::Unavailable);
     docker.start_again(45, 24);
     bridge.until_ready(true).await;
-    bridge.run(&pod("p")).await.unwrap();
+    bridge.run(&config).await.unwrap();
     bridge.clear(&docker).await;
 }
 
@@ -96,7 +101,9 @@ async fn an_engine_that_is_too_old_is_reported() {
     let docker = FakeDockerd::start_speaking(38, 12).await;
     let bridge = Bridge::start(&docker).await;
     assert!(!bridge.ready().await.unwrap());
-    let error = bridge.run(&pod("p")).await.unwrap_err();
+    let config = pod("p");
+    let run = hurry(PAUSE, Duration::from_millis(200), bridge.run(&config));
+    let error = run.await.unwrap_err();
     assert!(matches!(error.code(), Code::Unavailable | Code::FailedPrecondition), "{error:?}");
     assert!(error.message().contains("1.38"), "{error:?}");
 }
@@ -123,7 +130,7 @@ async fn garbage_in_the_event_stream_does_no_harm() {
         docker.world(|world| world.exit(&id, 3));
         let began = Instant::now();
         while bridge.containers().await.unwrap()[0].state != 2 {
-            assert!(began.elapsed() < Duration::from_secs(10), "its end is never seen");
+            assert!(began.elapsed() < LONG, "its end is never seen");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         bridge.remove_container(&id).await.unwrap();
@@ -134,29 +141,33 @@ async fn garbage_in_the_event_stream_does_no_harm() {
 #[tokio::test]
 async fn reads_are_answered_while_docker_is_frozen() {
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
+    let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
     let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
     bridge.start_container(&id).await.unwrap();
     docker.inject(Rule::new("*", Fault::StalledHeaders));
-    bridge.until_ready(false).await;
-    for _ in 0..20 {
-        let began = Instant::now();
-        assert_eq!(bridge.pods().await.unwrap().len(), 1);
-        assert_eq!(bridge.containers().await.unwrap().len(), 1);
-        assert!(!bridge.ready().await.unwrap());
-        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
-    }
+    past_silence(&docker, bridge.until_ready(false)).await;
+    let reading = async {
+        for _ in 0..20 {
+            assert_eq!(bridge.pods().await.unwrap().len(), 1);
+            assert_eq!(bridge.containers().await.unwrap().len(), 1);
+            assert!(!bridge.ready().await.unwrap());
+        }
+    };
+    timeout(TIMEOUT, reading).await.expect("no read asks the engine");
     let (other, one, config) = (pod("other"), container("d"), pod("p"));
     let began = Instant::now();
-    let (ran, created, started, stopped, removed, pulled) = tokio::join!(
-        bridge.run(&other),
-        bridge.create(&sandbox, &one, &config),
-        bridge.start_container(&id),
-        bridge.stop_container(&id, 1),
-        bridge.remove_container(&id),
-        bridge.pull("other:1"),
-    );
+    let changes = async {
+        tokio::join!(
+            bridge.run(&other),
+            bridge.create(&sandbox, &one, &config),
+            bridge.start_container(&id),
+            bridge.stop_container(&id, 1),
+            bridge.remove_container(&id),
+            bridge.pull("other:1"),
+        )
+    };
+    let (ran, created, started, stopped, removed, pulled) = past_silence(&docker, changes).await;
     assert!(began.elapsed() < 12 * TIMEOUT, "{:?}", began.elapsed());
     for (what, answer) in [
         ("run", ran.map(drop)),
@@ -186,11 +197,10 @@ async fn a_call_under_way_is_finished_when_dockbridge_stops() {
         let wish = dockbridge::wire::cri::RunPodSandboxRequest { config, ..Default::default() };
         runtime.run_pod_sandbox(wish).await
     });
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    eventually(|| docker.count("POST /containers/create") == 1).await;
     let node = bridge.stop().await;
     let id = running.await.unwrap().expect("it was let finish").into_inner().pod_sandbox_id;
-    let network = dockbridge::model::network::NetworkMode::Docker;
-    let bridge = Bridge::start_on(node, &docker, network).await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
     bridge.clear(&docker).await;
 }

@@ -17,15 +17,16 @@ use tokio::sync::Notify;
 use tonic::Code;
 
 use super::networks::{ANSWER, Resident, script};
+use crate::clock::forward;
 use crate::support::{
-    bridge::{Bridge, LONG, Node, container, docker, pod},
+    bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
     fake_dockerd::server::FakeDockerd,
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
 /// A server with plugins.
 pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
-    start_within(docker, required, Duration::from_millis(500)).await
+    start_within(docker, required, LONG).await
 }
 
 /// Likewise with a container in a pod, the ids of both, and a plugin that was told of them.
@@ -56,7 +57,7 @@ pub(super) fn settings(node: &Node, required: &[&str], request_timeout: Duration
         socket: node.path("nri/nri.sock"),
         plugin_dir: node.path("plugins"),
         config_dir: node.path("plugins.d"),
-        registration_timeout: Duration::from_secs(5),
+        registration_timeout: LONG,
         request_timeout,
         required: required.iter().map(|&name| name.to_owned()).collect(),
     }
@@ -180,13 +181,18 @@ async fn a_plugin_that_connects_late_is_told_what_there_is() {
 #[tokio::test]
 async fn a_plugin_that_does_not_answer_is_dropped_and_may_come_back() {
     let docker = docker().await;
-    let (bridge, socket) = start(&docker, &[]).await;
+    let (bridge, socket) = start_within(&docker, &[], TIMEOUT).await;
     let silent = |told: &Told| match told.method.as_str() {
         "RunPodSandbox" => Reply::Silence,
         _ => Reply::Yes(Vec::new()),
     };
     let plugin = Plugin::synchronised(&socket, ("10", "silent"), silent).await;
-    let id = bridge.run(&pod("p")).await.unwrap();
+    let config = pod("p");
+    let (id, ()) = tokio::join!(bridge.run(&config), async {
+        plugin.until("RunPodSandbox").await;
+        forward(TIMEOUT).await;
+    });
+    let id = id.unwrap();
     plugin.ended.await.unwrap();
     let plugin = Plugin::logger(&socket).await;
     bridge.remove_pod(&id).await.unwrap();

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dockbridge::{
@@ -17,7 +17,7 @@ use prost::Message as _;
 use super::networks::{ANSWER, Resident, leases, script, stage};
 use crate::skips::{Lack, skip};
 use crate::support::{
-    bridge::{Bridge, Node, container, docker, pod},
+    bridge::{Bridge, LONG, Node, container, docker, pod},
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -59,19 +59,19 @@ async fn a_pod_is_its_containers_whatever_their_names() {
 
 /// Waits until one pod with one container is shown.
 async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
-    let mut shown = (Vec::new(), Vec::new());
-    for _ in 0..500 {
+    let until = Instant::now() + LONG;
+    loop {
         let (pods, containers) = (bridge.pods().await.unwrap(), bridge.containers().await.unwrap());
-        shown = (
+        let shown: (Vec<String>, Vec<String>) = (
             pods.into_iter().map(|pod| pod.id).collect(),
             containers.into_iter().map(|container| container.id).collect(),
         );
         if shown == (vec![pod.to_owned()], vec![container.to_owned()]) {
             return;
         }
+        assert!(Instant::now() < until, "shown are {shown:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("shown are {shown:?}");
 }
 
 /// Plugins of one pod must be called one after the other.

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 
 use crate::support::{
-    bridge::{Bridge, LONG, Node, container, create_request, docker, pod},
+    bridge::{Bridge, LONG, container, create_request, docker, pod},
     fake_dockerd::fault::{Fault, Rule},
 };
 
@@ -27,7 +27,7 @@ async fn let_go(held: &CancellationToken) {
 #[tokio::test]
 async fn a_create_that_callers_gave_up_makes_one_container() {
     let docker = docker().await;
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
     let held = docker.hold("POST /containers/create");
@@ -62,7 +62,7 @@ async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
 #[tokio::test]
 async fn a_run_that_callers_gave_up_makes_one_pod() {
     let docker = docker().await;
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let held = docker.hold("POST /containers/create");
     let wish = dockbridge::wire::cri::RunPodSandboxRequest {
         config: Some(pod("p")),
@@ -132,7 +132,7 @@ async fn a_later_stop_with_less_patience_wins() {
         let (patient, hasty) = tokio::time::timeout(LONG, both).await.expect(name);
         patient.unwrap();
         hasty.unwrap();
-        assert!(began.elapsed() < Duration::from_secs(10), "{name}: {:?}", began.elapsed());
+        assert!(began.elapsed() < LONG, "{name}: {:?}", began.elapsed());
         assert!(began.elapsed() > Duration::from_millis(900), "{name}: {:?}", began.elapsed());
     }
     bridge.clear(&docker).await;
@@ -141,7 +141,7 @@ async fn a_later_stop_with_less_patience_wins() {
 #[tokio::test]
 async fn a_stop_that_its_caller_gave_up_goes_on() {
     let docker = docker().await;
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
     let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();

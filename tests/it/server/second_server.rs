@@ -20,7 +20,8 @@ use tonic::{
 };
 
 use crate::support::{
-    bridge::{Bridge, IMAGE, LONG, Node, TIMEOUT, docker, image, locks, pod, spawn},
+    bridge::{Bridge, IMAGE, LONG, Node, docker, image, locks, pod, spawn},
+    clock::{PAUSE, hurry},
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
@@ -37,7 +38,7 @@ impl Second {
     fn start(settings: &Settings, engine: &FakeDockerd) -> Self {
         let (stop, stopped) = oneshot::channel();
         let environment = Environment { locks: locks(engine), ..Environment::default() };
-        let served = spawn(settings.clone(), environment, TIMEOUT, stopped);
+        let served = spawn(settings.clone(), environment, LONG, stopped);
         Self { settings: settings.clone(), served, _stop: stop }
     }
 
@@ -53,7 +54,8 @@ impl Second {
     }
 
     async fn refused(&mut self) -> AppError {
-        let served = timeout(LONG, &mut self.served).await.expect("it ends in time");
+        let ending = hurry(PAUSE, STEP, &mut self.served);
+        let served = timeout(LONG, ending).await.expect("it ends in time");
         served.unwrap().expect_err("it is refused")
     }
 }
@@ -175,12 +177,14 @@ async fn an_engine_that_comes_late_refuses_late() {
     let settings = node.settings(docker.socket(), NetworkMode::Docker);
     let mut second = Second::start(&settings, &docker);
     let mut client = second.client().await;
-    assert_eq!(pods(&mut client).await.unwrap_err().code(), Code::Unavailable);
+    let listed = hurry(PAUSE, STEP, pods(&mut client)).await;
+    assert_eq!(listed.unwrap_err().code(), Code::Unavailable);
     let mut images = ImageServiceClient::new(second.channel().await);
     docker.forget_requests();
     docker.start_again(45, 24);
     let request = cri::RemoveImageRequest { image: Some(image(IMAGE)) };
-    let (listed, removed) = tokio::join!(pods(&mut client), images.remove_image(request));
+    let both = async { tokio::join!(pods(&mut client), images.remove_image(request)) };
+    let (listed, removed) = hurry(PAUSE, STEP, both).await;
     assert_eq!(listed.unwrap_err().code(), Code::Unavailable);
     assert_eq!(removed.unwrap_err().code(), Code::Unavailable);
     assert_told(&second.refused().await, &first, &docker);
@@ -280,11 +284,13 @@ async fn pods(client: &mut RuntimeServiceClient<Channel>) -> Result<(), Status> 
 }
 
 async fn until_listed(client: &mut RuntimeServiceClient<Channel>) {
-    for _ in 0..500 {
-        if pods(client).await.is_ok() {
-            return;
+    let listing = async {
+        while pods(client).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it never knew its engine");
+    };
+    timeout(LONG, listing).await.expect("it knows its engine");
 }
+
+/// Of the time for which a server waits for a lock, or its callers for an engine.
+const STEP: Duration = Duration::from_millis(200);

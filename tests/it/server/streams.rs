@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use dockbridge::wire::cri;
+use dockbridge::{model::network::NetworkMode, wire::cri};
 use futures_util::SinkExt as _;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_tungstenite::{
     client_async,
@@ -16,8 +16,10 @@ use tokio_tungstenite::{
 };
 use tonic::{Code, Status};
 
+use crate::clock::forward;
 use crate::support::{
-    bridge::{Bridge, LONG, TIMEOUT, container, docker, pod},
+    bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
+    clock::{PAUSE, hurry},
     fake_dockerd::{
         exec::Script,
         fault::{Fault, Rule},
@@ -36,7 +38,10 @@ struct Scene {
 impl Scene {
     async fn set() -> Self {
         let docker = docker().await;
-        let bridge = Bridge::start(&docker).await;
+        Self::on(Bridge::start(&docker).await, docker).await
+    }
+
+    async fn on(bridge: Bridge, docker: FakeDockerd) -> Self {
         let sandbox = bridge.run(&pod("streams")).await.unwrap();
         let container = bridge.create(&sandbox, &container("main"), &pod("streams")).await.unwrap();
         bridge.start_container(&container).await.unwrap();
@@ -340,7 +345,8 @@ async fn an_exec_ends_with_an_error_when_its_engine_ends() {
                 scene.docker.stop().await;
             }
         };
-        let (heard, ()) = tokio::join!(heard_to_the_end(&url), killed);
+        let hearing = hurry(PAUSE, Duration::from_secs(1), heard_to_the_end(&url));
+        let (heard, ()) = tokio::join!(hearing, killed);
         assert!(heard.contains("docker") && heard.contains("Failure"), "{restarted}: {heard}");
         scene.bridge.until_ready(restarted).await;
     }
@@ -349,20 +355,26 @@ async fn an_exec_ends_with_an_error_when_its_engine_ends() {
 // The engine accepts the start and does nothing until its client was told that it failed.
 #[tokio::test]
 async fn an_exec_that_starts_after_its_client_left_is_killed() {
-    let scene = Scene::set().await;
+    let docker = docker().await;
+    let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
+    let scene = Scene::on(bridge, docker).await;
     // Begun, and without a process for as long as it is looked at.
     let script = Script { pid: 0, ..Script::endless([]) };
     scene.docker.world(|world| world.scripts.insert("true".to_owned(), script));
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     scene.docker.inject(Rule::new("POST /exec/*/start", late).times(1));
     let url = scene.exec().await.unwrap();
-    let heard = heard_to_the_end(&url).await;
+    let (heard, ()) = tokio::join!(heard_to_the_end(&url), async {
+        eventually(|| scene.docker.count("POST /exec/*/start") == 1).await;
+        forward(TIMEOUT).await;
+    });
     assert!(
         heard.contains("no answer from the docker engine") && heard.contains("Failure"),
         "{heard}"
     );
     let begun = || scene.docker.world(|world| world.execs.iter().any(|exec| exec.begun));
     assert!(!begun(), "it was to begin late");
+    forward(TIMEOUT / 2).await;
     eventually(begun).await;
     // Somebody asks which process it is: to end it.
     let looks = || scene.docker.count("GET /exec/*/json");
@@ -386,10 +398,12 @@ async fn streams_do_not_hold_up_a_stop() {
     }
     let url = scene.exec().await.unwrap();
     let idle = TcpStream::connect(parts(&url).0).await.unwrap();
-    scene.bridge.stop().await;
+    let began = Instant::now();
+    hurry(PAUSE, Duration::from_millis(200), scene.bridge.stop()).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     for mut stream in held.into_iter().chain([idle]) {
         let mut rest = Vec::new();
-        let ended = timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await;
+        let ended = timeout(LONG, stream.read_to_end(&mut rest)).await;
         assert!(ended.is_ok(), "every connection is closed");
     }
     assert!(TcpStream::connect(parts(&url).0).await.is_err(), "nobody listens any more");

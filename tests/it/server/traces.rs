@@ -16,7 +16,7 @@ use tracing::subscriber::DefaultGuard;
 
 use super::networks::{Resident, well};
 use crate::support::{
-    bridge::{Bridge, Node, docker, pod},
+    bridge::{Bridge, LONG, Node, docker, pod},
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -236,4 +236,4 @@ mod fake {
     }
 }
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = LONG;

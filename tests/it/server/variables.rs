@@ -1,10 +1,10 @@
 //! Environment, command and mounts of a container: in no label, and read back from the inspect.
 
-use dockbridge::wire::cri;
+use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
 
 use crate::support::{
-    bridge::{Bridge, Node, container, docker, pod},
+    bridge::{Bridge, container, docker, pod},
     fake_dockerd::server::FakeDockerd,
 };
 
@@ -52,7 +52,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
             json!({ "Env": ["PATH=/bin", "OF_IMAGE=1", "PASSWORD=none"], "Cmd": ["image"] });
         world.images[0].config = config;
     });
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
     let id = bridge.create(&sandbox, &secretive("c"), &config).await.unwrap();
@@ -63,7 +63,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
     assert!(!before.info["info"].contains("OF_IMAGE"), "{:?}", before.info);
 
     let node = bridge.stop().await;
-    let bridge = Bridge::start_patient(node, &docker).await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     bridge.until_ready(true).await;
     assert_eq!(status(&bridge, &id).await, before);
     assert_eq!(bridge.create(&sandbox, &secretive("c"), &config).await.unwrap(), id);
@@ -78,7 +78,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
 #[tokio::test]
 async fn containers_of_older_builds_are_recognised() {
     let docker = docker().await;
-    let bridge = Bridge::start_patient(Node::new(), &docker).await;
+    let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
     let id = bridge.create(&sandbox, &secretive("c"), &config).await.unwrap();
@@ -94,7 +94,7 @@ async fn containers_of_older_builds_are_recognised() {
         document["spec"] = info["config"].clone();
         *label = document.to_string();
     });
-    let bridge = Bridge::start_patient(node, &docker).await;
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     bridge.until_ready(true).await;
     assert_eq!(status(&bridge, &id).await, before);
     assert_eq!(bridge.create(&sandbox, &secretive("c"), &config).await.unwrap(), id);

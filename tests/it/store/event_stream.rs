@@ -1,17 +1,22 @@
 //! The engine comes late, goes away, comes back, freezes, or is dropped.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dockbridge::{error::Kind, store::settings::StoreSettings};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{
     SOON, elapsed_below, end_silently, ended, is_away, is_up, pod, runs, settings, start,
     start_with, synced, until,
 };
-use crate::support::fake_dockerd::{
-    fault::{Fault, Rule},
-    server::{FakeDockerd, eventually},
+use crate::support::{
+    bridge::TIMEOUT,
+    clock::{PAUSE, hurry, past_silence},
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
 #[tokio::test]
@@ -29,7 +34,7 @@ async fn the_store_waits_for_an_engine_that_starts_later() {
     let shown = store.synced(SOON).await.unwrap();
     assert!(shown.sandbox(&id).is_some());
     assert_eq!(shown.engine.as_ref().unwrap().version, "26.1.5");
-    elapsed_below(began, Duration::from_secs(4));
+    elapsed_below(began, TIMEOUT);
 }
 
 #[tokio::test]
@@ -55,7 +60,7 @@ async fn a_restart_keeps_the_view_and_then_corrects_it() {
     let began = Instant::now();
     docker.start_again(53, 44);
     let shown = until(&store, "it is back", is_up).await;
-    elapsed_below(began, Duration::from_secs(4));
+    elapsed_below(began, TIMEOUT);
     assert!(ended(&shown, &a) && shown.sandbox(&b).is_none() && shown.sandbox(&c).is_some());
 }
 
@@ -81,13 +86,14 @@ async fn a_frozen_engine_is_detected_and_recovers() {
     docker.inject(Rule::new("HEAD /_ping", Fault::StalledHeaders));
     docker.inject(Rule::new("GET /_ping", Fault::StalledHeaders));
     let began = Instant::now();
-    let shown = until(&store, "its silence is noticed", is_away).await;
-    elapsed_below(began, Duration::from_secs(4));
+    let noticed = until(&store, "its silence is noticed", is_away);
+    let shown = past_silence(&docker, noticed).await;
+    elapsed_below(began, TIMEOUT * 2);
     assert!(shown.sandbox(&id).is_some());
     docker.clear_faults();
     let began = Instant::now();
-    until(&store, "it answers again", is_up).await;
-    elapsed_below(began, Duration::from_secs(2));
+    past_silence(&docker, until(&store, "it answers again", is_up)).await;
+    elapsed_below(began, TIMEOUT * 2);
 }
 
 /// Without a list at once the ends would be seen after minutes.
@@ -105,7 +111,7 @@ async fn an_unreadable_event_causes_a_list() {
     for id in &ids {
         docker.world(|world| end_silently(world, id));
         docker.send_to_events(b"{\"Type\":\"container\",\"Action\":\"die\",\"Actor\":7}\n");
-        until(&store, "its end", |now| ended(now, id)).await;
+        hurry(PAUSE, STEP, until(&store, "its end", |now| ended(now, id))).await;
     }
 }
 
@@ -135,8 +141,9 @@ async fn every_way_to_fail_the_start_heals() {
         Fault::StalledHeaders,
         Fault::StalledBody,
     ];
-    let healings = faults.map(heals);
-    futures_util::future::join_all(healings).await;
+    for fault in faults {
+        heals(fault).await;
+    }
 }
 
 async fn heals(fault: Fault) {
@@ -146,7 +153,9 @@ async fn heals(fault: Fault) {
         docker.inject(Rule::new(call, fault.clone()).times(1));
     }
     let store = start(&docker);
-    let shown = until(&store, &format!("healed of {fault:?}"), is_up).await;
+    let what = format!("healed of {fault:?}");
+    let healed = past_silence(&docker, until(&store, &what, is_up));
+    let shown = hurry(PAUSE, STEP, healed).await;
     assert!(shown.sandbox(&id).is_some(), "{fault:?}");
 }
 
@@ -160,3 +169,6 @@ async fn the_writer_ends_with_the_last_handle() {
     drop(other);
     eventually(|| docker.open() == 0).await;
 }
+
+/// Of the pauses before the store tries again.
+const STEP: Duration = Duration::from_millis(200);

@@ -1,19 +1,22 @@
 //! Containers whose inspect never answers: they cost themselves, not the node.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dockbridge::{
     error::Kind,
     model::record::{Process, SandboxState},
     store::{settings::StoreSettings, snapshot::Snapshot},
 };
+use tokio::time::Instant;
 
 use super::{
     SOON, elapsed_below, end_silently, ended, pod, runs, settings, start, start_with, synced,
     until, workload,
 };
+use crate::clock::forward;
 use crate::support::{
-    bridge::LONG,
+    bridge::{LONG, TIMEOUT},
+    clock::past_silence,
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -35,7 +38,7 @@ async fn forty_hanging_inspects_do_not_hold_up_the_rest() {
     let began = Instant::now();
     let store = start(&docker);
     let shown = store.synced(SOON).await.unwrap();
-    elapsed_below(began, Duration::from_secs(3));
+    elapsed_below(began, TIMEOUT);
     assert!(stuck.iter().chain(&well).all(|id| shown.sandbox(id).is_some()));
     let is_seen = |shown: &Snapshot, id: &str| {
         shown.sandbox(id).is_some_and(|one| one.process.as_ref().is_some_and(|p| !p.is_listed()))
@@ -45,7 +48,9 @@ async fn forty_hanging_inspects_do_not_hold_up_the_rest() {
     assert!(!store.snapshot().is_complete());
     assert_eq!(store.snapshot().uninspected().count(), stuck.len());
     docker.clear_faults();
-    until(&store, "they come in by themselves", |s| stuck.iter().all(|id| is_seen(s, id))).await;
+    let seen =
+        until(&store, "they come in by themselves", |s| stuck.iter().all(|id| is_seen(s, id)));
+    past_silence(&docker, seen).await;
     assert!(store.snapshot().is_complete());
 }
 
@@ -75,21 +80,23 @@ async fn the_first_answer_is_true() {
     let store = start(&docker);
     let mut shown = store.synced(SOON).await.unwrap();
     // As long as two looks may take, and a bit.
-    let until = Instant::now() + Duration::from_millis(2500);
+    let until = Instant::now() + TIMEOUT * 5 / 2;
     while Instant::now() < until {
         let state = |id: &str| shown.sandbox(id).unwrap().state();
         assert_eq!((state(&ready), state(&over)), (SandboxState::Ready, SandboxState::NotReady));
         assert_eq!((shown.sandboxes().len(), shown.containers().len()), (2, 2));
         assert!(shown.container(&works).unwrap().process.is_running());
         assert!(!shown.container(&ended).unwrap().process.is_running());
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        forward(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         shown = store.snapshot();
     }
     let error = store.inspected(&ended[..12]).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unknown, "who needs more than the list has is told why not");
     assert!(!store.snapshot().is_complete());
     docker.clear_faults();
-    assert!(ended_with(&store.complete().await.unwrap(), &ended, 3));
+    let complete = past_silence(&docker, store.complete()).await.unwrap();
+    assert!(ended_with(&complete, &ended, 3));
 }
 
 /// Its inspect will never tell that it ended.
@@ -112,7 +119,8 @@ async fn the_end_of_a_container_whose_inspect_hangs_comes_from_a_list() {
         world.exit(&seen, 1);
         world.exit(&listed, 1);
     });
-    until(&store, "both have ended", |s| !runs(s, &seen) && !runs(s, &listed)).await;
+    let ended = until(&store, "both have ended", |s| !runs(s, &seen) && !runs(s, &listed));
+    past_silence(&docker, ended).await;
 }
 
 #[tokio::test]
@@ -127,15 +135,15 @@ async fn a_container_that_begins_to_hang_keeps_its_last_record() {
     let call = format!("GET /containers/{stuck}/json");
     docker.inject(Rule::new(&call, Fault::StalledHeaders));
     docker.world(|world| world.exit(&stuck, 1));
-    let error = store.refresh_container(&stuck).await.unwrap_err();
+    let error = past_silence(&docker, store.refresh_container(&stuck)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::DeadlineExceeded);
     assert!(runs(&store.snapshot(), &stuck));
     docker.world(|world| world.start(&well));
     let began = Instant::now();
     until(&store, "others go on", |s| runs(s, &well)).await;
-    elapsed_below(began, Duration::from_secs(1));
+    elapsed_below(began, TIMEOUT);
     docker.clear_faults();
-    until(&store, "it heals", |s| ended(s, &stuck)).await;
+    past_silence(&docker, until(&store, "it heals", |s| ended(s, &stuck))).await;
 }
 
 #[tokio::test]

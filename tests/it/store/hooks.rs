@@ -17,7 +17,11 @@ use dockbridge::{
 use tokio::sync::Semaphore;
 
 use super::{SOON, pod, runs, settings, until, workload};
-use crate::support::fake_dockerd::server::{FakeDockerd, eventually};
+use crate::clock::forward;
+use crate::support::{
+    bridge::TIMEOUT,
+    fake_dockerd::server::{FakeDockerd, eventually},
+};
 
 /// A store whose ended workloads wait for a permit each; how many came to the gate so far.
 fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>) {
@@ -99,7 +103,8 @@ async fn an_end_is_shown_when_the_gate_opens() {
     until(&store, "others go on", |s| works(s, &other)).await;
     assert!(works(&store.snapshot(), &held), "shown before the gate has opened");
     // Far longer than an inspect may take.
-    let waited = tokio::time::timeout(Duration::from_millis(1200), &mut refresh).await;
+    forward(TIMEOUT * 2).await;
+    let waited = tokio::time::timeout(Duration::from_millis(100), &mut refresh).await;
     assert!(waited.is_err(), "the gate has no deadline of the store's");
     permits.add_permits(100);
     refresh.await.unwrap().unwrap();

@@ -8,10 +8,7 @@ mod hooks;
 mod images;
 mod sync;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use dockbridge::{
     checkpoint::record::SandboxCheckpoint,
@@ -23,17 +20,21 @@ use dockbridge::{
     },
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
+use crate::support::{
+    bridge::{LONG, TIMEOUT},
+    fake_dockerd::{server::FakeDockerd, world::World},
+};
 
-/// Far above what a busy machine needs, far below a stuck test.
-const SOON: Duration = Duration::from_secs(10);
+/// Far above what a busy machine needs.
+const SOON: Duration = LONG;
 
 fn settings() -> StoreSettings {
     StoreSettings {
-        inspect_deadline: Duration::from_millis(900),
-        connect_deadline: Duration::from_millis(900),
-        list_deadline: Duration::from_millis(900),
+        inspect_deadline: TIMEOUT,
+        connect_deadline: TIMEOUT,
+        list_deadline: TIMEOUT,
         slow_after: Duration::from_millis(200),
         ..StoreSettings::default()
     }

@@ -31,7 +31,7 @@ use dockbridge::{
     },
 };
 use tempfile::TempDir;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
@@ -132,9 +132,9 @@ impl Node {
             metrics_addr: self.metrics,
             pins: PinnedImages::default(),
             collect: CollectImages::All,
-            pull_progress_deadline: Some(TIMEOUT),
+            pull_progress_deadline: Some(LONG),
             registry_config: None,
-            request_timeout: TIMEOUT,
+            request_timeout: LONG,
             container_log_format: self.log_format,
             log: LogSettings {
                 format: Format::Text,
@@ -152,13 +152,18 @@ impl Bridge {
         Self::start_on(Node::new(), docker, NetworkMode::Docker).await
     }
 
-    /// A server without CNI that gives the engine time for the largest of answers.
-    pub(crate) async fn start_patient(node: Node, docker: &FakeDockerd) -> Self {
-        Self::start_within(node, docker, NetworkMode::Docker, LONG).await
-    }
-
     /// A server on a node, perhaps one that has served before.
     pub(crate) async fn start_on(node: Node, docker: &FakeDockerd, network: NetworkMode) -> Self {
+        Self::start_within(node, docker, network, LONG).await
+    }
+
+    /// A server that gives engine and plugins [`TIMEOUT`], for tests in which they are silent. The
+    /// test moves the [clock](super::clock) past it.
+    pub(crate) async fn start_timed(
+        node: Node,
+        docker: &FakeDockerd,
+        network: NetworkMode,
+    ) -> Self {
         Self::start_within(node, docker, network, TIMEOUT).await
     }
 
@@ -171,7 +176,7 @@ impl Bridge {
     ) -> Self {
         environment.locks = locks(docker);
         let settings = node.settings(docker.socket(), network);
-        Self::serve(settings, environment, node, TIMEOUT).await
+        Self::serve(settings, environment, node, LONG).await
     }
 
     async fn start_within(
@@ -182,6 +187,7 @@ impl Bridge {
     ) -> Self {
         let mut settings = node.settings(docker.socket(), network);
         settings.request_timeout = time_limit;
+        settings.pull_progress_deadline = Some(time_limit);
         let environment = Environment { locks: locks(docker), ..Environment::default() };
         Self::serve(settings, environment, node, time_limit).await
     }
@@ -299,15 +305,17 @@ impl Bridge {
         Ok(conditions.iter().any(|one| one.r#type == "RuntimeReady" && one.status))
     }
 
-    /// Waits, up to a few seconds, until the runtime is ready, or is not.
+    /// Waits until the runtime is ready, or is not.
     pub(crate) async fn until_ready(&self, ready: bool) {
-        for _ in 0..500 {
-            if self.ready().await.is_ok_and(|now| now == ready) {
-                return;
+        let turning = async {
+            while !self.ready().await.is_ok_and(|now| now == ready) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("it never became {}", if ready { "ready" } else { "unready" });
+        };
+        let turned = tokio::time::timeout(LONG, turning).await;
+        turned.unwrap_or_else(|_| {
+            panic!("it never became {}", if ready { "ready" } else { "unready" })
+        });
     }
 
     /// Takes away all there is by the means a kubelet has, and finds nothing left.
@@ -330,14 +338,12 @@ impl Bridge {
         });
         assert!(held.is_empty(), "containers left in the engine: {held:?}");
         let mut left = self.node.leftovers();
-        for _ in 0..250 {
-            if left.is_empty() {
-                return;
-            }
+        let until = Instant::now() + LONG;
+        while !left.is_empty() {
+            assert!(Instant::now() < until, "left behind: {left:#?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
             left = self.node.leftovers();
         }
-        panic!("left behind: {left:#?}");
     }
 }
 
@@ -418,13 +424,14 @@ pub(crate) async fn docker() -> FakeDockerd {
 
 pub(crate) async fn connect(socket: &Path) -> Channel {
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
-    for _ in 0..1000 {
-        if let Ok(channel) = endpoint.connect().await {
-            return channel;
+    let until = Instant::now() + LONG;
+    loop {
+        match endpoint.connect().await {
+            Ok(channel) => return channel,
+            Err(error) => assert!(Instant::now() < until, "the server never listened: {error}"),
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the server never listened");
 }
 
 /// What others than the caller may take.
@@ -475,10 +482,10 @@ fn is_of_the_node(path: &Path) -> bool {
     name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
-/// Short enough to wait for, long enough for a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
-/// Far above anything that is not stuck.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// Of an engine that is silent: less than the ten seconds that the store waits for an inspect.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
+/// Far above anything that is not stuck, on a busy machine too.
+pub(crate) const LONG: Duration = Duration::from_secs(300);
 /// In every fake engine.
 pub(crate) const IMAGE: &str = "busybox:1.36";
 const LARGEST: usize = 16 << 20;

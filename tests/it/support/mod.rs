@@ -1,6 +1,7 @@
 //! What the stories stand on.
 
 pub(crate) mod bridge;
+pub(crate) mod clock;
 pub(crate) mod containers;
 pub(crate) mod fake_dockerd;
 pub(crate) mod nri_plugin;

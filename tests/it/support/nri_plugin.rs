@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dockbridge::wire::nri;
@@ -17,6 +17,8 @@ use tokio::{
     sync::{Notify, mpsc},
     task::JoinHandle,
 };
+
+use super::bridge::LONG;
 
 /// A call of the runtime: the method, and what it is about.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,13 +136,11 @@ impl Plugin {
 
     /// Waits until it was told so.
     pub(crate) async fn until(&self, method: &str) {
-        for _ in 0..1000 {
-            if self.methods().iter().any(|told| told == method) {
-                return;
-            }
+        let until = Instant::now() + LONG;
+        while !self.methods().iter().any(|told| told == method) {
+            assert!(Instant::now() < until, "never told {method}: {:?}", self.methods());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("never told {method}: {:?}", self.methods());
     }
 
     pub(crate) fn forget(&self) {

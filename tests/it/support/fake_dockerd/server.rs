@@ -17,6 +17,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
     sync::broadcast,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,7 @@ use super::{
     wire,
     world::World,
 };
+use crate::support::bridge::LONG;
 
 /// The fake. Dropping it closes everything.
 pub(crate) struct FakeDockerd {
@@ -46,6 +48,7 @@ struct Shared {
     accepted: AtomicUsize,
     open: AtomicUsize,
     abandoned: AtomicUsize,
+    silent: AtomicUsize,
     /// Cancelled to close every connection; replaced by a new one.
     connections: Mutex<CancellationToken>,
 }
@@ -76,6 +79,7 @@ impl FakeDockerd {
                 accepted: AtomicUsize::new(0),
                 open: AtomicUsize::new(0),
                 abandoned: AtomicUsize::new(0),
+                silent: AtomicUsize::new(0),
                 connections: Mutex::default(),
             }),
             listening: Mutex::default(),
@@ -156,6 +160,11 @@ impl FakeDockerd {
         self.shared.abandoned.load(Ordering::SeqCst)
     }
 
+    /// Whether a client waits for an answer that comes late or never.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.shared.silent.load(Ordering::SeqCst) > 0
+    }
+
     /// Sends bytes as they are to every open event stream.
     pub(crate) fn send_to_events(&self, bytes: &[u8]) {
         self.world(|world| world.send(bytes));
@@ -205,15 +214,13 @@ impl Drop for FakeDockerd {
     }
 }
 
-/// Waits, up to a few seconds, for something to become true.
+/// Waits for something to become true.
 pub(crate) async fn eventually(mut holds: impl FnMut() -> bool) {
-    for _ in 0..500 {
-        if holds() {
-            return;
-        }
+    let until = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < until, "it never came true");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it never came true");
 }
 
 struct Connection {
@@ -369,7 +376,9 @@ impl Connection {
                 return Ok(false);
             }
             Fault::Late(delay) => {
+                let silent = Silence::of(&self.shared);
                 tokio::time::sleep(delay).await;
+                drop(silent);
                 return self.answer(request).await;
             }
             Fault::Held(until) => {
@@ -444,6 +453,7 @@ impl Connection {
     /// Waits until the client hangs up.
     async fn stall(&mut self) -> io::Result<()> {
         let mut byte = [0];
+        let _silent = Silence::of(&self.shared);
         let _ = self.stream.read(&mut byte).await;
         self.shared.abandoned.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -474,6 +484,22 @@ impl Connection {
                 wire::write_chunk(&mut self.stream, &bytes).await?;
             }
         }
+    }
+}
+
+/// One more call that is not answered, until this is dropped.
+struct Silence(Arc<Shared>);
+
+impl Silence {
+    fn of(shared: &Arc<Shared>) -> Self {
+        shared.silent.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.0.silent.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

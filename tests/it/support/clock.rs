@@ -1,0 +1,44 @@
+//! Time limits that a test would have to sit out, in front of the fake dockerd.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
+use crate::clock::{forward, settle};
+
+/// Runs `work`. Whenever the engine keeps silent on a call, the time limit of that call passes.
+pub(crate) async fn past_silence<T>(docker: &FakeDockerd, work: impl Future<Output = T>) -> T {
+    let skipping = async {
+        loop {
+            sleep(PAUSE).await;
+            let asked = docker.requests().len();
+            settle().await;
+            if docker.is_silent() && docker.requests().len() == asked {
+                forward(TIMEOUT).await;
+            }
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = skipping => unreachable!("it has no end"),
+    }
+}
+
+/// Runs `work`, with the clock moved forward by `step` after every `pause`, up to a hundred times.
+pub(crate) async fn hurry<T>(pause: Duration, step: Duration, work: impl Future<Output = T>) -> T {
+    let hurrying = async {
+        for _ in 0..100 {
+            sleep(pause).await;
+            forward(step).await;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        done = work => done,
+        () = hurrying => unreachable!("it has no end"),
+    }
+}
+
+/// Of real time, for what is done in other threads.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
