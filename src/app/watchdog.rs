@@ -38,9 +38,13 @@ impl Watchdog {
         if !systemd.is_present() {
             return Ok(Self { systemd, running: None });
         }
+        Self::run(SelfChecks::new(systemd, socket, store))
+    }
+
+    fn run(checks: SelfChecks) -> io::Result<Self> {
+        let systemd = checks.systemd.clone();
         let over = CancellationToken::new();
         let until = over.clone();
-        let checks = SelfChecks::new(systemd.clone(), socket, store);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             runtime.block_on(until.run_until_cancelled(checks.run()));
