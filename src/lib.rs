@@ -77,5 +77,8 @@ pub mod translate;
 pub mod wire;
 
 #[cfg(test)]
+#[path = "../tests/clock/mod.rs"]
+mod clock;
+#[cfg(test)]
 #[path = "../tests/skips/mod.rs"]
 mod skips;

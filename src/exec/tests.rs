@@ -194,7 +194,8 @@ fn only_the_processes_of_the_container_are_looked_at() {
         let pids: Vec<u32> = members.iter().map(|one| one.who.pid).collect();
         let _ = done.send((pids, finder.own_pipes(main)));
     });
-    let (members, own) = looked.recv_timeout(Duration::from_secs(20)).expect("nobody else is read");
+    let (members, own) =
+        looked.recv_timeout(Duration::from_secs(300)).expect("nobody else is read");
     assert_eq!(members, [1, MAIN, MAIN + 1]);
     assert_eq!(own, ["pipe:[7]"]);
 }

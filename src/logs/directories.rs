@@ -94,7 +94,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::error::Kind;
+    use crate::{clock::forward, error::Kind};
 
     fn place(pod: &str) -> LogPath {
         let root = Path::new("/logs").join(pod);
@@ -104,7 +104,7 @@ mod tests {
     /// Every try of a kubelet would otherwise keep one more thread.
     #[tokio::test]
     async fn a_directory_that_hangs_is_asked_once() {
-        let directories = Directories::patient(Duration::from_millis(20), 512);
+        let directories = Directories::patient(TIMEOUT, 512);
         let (release, held) = mpsc::channel::<()>();
         let began = Arc::new(AtomicUsize::new(0));
         let hang = {
@@ -115,7 +115,13 @@ mod tests {
                 Ok(())
             }
         };
-        let error = directories.ask(place("a"), hang).await.unwrap_err();
+        let (answer, ()) = tokio::join!(directories.ask(place("a"), hang), async {
+            while began.load(Ordering::SeqCst) == 0 {
+                task::yield_now().await;
+            }
+            forward(TIMEOUT).await;
+        });
+        let error = answer.unwrap_err();
         assert_eq!(error.kind(), Kind::DeadlineExceeded);
         assert!(error.to_string().contains("/logs/a"), "{error}");
         let count = Arc::clone(&began);
@@ -136,7 +142,7 @@ mod tests {
     /// The threads are those of all other work.
     #[tokio::test]
     async fn so_many_may_hang_and_no_more() {
-        let directories = Directories::patient(Duration::from_millis(20), 3);
+        let directories = Directories::patient(TIMEOUT, 3);
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         for pod in ["a", "b", "c"] {
@@ -145,7 +151,7 @@ mod tests {
                 let _ = held.lock().map(|held| held.recv());
                 Ok(())
             };
-            let answer = directories.ask(place(pod), hang).await;
+            let (answer, ()) = tokio::join!(directories.ask(place(pod), hang), forward(TIMEOUT));
             assert!(matches!(answer, Err(LogError::Hung { .. })), "{answer:?}");
         }
         let refused = directories.ask(place("d"), |_| panic!("was asked")).await;

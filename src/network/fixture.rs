@@ -114,7 +114,7 @@ impl TestNode {
                 ..Live::default()
             }),
             cache_dir: self.path("cache"),
-            plugin_timeout: Duration::from_secs(20),
+            plugin_timeout: Duration::from_secs(300),
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::*;
 
 async fn notices(watch: &mut DirectoryWatch) -> bool {
-    timeout(Duration::from_secs(5), watch.changed()).await.is_ok_and(|seen| seen.is_ok())
+    timeout(Duration::from_secs(300), watch.changed()).await.is_ok_and(|seen| seen.is_ok())
 }
 
 async fn is_quiet(watch: &mut DirectoryWatch) -> bool {

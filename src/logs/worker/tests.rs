@@ -167,10 +167,10 @@ async fn directories_that_hang_keep_no_other_log() {
     }
     let mut progress = observed.pop().unwrap().progress;
     let written = progress.wait_for(|now| now.moved > 0);
-    let written = tokio::time::timeout(Duration::from_secs(30), written).await.is_ok();
+    let written = tokio::time::timeout(Duration::from_secs(300), written).await.is_ok();
     let (reply, closed) = oneshot::channel();
     orders.send(Command::Close { reply }).await.unwrap();
-    let closed = tokio::time::timeout(Duration::from_secs(30), closed).await.is_ok();
+    let closed = tokio::time::timeout(Duration::from_secs(300), closed).await.is_ok();
     for container in &hung {
         // Who waits for a writer has one.
         drop(OpenOptions::new().read(true).write(true).open(container.source.as_ref().unwrap()));

@@ -3,10 +3,11 @@
 use std::{fs, time::Duration};
 
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
+    clock::forward,
     error::Kind,
     host::{file::Durability, netns},
     model::network::PortMapping,
@@ -14,14 +15,23 @@ use crate::{
 };
 
 async fn wait_for(network: &Network, ready: bool) -> NetworkStatus {
-    for _ in 0..500 {
-        if network.status().ready == ready {
-            return network.status();
-        }
+    let until = Instant::now() + MINUTES;
+    while network.status().ready != ready {
+        assert!(Instant::now() < until, "still {:?}", network.status());
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("still {:?}", network.status());
+    network.status()
 }
+
+/// Waits until exactly these calls have begun.
+async fn called(node: &TestNode, calls: &[&str]) {
+    while node.calls() != calls {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Far above what a plugin takes on a busy machine.
+const MINUTES: Duration = Duration::from_secs(300);
 
 fn usual() -> TestNode {
     let node = TestNode::new();
@@ -314,13 +324,20 @@ async fn a_namespace_that_goes_during_del_is_gone() {
 async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let node = usual();
     let mut settings = node.settings();
-    settings.plugin_timeout = Duration::from_secs(2);
+    settings.plugin_timeout = MINUTES;
     let network = Network::start(settings);
     let intent = network.prepare(node.pod('a')).await.unwrap();
-    for said in [r#"echo '{"code":11,"msg":"later"}'; exit 1"#, "sleep 100", "kill -KILL $$"] {
+    for said in [r#"echo '{"code":11,"msg":"later"}'; exit 1"#, "kill -KILL $$"] {
         node.plugin("a", said);
         network.detach(&intent).await.unwrap_err();
     }
+    node.plugin("a", "sleep 600");
+    node.forget_calls();
+    let (detached, ()) = tokio::join!(network.detach(&intent), async {
+        called(&node, &["b DEL", "a DEL"]).await;
+        forward(MINUTES).await;
+    });
+    detached.unwrap_err();
     fs::remove_file(node.path("bin/a")).unwrap();
     network.detach(&intent).await.unwrap_err();
 }
@@ -404,11 +421,14 @@ async fn a_pod_with_unquotable_arguments_is_refused_first() {
 async fn a_hanging_plugin_is_killed_at_the_deadline() {
     let node = usual();
     let mut settings = node.settings();
-    settings.plugin_timeout = Duration::from_secs(1);
+    settings.plugin_timeout = MINUTES;
     let network = Network::start(settings);
     let intent = network.prepare(node.pod('a')).await.unwrap();
-    node.plugin("b", "sleep 100");
-    let detached = timeout(Duration::from_secs(10), network.detach(&intent)).await.unwrap();
+    node.plugin("b", "sleep 600");
+    let (detached, ()) = tokio::join!(network.detach(&intent), async {
+        called(&node, &["b DEL"]).await;
+        forward(MINUTES / 2).await;
+    });
     assert_eq!(detached.unwrap_err().kind(), Kind::DeadlineExceeded);
     assert_eq!(node.calls(), ["b DEL", "a DEL"]);
 }

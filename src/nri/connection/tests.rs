@@ -11,7 +11,7 @@ use tokio::{
 use super::*;
 use crate::wire::nri;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(300);
 
 /// A connection, what arrives at it, and the plugin's end.
 fn connected() -> (Connection, mpsc::Receiver<Incoming>, UnixStream) {
@@ -67,7 +67,7 @@ async fn a_call_and_its_answer_are_as_published() {
     let (channel, payload) = received(&mut plugin).await;
     let body = b"\x0a\x1bnri.pkg.api.v1alpha1.Plugin\x12\x09Configure\x1a\x03\x0a\x01x";
     let mut timeout = vec![0x20];
-    prost::encoding::encode_varint(10_000_000_000, &mut timeout);
+    prost::encoding::encode_varint(u64::try_from(SOON.as_nanos()).unwrap(), &mut timeout);
     let expected = message(1, 1, &[body.as_slice(), &timeout].concat());
     assert_eq!((channel, payload), (1, expected));
     // The answer arrives in pieces, each a frame of its own.

@@ -83,7 +83,7 @@ fn environment(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
 
 fn received(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     let length = socket.recv(&mut bytes).unwrap();
     String::from_utf8(bytes[..length].to_vec()).unwrap()
 }

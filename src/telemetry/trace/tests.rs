@@ -86,6 +86,7 @@ fn values_are_cut() {
 
 #[test]
 fn a_kept_span_ends_when_finished() {
+    let began = std::time::Instant::now();
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox");
         SpanGuard::new(&rpc).finish(None::<()>);
@@ -93,11 +94,12 @@ fn a_kept_span_ends_when_finished() {
     });
     let rpc = next(&mut noted);
     assert_eq!(rpc.failure, None);
-    assert!(rpc.took < LINGER);
+    assert!(rpc.took + LINGER <= began.elapsed());
 }
 
 #[test]
 fn what_is_abandoned_ends_there_and_is_no_success() {
+    let began = std::time::Instant::now();
     let mut noted = traced(1_000_000, || {
         let rpc = info_span!("rpc", name = "RunPodSandbox");
         drop(SpanGuard::new(&rpc));
@@ -105,7 +107,7 @@ fn what_is_abandoned_ends_there_and_is_no_success() {
     });
     let rpc = next(&mut noted);
     assert_eq!(rpc.failure.as_deref(), Some("Cancelled"));
-    assert!(rpc.took < LINGER);
+    assert!(rpc.took + LINGER <= began.elapsed());
 }
 
 #[test]

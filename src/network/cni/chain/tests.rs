@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::*;
 use crate::{
+    clock::forward,
     error::Kind,
     network::fixture::{ANSWER, TestNode},
 };
@@ -33,9 +36,16 @@ impl Scene {
     fn chain(&self, timeout: Duration) -> Chain<'_> {
         Chain { plugins: &self.plugins, list: &self.list, timeout }
     }
+
+    /// Waits until exactly these calls have begun.
+    async fn called(&self, calls: &[&str]) {
+        while self.node.calls() != calls {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn link() -> RuntimeConf {
     let mut capabilities = Map::new();
@@ -107,17 +117,31 @@ async fn del_of_old_configurations_has_no_result() {
 
 #[tokio::test]
 async fn a_hanging_del_leaves_time_for_the_others() {
-    let scene = Scene::new("1.0.0", &[("a", ""), ("b", ""), ("c", "sleep 60")]);
-    let failures = scene.chain(Duration::from_secs(3)).del(&link(), None).await;
+    let scene = Scene::new("1.0.0", &[("a", ""), ("b", ""), ("c", "sleep 600")]);
+    let (link, chain) = (link(), scene.chain(TIMEOUT));
+    let (failures, ()) = tokio::join!(chain.del(&link, None), async {
+        scene.called(&["c DEL"]).await;
+        forward(TIMEOUT / 3).await;
+    });
     assert_eq!(scene.node.calls(), ["c DEL", "b DEL", "a DEL"]);
     assert_eq!(failures.len(), 1);
 }
 
 #[tokio::test]
 async fn plugins_of_an_add_share_one_timeout() {
-    let slow = format!("sleep 2.5; {ANSWER}");
-    let scene = Scene::new("1.0.0", &[("a", &slow), ("b", &slow)]);
-    let error = scene.chain(Duration::from_secs(4)).add(&link()).await.unwrap_err();
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    let slow = format!("while [ ! -e {} ]; do sleep 0.01; done; {ANSWER}", go.display());
+    let scene = Scene::new("1.0.0", &[("a", &slow), ("b", "sleep 600")]);
+    let (link, chain) = (link(), scene.chain(TIMEOUT));
+    let (added, ()) = tokio::join!(chain.add(&link), async {
+        scene.called(&["a ADD"]).await;
+        forward(TIMEOUT / 2).await;
+        std::fs::write(go, "").unwrap();
+        scene.called(&["a ADD", "b ADD"]).await;
+        forward(TIMEOUT / 2).await;
+    });
+    let error = added.unwrap_err();
     assert_eq!((error.plugin.as_str(), error.kind()), ("b", Kind::DeadlineExceeded), "{error}");
 }
 

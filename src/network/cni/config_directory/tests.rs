@@ -7,7 +7,7 @@ use crate::network::fixture::TestNode;
 
 async fn select_from(node: &TestNode) -> Selection {
     let plugins = Plugins::new(node.bin_dirs());
-    select(&node.path("conf"), &plugins, Duration::from_secs(10)).await
+    select(&node.path("conf"), &plugins, Duration::from_secs(300)).await
 }
 
 fn reasons(selection: &Selection) -> String {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{error::Kind, network::fixture::TestNode};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn plugins(node: &TestNode) -> Plugins {
     Plugins::new(node.bin_dirs())

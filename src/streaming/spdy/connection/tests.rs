@@ -397,7 +397,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
         };
         assert!(timeout(Duration::from_millis(300), stuffed).await.is_err());
         drop(peer);
-        timeout(Duration::from_secs(10), sender.gone()).await.unwrap();
+        timeout(Duration::from_secs(300), sender.gone()).await.unwrap();
         assert!(connection.accept().await.is_none());
         assert!(everything(&mut lazy).await.len() <= 1 << 20);
     }
