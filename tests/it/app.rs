@@ -19,6 +19,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::support::clock::{PAUSE, hurry};
+
 #[tokio::test]
 async fn a_state_directory_has_one_owner() {
     let room = tempfile::tempdir().unwrap();
@@ -42,10 +44,10 @@ async fn a_state_directory_has_one_owner() {
     assert!(!room.path().join("second.sock").exists());
 
     stop.send(()).unwrap();
-    timeout(SOON, first).await.unwrap().unwrap().unwrap();
+    timeout(SOON, hurry(PAUSE, STEP, first)).await.unwrap().unwrap().unwrap();
     let third =
         app::run(settings(room.path(), "third"), Environment::default(), std::future::ready(()));
-    timeout(SOON, third).await.unwrap().unwrap();
+    timeout(SOON, hurry(PAUSE, STEP, third)).await.unwrap().unwrap();
 }
 
 /// Settings with everything below `root` and no engine.
@@ -66,6 +68,8 @@ fn settings(root: &Path, name: &str) -> Settings {
     resolve(given, None, &|_| None).unwrap().settings
 }
 
+/// Of the time for which the first list of an engine is waited for.
+const STEP: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(300);
 
 #[tokio::test]

@@ -192,7 +192,8 @@ async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
         eventually(|| label(&source) != b"probe").await;
         // Long enough to have come to what hangs.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        timeout(LONG, bridge.stop_pod(&sandbox)).await
+        let stop = hurry(PAUSE, Duration::from_millis(500), bridge.stop_pod(&sandbox));
+        timeout(LONG, stop).await
     };
     let (created, stopped) = tokio::join!(bridge.create(&sandbox, &wish, &config), stopping);
     stopped.expect("a stop in time").unwrap();

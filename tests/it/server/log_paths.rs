@@ -1,10 +1,13 @@
 //! Log paths that no log can have, and those that lead elsewhere.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
 use tonic::Code;
 
-use crate::support::bridge::{Bridge, container, docker, pod};
+use crate::support::{
+    bridge::{Bridge, container, docker, pod},
+    clock::{PAUSE, hurry},
+};
 
 /// A container without a log would lose all evidence of what it did.
 #[tokio::test]
@@ -59,7 +62,7 @@ async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
         world.log(&id, "elsewhere\n");
         world.exit(&id, 0);
     });
-    bridge.clear(&docker).await;
+    hurry(PAUSE, Duration::from_millis(200), bridge.clear(&docker)).await;
     assert_eq!(fs::read_dir(outside.join("main")).unwrap().count(), 0);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
 }
