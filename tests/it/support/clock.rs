@@ -32,7 +32,7 @@ pub(crate) async fn hurry<T>(pause: Duration, step: Duration, work: impl Future<
             sleep(pause).await;
             forward(step).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         done = work => done,

@@ -18,8 +18,6 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::bridge::LONG;
-
 /// A call of the runtime: the method, and what it is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
@@ -136,7 +134,7 @@ impl Plugin {
 
     /// Waits until it was told so.
     pub(crate) async fn until(&self, method: &str) {
-        let until = Instant::now() + LONG;
+        let until = Instant::now() + Duration::from_secs(300);
         while !self.methods().iter().any(|told| told == method) {
             assert!(Instant::now() < until, "never told {method}: {:?}", self.methods());
             tokio::time::sleep(Duration::from_millis(10)).await;
