@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tonic::Code;
 
 use crate::support::{
+    cri::Refused,
     failure::{Outcome, ensure, ensure_eq},
     patience::Looks,
     registry::Registry,
@@ -44,8 +45,8 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
         restart(&mut stage).await?;
     }
     for id in &ids {
-        stage.cri.stop_container(id, 1).await?;
-        stage.cri.remove_container(id).await?;
+        patiently(|| stage.cri.stop_container(id, 1)).await?;
+        patiently(|| stage.cri.remove_container(id)).await?;
     }
     witness.is_served(&stage).await?;
     stage.cri.clear().await?;
@@ -81,15 +82,16 @@ pub(crate) async fn that_others_made(world: World) -> Outcome {
             ensure!(looks.again().await, "{:?}", stage.cri.containers().await?);
         }
         for image in &images {
-            ensure!(stage.cri.image(image).await?.is_some(), "{image} is missing");
+            let found = patiently(|| stage.cri.image(image)).await?;
+            ensure!(found.is_some(), "{image} is missing");
         }
         restart(&mut stage).await?;
     }
     for id in &ids {
-        stage.cri.remove_container(id).await?;
+        patiently(|| stage.cri.remove_container(id)).await?;
     }
     for image in &images {
-        stage.cri.remove_image(image).await?;
+        patiently(|| stage.cri.remove_image(image)).await?;
         ensure!(stage.cri.image(image).await?.is_none(), "{image} is still there");
     }
     witness.is_served(&stage).await?;
@@ -108,6 +110,20 @@ async fn restart(stage: &mut Stage) -> Outcome {
                 ensure!(looks.again().await, "the lists are never read: {refused}");
             }
             (Err(refused), _) | (_, Err(refused)) => return Err(refused.into()),
+        }
+    }
+}
+
+/// Repeats a call about a large object while the engine needs longer for it than dockbridge waits: on
+/// a busy machine it takes seconds to write such an answer.
+async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() -> F) -> Outcome<T> {
+    let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(100));
+    loop {
+        match call().await {
+            Err(refused) if refused.code == Code::DeadlineExceeded => {
+                ensure!(looks.again().await, "{refused}");
+            }
+            answer => return Ok(answer?),
         }
     }
 }
