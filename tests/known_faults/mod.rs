@@ -1,4 +1,4 @@
-//! The known faults of engines: what a test may meet through no fault of dockbridge.
+//! The known faults of engines and CNI plugins: what a test may meet through no fault of dockbridge.
 //!
 //! The client of the end-to-end tests repeats a call that failed with one of these, once, and only
 //! where the CRI allows that call to be repeated. Each repeat is counted: `make test` names a file
@@ -6,10 +6,10 @@
 
 use std::{env, fs::OpenOptions, io::Write as _};
 
-/// One fault of one engine.
+/// One fault of one engine, or of a CNI plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownFault {
-    /// The engine, named as in `DOCKBRIDGE_WORLD_ENGINE`.
+    /// The engine, named as in `DOCKBRIDGE_WORLD_ENGINE`. Empty for a CNI plugin.
     engine: &'static str,
     /// The versions in which the fault was seen.
     versions: &'static str,
@@ -23,6 +23,14 @@ pub(crate) struct KnownFault {
 }
 
 const KNOWN_FAULTS: &[KnownFault] = &[
+    KnownFault {
+        engine: "",
+        versions: "CNI plugins 1.1.1",
+        // Two plugins that run at the same time both see that a chain is missing, and make it.
+        text: &["network plugin ", ", ADD: ", "CHAIN_USER_ADD failed (File exists)"],
+        repeatable: &["run_pod_sandbox"],
+        reference: "https://github.com/containernetworking/plugins/issues/335",
+    },
     KnownFault {
         engine: "bookworm",
         versions: "Docker 20.10.24, containerd 1.6.20",
@@ -56,7 +64,8 @@ const KNOWN_FAULTS: &[KnownFault] = &[
 
 /// The fault of this engine that an error text shows, if there is one.
 pub(crate) fn of(engine: &str, message: &str) -> Option<&'static KnownFault> {
-    KNOWN_FAULTS.iter().find(|fault| fault.engine == engine && fault.is_in(message))
+    let of_engine = |fault: &&KnownFault| fault.engine.is_empty() || fault.engine == engine;
+    KNOWN_FAULTS.iter().filter(of_engine).find(|fault| fault.is_in(message))
 }
 
 /// Whether to repeat a call that failed with this text. The repeat is recorded.
@@ -100,6 +109,9 @@ mod tests {
             assert_eq!(super::of(engine, message).map(|fault| fault.engine), Some(engine));
             assert_eq!(super::of("sid", message), None, "{message}");
         }
+        let chain = "network plugin firewall, ADD: running [/usr/sbin/iptables -N CNI-ADMIN --wait]: \
+                     exit status 4: CHAIN_USER_ADD failed (File exists): chain CNI-ADMIN (code 999)";
+        assert_eq!(super::of("sid", chain).map(|fault| fault.engine), Some(""));
         for other in ["", "file exists", "failed to start shim: mkdir /x: no space left on device"]
         {
             assert_eq!(super::of("bookworm", other), None, "{other}");
