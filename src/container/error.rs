@@ -160,14 +160,14 @@ pub enum ContainerError {
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// Limits could not be changed.
-    #[error("limits of container {id} were not changed: {}{}", chain(cause), not_put_back(left))]
+    #[error("cannot change the limits of container {id}: {}{}", chain(cause), already_set(set))]
     NotResized {
         /// Full id.
         id: String,
         /// Why.
         cause: Box<ContainerError>,
-        /// What is not as it was after all.
-        left: Vec<String>,
+        /// What was set before, in Docker's names or as fields of the request.
+        set: Vec<String>,
     },
     /// The request has no equivalent in Docker.
     #[error(transparent)]
@@ -260,9 +260,9 @@ impl From<PlanError> for ContainerError {
     }
 }
 
-fn not_put_back(left: &[String]) -> String {
-    if left.is_empty() {
+fn already_set(names: &[String]) -> String {
+    if names.is_empty() {
         return String::new();
     }
-    format!("; these could not be restored: {}", left.join("; "))
+    format!("; already set: {}", names.join(", "))
 }

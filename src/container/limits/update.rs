@@ -1,10 +1,10 @@
-//! UpdateContainerResources: all of the new limits, or all of the old ones.
+//! UpdateContainerResources.
 //!
-//! The engine is called first, then what it cannot set is written. Every step records how it is
-//! undone; the first failure undoes the earlier ones. A crash in between leaves what the engine has
-//! set, which the status shows; the call was never answered, so kubelet repeats it.
+//! The engine is called first, then what it cannot set is written. After a failure, as after a
+//! crash, what was set stays: the error names it, the status shows it, and kubelet repeats the call.
 
-use tracing::{info, warn};
+use serde_json::Value;
+use tracing::info;
 
 use super::{
     cgroup::{ContainerCgroup, blocking},
@@ -12,14 +12,12 @@ use super::{
 };
 use crate::{
     container::{error::ContainerError, service::Containers},
-    engine::error::EngineError,
-    error::chain,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::{
         cgroup_files::CgroupFile,
         error::PlanError,
         resources::oom_score_adj,
-        update::{CpusetLists, Update, UpdateCall, update},
+        update::{Update, update},
     },
 };
 
@@ -29,8 +27,7 @@ impl Containers {
     ///
     /// # Errors
     /// The container is unknown, the limits cannot be expressed, the memory limit is below what is
-    /// in use, or a limit was refused: then the earlier ones are in force again, as far as the
-    /// error does not say otherwise.
+    /// in use, or a limit was refused: then the error names those that were set before.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), ContainerError> {
         let container = self.known(id).await?;
         if asked == Resources::default() {
@@ -69,184 +66,87 @@ impl Containers {
         let engine = now.described()?;
         self.check_hugepages(&asked, engine).await?;
         let plan = update(&asked, &after, engine)?;
-        let cgroup = self.cgroup(record).await;
-        let before = limits_in_force(cgroup.clone(), &asked, requested, &plan).await?;
-        let mut change = Change { service: self, record, cgroup, undo: Vec::new() };
-        if let Err(cause) = change.make(&plan, &before, &after).await {
-            let left = change.unmake().await;
+        check_memory_in_use(self.cgroup(record).await, asked.memory_limit).await?;
+        let mut set = Vec::new();
+        let outcome = self.set_limits(record, &plan, &after, &mut set).await;
+        let refreshed = self.store.refresh_container(id.as_str()).await;
+        if let Err(cause) = outcome {
             let cause = Box::new(cause);
-            return Err(ContainerError::NotResized { id: id.to_string(), cause, left });
+            return Err(ContainerError::NotResized { id: id.to_string(), cause, set });
         }
-        self.store.refresh_container(id.as_str()).await?;
+        refreshed?;
         info!(container = %id, "limits changed");
         Ok(())
     }
-}
 
-/// What is in force before anything is changed.
-///
-/// # Errors
-/// [`LimitError::InUse`]: shrinking would make the kernel end the container, or parts of it.
-async fn limits_in_force(
-    cgroup: Option<ContainerCgroup>,
-    asked: &Resources,
-    requested: Resources,
-    plan: &Update,
-) -> Result<Resources, ContainerError> {
-    let Some(cgroup) = cgroup else { return Ok(requested) };
-    let (limit, settings) = (asked.memory_limit, plan.files.clone());
-    let read = move || {
-        let used = cgroup.working_set().filter(|_| limit > 0);
-        match used {
-            Some(used) if used > limit => Err(LimitError::InUse { limit, used }),
-            _ => Ok(cgroup.shown(&requested, &settings)),
-        }
-    };
-    Ok(blocking(read).await??)
-}
-
-/// A change under way.
-struct Change<'a> {
-    service: &'a Containers,
-    record: &'a ContainerRecord,
-    /// None when it does not run, or where its group cannot be seen.
-    cgroup: Option<ContainerCgroup>,
-    undo: Vec<Back>,
-}
-
-/// A step back.
-enum Back {
-    Engine(Box<UpdateCall>),
-    File(CgroupFile),
-    Score(i64),
-}
-
-impl Change<'_> {
-    async fn make(
-        &mut self,
+    /// Sets all limits of `plan`, up to the first that is refused. `set` gets the names of those
+    /// that are in force.
+    async fn set_limits(
+        &self,
+        record: &ContainerRecord,
         plan: &Update,
-        before: &Resources,
         after: &Resources,
+        set: &mut Vec<String>,
     ) -> Result<(), ContainerError> {
-        if let Some(call) = &plan.call {
-            self.tell_engine(call, before).await?;
-        }
-        match self.cgroup.clone() {
-            Some(cgroup) => {
-                self.write(&cgroup, &plan.files).await?;
-                self.score(&cgroup, after.oom_score_adj).await?;
+        if let Some(body) = &plan.body {
+            self.engine.update_container(record.id.as_str(), body).await?;
+            if let Ok(Value::Object(fields)) = serde_json::to_value(body) {
+                set.extend(fields.into_iter().map(|(name, _)| name));
             }
-            None => self.service.nowhere(self.record, &plan.files).await?,
         }
-        let earlier = self.service.requested(self.record);
+        match self.cgroup(record).await {
+            Some(cgroup) => {
+                write(&cgroup, &plan.files, set).await?;
+                let score = after.oom_score_adj;
+                blocking(move || cgroup.set_score(score)).await??;
+            }
+            None => self.nowhere(record, &plan.files).await?,
+        }
         let ours =
             |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
-        if ours(&earlier) != ours(after) {
-            let saved = self.service.saved_changes.put_limits(&self.record.id, after).await;
+        if ours(&self.requested(record)) != ours(after) {
+            let saved = self.saved_changes.put_limits(&record.id, after).await;
             saved.map_err(|cause| LimitError::NotSaved { cause: cause.into() })?;
         }
         Ok(())
     }
+}
 
-    async fn tell_engine(
-        &mut self,
-        call: &UpdateCall,
-        before: &Resources,
-    ) -> Result<(), ContainerError> {
-        let snapshot = self.service.store.snapshot();
-        let back = call.revert(before, &self.lists().await?, snapshot.described()?);
-        let updated =
-            self.service.engine.update_container(self.record.id.as_str(), &call.body).await;
-        // These refuse before anything is done.
-        let untouched = matches!(
-            updated,
-            Err(EngineError::Rejected { .. }
-                | EngineError::NotFound { .. }
-                | EngineError::Unreachable { .. })
-        );
-        if !untouched {
-            self.undo.push(Back::Engine(Box::new(back)));
-        }
-        Ok(updated?)
+/// # Errors
+/// [`LimitError::InUse`]: shrinking would make the kernel end the container, or parts of it.
+async fn check_memory_in_use(
+    cgroup: Option<ContainerCgroup>,
+    limit: i64,
+) -> Result<(), ContainerError> {
+    let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
+    match blocking(move || cgroup.working_set()).await? {
+        Some(used) if used > limit => Err(LimitError::InUse { limit, used }.into()),
+        _ => Ok(()),
     }
+}
 
-    /// The CPUs and nodes it has now.
-    async fn lists(&self) -> Result<CpusetLists, ContainerError> {
-        let Some(cgroup) = self.cgroup.clone() else { return Ok(CpusetLists::default()) };
-        let held = blocking(move || cgroup.limits()).await?;
-        Ok(CpusetLists { cpus: held.cpus, mems: held.mems })
-    }
-
-    async fn write(
-        &mut self,
-        cgroup: &ContainerCgroup,
-        settings: &[CgroupFile],
-    ) -> Result<(), ContainerError> {
-        let (seen, asked) = (cgroup.clone(), settings.to_vec());
-        let read = move || -> Vec<(CgroupFile, Option<String>)> {
-            let read = asked.into_iter().map(|setting| (seen.current(&setting), setting));
-            let other = read.filter(|(now, setting)| now.as_ref() != Some(&setting.value));
-            other.map(|(now, setting)| (setting, now)).collect()
-        };
-        let changed = blocking(read).await?;
-        // systemd sets what it is sent at once, so the undo is recorded before.
-        let held = changed.iter().filter_map(|(new, now)| Some(new.with_value(now.as_deref()?)));
-        self.undo.extend(held.map(Back::File));
-        let new: Vec<CgroupFile> = changed.into_iter().map(|(setting, _)| setting).collect();
-        cgroup.tell_systemd(&new).await;
-        // systemd, told of one file, may have set back others.
-        let (cgroup, asked) = (cgroup.clone(), settings.to_vec());
-        let set = move || cgroup.differing(asked).iter().try_for_each(|it| cgroup.set(it));
-        Ok(blocking(set).await??)
-    }
-
-    async fn score(&mut self, cgroup: &ContainerCgroup, score: i64) -> Result<(), ContainerError> {
-        let cgroup = cgroup.clone();
-        let set = move || {
-            let now = cgroup.score();
-            (now, cgroup.set_score(score))
-        };
-        let (now, set) = blocking(set).await?;
-        self.undo.extend(now.map(Back::Score));
-        Ok(set?)
-    }
-
-    /// Goes back, the latest step first; what that did not manage, and nothing else is left undone
-    /// for it.
-    async fn unmake(&mut self) -> Vec<String> {
-        let mut left = Vec::new();
-        for step in std::mem::take(&mut self.undo).into_iter().rev() {
-            if let Err(error) = self.step_back(step).await {
-                let error = chain(&error);
-                warn!(container = %self.record.id, error, "cannot restore a limit after a failed update; the container keeps the new one");
-                left.push(error);
-            }
-        }
-        let id = self.record.id.as_str();
-        if let Err(error) = self.service.store.refresh_container(id).await {
-            warn!(
-                container = id,
-                error = chain(&error),
-                "cannot read the current limits of a container; its status may show old ones"
-            );
-        }
-        left
-    }
-
-    async fn step_back(&self, step: Back) -> Result<(), ContainerError> {
-        if let Back::Engine(call) = &step {
-            let id = self.record.id.as_str();
-            return Ok(self.service.engine.update_container(id, &call.body).await?);
-        }
-        let Some(cgroup) = self.cgroup.clone() else { return Ok(()) };
-        if let Back::File(setting) = &step {
-            cgroup.tell_systemd(std::slice::from_ref(setting)).await;
-        }
-        let set = move || match step {
-            Back::File(setting) => cgroup.set(&setting),
-            Back::Score(score) => cgroup.set_score(score),
-            Back::Engine(_) => Ok(()),
-        };
-        Ok(blocking(set).await??)
-    }
+/// Writes the files that hold something else; `set` gets the fields of those that were written.
+async fn write(
+    cgroup: &ContainerCgroup,
+    settings: &[CgroupFile],
+    set: &mut Vec<String>,
+) -> Result<(), ContainerError> {
+    let (seen, asked) = (cgroup.clone(), settings.to_vec());
+    let changed = blocking(move || seen.differing(asked)).await?;
+    cgroup.tell_systemd(&changed).await;
+    // systemd, told of one file, may have set back others.
+    let (cgroup, asked) = (cgroup.clone(), settings.to_vec());
+    let written = blocking(move || {
+        let mut written = Vec::new();
+        let files = cgroup.differing(asked);
+        let outcome = files.iter().try_for_each(|file| {
+            cgroup.set(file)?;
+            written.push(file.field());
+            Ok(())
+        });
+        (written, outcome)
+    });
+    let (written, outcome): (_, Result<(), LimitError>) = written.await?;
+    set.extend(written);
+    Ok(outcome?)
 }

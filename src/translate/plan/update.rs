@@ -1,4 +1,4 @@
-//! The update of a container's limits, and its reversal.
+//! The update of a container's limits.
 
 use super::{
     cgroup_files::{CgroupFile, cgroup_files},
@@ -17,16 +17,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     /// For the engine; none when it has nothing to change.
-    pub call: Option<UpdateCall>,
+    pub body: Option<ContainerUpdateBody>,
     /// What the engine does not set.
     pub files: Vec<CgroupFile>,
-}
-
-/// One call of the engine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UpdateCall {
-    /// Its body.
-    pub body: ContainerUpdateBody,
 }
 
 /// Plans the step from limits to others, of which `requested` are new ([`Resources::updated`]). Memory
@@ -56,50 +49,8 @@ pub fn update(
         memory_reservation: stated(requested.memory_reservation),
         ..ContainerUpdateBody::default()
     };
-    let call = (body != ContainerUpdateBody::default()).then_some(UpdateCall { body });
-    Ok(Update { call, files: cgroup_files(after, engine)? })
-}
-
-impl UpdateCall {
-    /// The call that reverts this one. Where nothing was set, that is no limit. An empty list of CPUs
-    /// or memory nodes cannot be sent to the engine, so these revert to the `current` ones.
-    pub fn revert(&self, before: &Resources, current: &CpusetLists, engine: &EngineInfo) -> Self {
-        let set = &self.body;
-        let back =
-            |now: Option<i64>, was: i64, none: i64| now.map(|_| if was == 0 { none } else { was });
-        let list = |now: &Option<String>, was: &str, current: &Option<String>| {
-            let stated = || listed(was).or_else(|| current.as_deref().and_then(listed));
-            now.as_ref().and_then(|_| stated())
-        };
-        let memory = back(set.memory, before.memory_limit, UNLIMITED);
-        let swap = back(set.memory_swap, before.memory_swap_limit, UNLIMITED);
-        Self {
-            body: ContainerUpdateBody {
-                cpu_period: back(set.cpu_period, before.cpu_period, DEFAULT_PERIOD),
-                cpu_quota: back(set.cpu_quota, before.cpu_quota, UNLIMITED),
-                cpu_shares: back(set.cpu_shares, before.cpu_shares, DEFAULT_SHARES),
-                memory: memory.map(as_number),
-                memory_swap: swap.map(|swap| together(swap, engine)),
-                cpuset_cpus: list(&set.cpuset_cpus, &before.cpuset_cpus, &current.cpus),
-                cpuset_mems: list(&set.cpuset_mems, &before.cpuset_mems, &current.mems),
-                pids_limit: back(set.pids_limit, before.pids_limit, UNLIMITED),
-                // Without one it cannot be sent: the engine takes 0 for no change.
-                memory_reservation: set
-                    .memory_reservation
-                    .and_then(|_| stated(before.memory_reservation)),
-                ..ContainerUpdateBody::default()
-            },
-        }
-    }
-}
-
-/// The CPUs and memory nodes a container has, in the kernel's list format.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CpusetLists {
-    /// CPUs; none where the kernel does not report them.
-    pub cpus: Option<String>,
-    /// Memory nodes, likewise.
-    pub mems: Option<String>,
+    let body = Some(body).filter(|body| *body != ContainerUpdateBody::default());
+    Ok(Update { body, files: cgroup_files(after, engine)? })
 }
 
 /// A limit of memory and swap together in a form the engine takes. On version 1 the runtime writes
@@ -117,11 +68,6 @@ const fn as_number(memory: i64) -> i64 {
 fn listed(list: &str) -> Option<String> {
     (!list.is_empty()).then(|| list.to_owned())
 }
-
-/// The kernel's own period in microseconds.
-const DEFAULT_PERIOD: i64 = 100_000;
-/// The kernel's own share.
-const DEFAULT_SHARES: i64 = 1024;
 
 #[cfg(test)]
 mod tests;
