@@ -114,8 +114,11 @@ async fn readiness_follows_the_directory() {
     fs::remove_file(node.path("conf/10-pods.conflist")).unwrap();
     assert_eq!(wait_for(&network, false).await.reason, "NetworkPluginNotReady");
     node.list("20-late.conflist", "1.0.0", &["late"]);
-    sleep(Duration::from_millis(200)).await;
-    assert!(network.status().message.contains("late, VERSION: not found"));
+    let until = Instant::now() + MINUTES;
+    while !network.status().message.contains("late, VERSION: not found") {
+        assert!(Instant::now() < until, "still {:?}", network.status());
+        sleep(Duration::from_millis(10)).await;
+    }
     node.plugin("late", ANSWER);
     wait_for(&network, true).await;
     fs::remove_dir_all(node.path("conf")).unwrap();

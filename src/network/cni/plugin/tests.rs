@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::*;
-use crate::{error::Kind, network::fixture::TestNode};
+use crate::{clock::forward, error::Kind, network::fixture::TestNode};
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -100,10 +101,16 @@ async fn an_exit_without_report_keeps_the_output() {
 #[tokio::test]
 async fn hanging_flooding_and_invalid_plugins_are_errors() {
     let node = TestNode::new();
-    node.script("p", "sleep 100");
-    let error = run_as(&node, Duration::from_millis(300)).await.unwrap_err();
+    node.plugin("p", "sleep 600");
+    let (outcome, ()) = tokio::join!(run_as(&node, TIMEOUT), async {
+        while node.calls() != ["p ADD"] {
+            sleep(Duration::from_millis(10)).await;
+        }
+        forward(TIMEOUT).await;
+    });
+    let error = outcome.unwrap_err();
     assert_eq!(error.kind(), Kind::DeadlineExceeded);
-    assert!(error.to_string().contains("still running after 300ms"), "{error}");
+    assert!(error.to_string().contains("still running after 300s"), "{error}");
     let error = failure("yes").await;
     assert!(error.to_string().contains("printed more than"), "{error}");
     fs::write(node.path("bin/p"), [0x7f, b'E', b'L', b'F', 0, 0]).unwrap();
