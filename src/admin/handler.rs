@@ -13,7 +13,7 @@ use super::{
     endpoints::{DIFF, HEALTH, LOG_LEVEL, METRICS, READY, RELOAD, STATE, TASKS},
     health, state,
 };
-use crate::{config::source::Variables, telemetry::registry::TextFormat};
+use crate::{config::source::Variables, telemetry::registry::MEDIA_TYPE};
 
 /// Which paths a client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub async fn answer(
         return answer;
     }
     match request.uri().path() {
-        METRICS => metrics(&request, context).await,
+        METRICS => metrics(context).await,
         HEALTH => health(context).await,
         READY => ready(context),
         STATE => json(&state::state(&context.store.snapshot(), &context.network.status())),
@@ -62,14 +62,11 @@ fn methods(path: &str, access: Access) -> Option<&'static str> {
     }
 }
 
-async fn metrics(request: &Request<Incoming>, context: &AdminContext) -> Response<Full<Bytes>> {
-    let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let open = accepted.is_some_and(|accepted| accepted.contains("application/openmetrics-text"));
-    let form = if open { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
+async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
     let registry = context.registry.clone();
     // Some of it is read from files.
-    match tokio::task::spawn_blocking(move || registry.text(form)).await {
-        Ok(body) => typed(StatusCode::OK, form.media_type(), body),
+    match tokio::task::spawn_blocking(move || registry.text()).await {
+        Ok(body) => typed(StatusCode::OK, MEDIA_TYPE, body),
         Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n"),
     }
 }

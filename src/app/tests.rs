@@ -12,7 +12,7 @@ use crate::{
         resolve::resolve,
     },
     engine::lock::EngineLocks,
-    telemetry::{log::LogControl, metric::Description},
+    telemetry::{log::LogControl, registry::Description},
 };
 
 /// All metrics there are, of services without an engine.
@@ -176,7 +176,7 @@ async fn the_dashboard_works_with_these_names() {
 }
 
 fn is_series(name: &str, one: &Description) -> bool {
-    match one.kind {
+    match one.kind.as_str() {
         "histogram" => name
             .strip_prefix(one.name)
             .is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix)),

@@ -309,8 +309,8 @@ mod tests {
         let (mut queue, deaf) = queue(2);
         let listeners = Gauge::default();
         let reading = queue.listeners.subscribe();
-        let mut reading = Box::pin(listener_stream(reading, listeners.inc_while_held()));
-        let mut deaf = Box::pin(listener_stream(deaf, listeners.inc_while_held()));
+        let mut reading = Box::pin(listener_stream(reading, GaugeGuard::of(listeners.clone())));
+        let mut deaf = Box::pin(listener_stream(deaf, GaugeGuard::of(listeners.clone())));
         for round in ["a", "b", "c"] {
             queue.send(events(&[round, "x"]));
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, round);
@@ -330,8 +330,8 @@ mod tests {
         let (mut queue, deaf) = queue(QUEUED_BATCHES);
         let listeners = Gauge::default();
         let reading = queue.listeners.subscribe();
-        let mut reading = Box::pin(listener_stream(reading, listeners.inc_while_held()));
-        let mut deaf = Box::pin(listener_stream(deaf, listeners.inc_while_held()));
+        let mut reading = Box::pin(listener_stream(reading, GaugeGuard::of(listeners.clone())));
+        let mut deaf = Box::pin(listener_stream(deaf, GaugeGuard::of(listeners.clone())));
         let large = "x".repeat(MOST_QUEUED / 4);
         let held = |queue: &EventQueue| {
             let sent = queue.sent.iter().filter_map(|(events, _)| events.upgrade());

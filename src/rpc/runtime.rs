@@ -29,6 +29,7 @@ use crate::{
     stats::service::Stats,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     streaming::service::Streaming,
+    telemetry::metric::GaugeGuard,
     translate::{parse, render},
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
@@ -307,7 +308,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::GetEventsRequest>,
     ) -> Result<Response<BoxStream<cri::ContainerEventResponse>>, Status> {
-        Ok(Response::new(self.events.listen(self.metrics.listeners.inc_while_held()).await?))
+        let listening = GaugeGuard::of(self.metrics.listeners.clone());
+        Ok(Response::new(self.events.listen(listening).await?))
     }
 
     async fn exec_sync(

@@ -40,7 +40,7 @@ impl StreamingMetrics {
 
     /// A stream begins, `what` for people.
     pub(super) fn begin(&self, kind: &'static str, what: String) -> (GaugeGuard, InProgressGuard) {
-        (self.open.with([kind]).inc_while_held(), self.in_progress.begin(kind, what))
+        (GaugeGuard::of(self.open.with([kind])), self.in_progress.begin(kind, what))
     }
 }
 

@@ -11,75 +11,28 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder},
-    metrics::{MetricType, counter, gauge, histogram},
+    metrics::{MetricType, histogram},
 };
-
-/// What a metric is, whatever its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// With prefix and unit, and `_total` for a counter.
-    pub name: &'static str,
-    /// What it means, in a sentence without a full stop.
-    pub help: &'static str,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: &'static str,
-    /// The names of its labels, in the order of their values.
-    pub labels: &'static [&'static str],
-}
-
-/// Counts what has happened since the process began. Clones count together.
-#[derive(Clone, Debug, Default)]
-pub struct Counter(counter::Counter);
-
-impl Counter {
-    /// Adds one.
-    pub fn inc(&self) {
-        self.0.inc();
-    }
-
-    /// Adds `times`.
-    pub fn inc_by(&self, times: u64) {
-        self.0.inc_by(times);
-    }
-
-    /// How often it has happened.
-    pub fn get(&self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// A value that goes up and down. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Gauge(gauge::Gauge);
-
-impl Gauge {
-    /// Sets it.
-    pub fn set(&self, value: i64) {
-        self.0.set(value);
-    }
-
-    /// Adds one until the guard is dropped.
-    pub fn inc_while_held(&self) -> GaugeGuard {
-        self.0.inc();
-        GaugeGuard(self.clone())
-    }
-
-    /// Its value.
-    pub fn get(&self) -> i64 {
-        self.0.get()
-    }
-}
 
 /// Counted by a [`Gauge`] until it is dropped.
 #[derive(Debug)]
 #[must_use = "counted only until it is dropped"]
 pub struct GaugeGuard(Gauge);
 
+impl GaugeGuard {
+    /// Adds one until the guard is dropped.
+    pub fn of(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
 impl Drop for GaugeGuard {
     fn drop(&mut self) {
-        self.0.0.dec();
+        self.0.dec();
     }
 }
 
@@ -97,6 +50,16 @@ impl Histogram {
     /// Adds one duration.
     pub fn observe(&self, time: Duration) {
         self.0.observe(time.as_secs_f64());
+    }
+}
+
+impl EncodeMetric for Histogram {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.0.metric_type()
     }
 }
 
@@ -118,6 +81,11 @@ impl<M: Clone + Default, const N: usize> Family<M, N> {
             let mut metrics = self.0.write().unwrap_or_else(PoisonError::into_inner);
             metrics.entry(values).or_default().clone()
         })
+    }
+
+    /// All of them, with the values of their labels.
+    pub(super) fn all(&self) -> BTreeMap<[&'static str; N], M> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -159,64 +127,6 @@ impl<const N: usize> Drop for Timer<N> {
 impl<M, const N: usize> fmt::Debug for Family<M, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Family").field("labels", &N).finish_non_exhaustive()
-    }
-}
-
-/// What a [`Registry`](super::registry::Registry) can hold: each type of this file.
-pub trait Metric: Send + Sync + 'static {
-    /// Counter, gauge or histogram.
-    fn kind(&self) -> MetricType;
-
-    /// Writes its value now.
-    ///
-    /// # Errors
-    /// The writer's.
-    fn write(&self, description: &Description, to: MetricEncoder<'_>) -> fmt::Result;
-}
-
-impl Metric for Counter {
-    fn kind(&self) -> MetricType {
-        MetricType::Counter
-    }
-
-    fn write(&self, _description: &Description, to: MetricEncoder<'_>) -> fmt::Result {
-        self.0.encode(to)
-    }
-}
-
-impl Metric for Gauge {
-    fn kind(&self) -> MetricType {
-        MetricType::Gauge
-    }
-
-    fn write(&self, _description: &Description, to: MetricEncoder<'_>) -> fmt::Result {
-        self.0.encode(to)
-    }
-}
-
-impl Metric for Histogram {
-    fn kind(&self) -> MetricType {
-        MetricType::Histogram
-    }
-
-    fn write(&self, _description: &Description, to: MetricEncoder<'_>) -> fmt::Result {
-        self.0.encode(to)
-    }
-}
-
-impl<M: Metric + Clone + Default, const N: usize> Metric for Family<M, N> {
-    fn kind(&self) -> MetricType {
-        M::default().kind()
-    }
-
-    fn write(&self, description: &Description, mut to: MetricEncoder<'_>) -> fmt::Result {
-        let metrics = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for (values, metric) in metrics {
-            let labels: Vec<(&str, &str)> =
-                description.labels.iter().copied().zip(values).collect();
-            metric.write(description, to.encode_family(&labels.as_slice())?)?;
-        }
-        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ impl<const N: usize> Operations<N> {
         &self,
         registry: &mut Registry,
         name: &'static str,
-        labels: &'static [&'static str],
+        labels: &'static [&'static str; N],
         help: &'static str,
     ) {
         registry.register_family(name, labels, help, &self.durations);

@@ -1,18 +1,18 @@
 //! All metrics of the process, and the operations in progress: registered by the modules that own
-//! them, written in the two text formats that collectors read.
+//! them, written in OpenMetrics' text format.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt};
+use std::{cmp::Reverse, fmt};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, text},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry,
 };
 
 use super::{
     in_progress::{InProgress, RunningOperation},
-    metric::{Description, Metric},
+    metric::Family,
 };
 
 /// The metrics and the operations in progress of this process.
@@ -57,45 +57,52 @@ pub fn counted(many: usize) -> f64 {
     f64::from(u32::try_from(many).unwrap_or(u32::MAX))
 }
 
-/// The format in which metrics are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextFormat {
-    /// OpenMetrics 1.0.
-    OpenMetrics,
-    /// Prometheus' own text format, 0.0.4.
-    Prometheus,
+/// What a metric is, whatever its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// With prefix and unit, and `_total` for a counter.
+    pub name: &'static str,
+    /// What it means, in a sentence without a full stop.
+    pub help: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: String,
+    /// The names of its labels, in the order of their values.
+    pub labels: &'static [&'static str],
 }
 
-impl TextFormat {
-    /// The media type that goes with it.
-    pub const fn media_type(self) -> &'static str {
-        match self {
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-}
+/// The media type of [`Registry::text`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Registry {
     /// Registers a metric without labels.
-    pub fn register<M: Metric + Clone>(
+    pub fn register<M: EncodeMetric + Clone + fmt::Debug + Send + Sync + 'static>(
         &mut self,
         name: &'static str,
         help: &'static str,
         metric: &M,
     ) {
-        self.register_family(name, &[], help, metric);
+        let (kind, metric) = (metric.metric_type(), metric.clone());
+        self.add((name, help, &[]), kind, move |to| metric.encode(to));
     }
 
     /// Registers metrics with these labels.
-    pub fn register_family<M: Metric + Clone>(
+    pub fn register_family<M, const N: usize>(
         &mut self,
         name: &'static str,
-        labels: &'static [&'static str],
+        labels: &'static [&'static str; N],
         help: &'static str,
-        metric: &M,
-    ) {
-        self.add(name, labels, help, Box::new(metric.clone()));
+        family: &Family<M, N>,
+    ) where
+        M: EncodeMetric + Clone + Default + Send + Sync + 'static,
+    {
+        let family = family.clone();
+        self.add((name, help, labels), M::default().metric_type(), move |mut to| {
+            for (values, metric) in family.all() {
+                let labels: Vec<(&str, &str)> = labels.iter().copied().zip(values).collect();
+                metric.encode(to.encode_family(&labels.as_slice())?)?;
+            }
+            Ok(())
+        });
     }
 
     /// Registers samples that are computed at each scrape: counters if the name ends with
@@ -107,12 +114,26 @@ impl Registry {
         help: &'static str,
         samples: impl Fn() -> Vec<Sample<N>> + Send + Sync + 'static,
     ) {
-        self.add(
-            name,
-            labels,
-            help,
-            Box::new(Computed { is_counter: name.ends_with(TOTAL), samples }),
-        );
+        let is_counter = name.ends_with(TOTAL);
+        let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+        let encode = move |value: f64, to: MetricEncoder<'_>| {
+            if is_counter {
+                ConstCounter::new(value).encode(to)
+            } else {
+                ConstGauge::new(value).encode(to)
+            }
+        };
+        self.add((name, help, labels), kind, move |mut to| {
+            for Sample { labels: values, value } in samples() {
+                let labels: Vec<(&str, String)> = labels.iter().copied().zip(values).collect();
+                // With none, the encoder would write an empty pair of braces.
+                if labels.is_empty() {
+                    return encode(value, to);
+                }
+                encode(value, to.encode_family(&labels.as_slice())?)?;
+            }
+            Ok(())
+        });
     }
 
     /// Registers a module's operations in progress.
@@ -134,115 +155,43 @@ impl Registry {
     }
 
     /// All metrics as text.
-    pub fn text(&self, format: TextFormat) -> String {
+    pub fn text(&self) -> String {
         let mut all = String::new();
         // Writing into a string does not fail.
         text::encode(&mut all, &self.collectors).unwrap_or_default();
-        match format {
-            TextFormat::OpenMetrics => all,
-            TextFormat::Prometheus => prometheus_text(&all),
-        }
+        all
     }
 
     fn add(
         &mut self,
-        name: &'static str,
-        labels: &'static [&'static str],
-        help: &'static str,
-        metric: Box<dyn Metric>,
+        (name, help, labels): (&'static str, &'static str, &'static [&'static str]),
+        kind: MetricType,
+        write: impl Fn(MetricEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
     ) {
-        let description = Description { name, help, kind: kind_name(metric.kind()), labels };
-        self.descriptions.push(description.clone());
-        self.collectors.register_collector(Box::new(Described { description, metric }));
-    }
-}
-
-/// From OpenMetrics: Prometheus' format has a counter's suffix in the head too, and no end mark.
-fn prometheus_text(open: &str) -> String {
-    let counters: BTreeSet<&str> = open
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
-    let mut text = String::with_capacity(open.len());
-    for line in open.lines().filter(|line| *line != "# EOF") {
-        let mut words = line.splitn(4, ' ');
-        let words = (words.next(), words.next(), words.next(), words.next());
-        match words {
-            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
-                text.push_str(&format!("# {what} {name}{TOTAL} {rest}"));
-            }
-            _ => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    text
-}
-
-const fn kind_name(kind: MetricType) -> &'static str {
-    match kind {
-        MetricType::Counter => "counter",
-        MetricType::Gauge => "gauge",
-        MetricType::Histogram => "histogram",
-        _ => "unknown",
+        self.descriptions.push(Description { name, help, kind: kind.as_str().to_owned(), labels });
+        let write = Box::new(write);
+        self.collectors.register_collector(Box::new(Described { name, help, kind, write }));
     }
 }
 
 /// A metric with its description.
 struct Described {
-    description: Description,
-    metric: Box<dyn Metric>,
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    write: Box<dyn Fn(MetricEncoder<'_>) -> fmt::Result + Send + Sync>,
 }
 
 impl Collector for Described {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Description { name, help, .. } = self.description;
-        let name = name.strip_suffix(TOTAL).unwrap_or(name);
-        let to = encoder.encode_descriptor(name, help, None, self.metric.kind())?;
-        self.metric.write(&self.description, to)
+        let name = self.name.strip_suffix(TOTAL).unwrap_or(self.name);
+        (self.write)(encoder.encode_descriptor(name, self.help, None, self.kind)?)
     }
 }
 
 impl fmt::Debug for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.description.fmt(f)
-    }
-}
-
-struct Computed<F> {
-    is_counter: bool,
-    samples: F,
-}
-
-impl<F, const N: usize> Metric for Computed<F>
-where
-    F: Fn() -> Vec<Sample<N>> + Send + Sync + 'static,
-{
-    fn kind(&self) -> MetricType {
-        if self.is_counter { MetricType::Counter } else { MetricType::Gauge }
-    }
-
-    fn write(&self, description: &Description, mut to: MetricEncoder<'_>) -> fmt::Result {
-        for Sample { labels: values, value } in (self.samples)() {
-            let names = description.labels.iter().copied();
-            let labels: Vec<(&str, String)> = names.zip(values).collect();
-            let labels = labels.as_slice();
-            // With none, the encoder would write an empty pair of braces.
-            if labels.is_empty() {
-                return self.encode(value, to);
-            }
-            self.encode(value, to.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-}
-
-impl<F> Computed<F> {
-    fn encode(&self, value: f64, to: MetricEncoder<'_>) -> fmt::Result {
-        if self.is_counter {
-            ConstCounter::new(value).encode(to)
-        } else {
-            ConstGauge::new(value).encode(to)
-        }
+        f.debug_struct("Described").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

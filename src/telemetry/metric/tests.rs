@@ -2,25 +2,20 @@
 
 use std::time::Duration;
 
-use super::{Counter, Family, Gauge, Histogram};
-use crate::telemetry::registry::{Registry, Sample, TextFormat};
+use super::{Counter, Family, Gauge, GaugeGuard, Histogram};
+use crate::telemetry::registry::{Registry, Sample};
 
 #[test]
-fn a_counter_is_shown_in_both_forms() {
-    let counter = Counter::default();
+fn a_counter_is_shown() {
+    let counter: Counter = Counter::default();
     let mut registry = Registry::default();
     registry.register("dockbridge_things_total", "Things that happened", &counter);
     counter.inc();
     counter.clone().inc_by(2);
     assert_eq!(
-        registry.text(TextFormat::OpenMetrics),
+        registry.text(),
         "# HELP dockbridge_things Things that happened\n# TYPE dockbridge_things counter\n\
          dockbridge_things_total 3\n# EOF\n"
-    );
-    assert_eq!(
-        registry.text(TextFormat::Prometheus),
-        "# HELP dockbridge_things_total Things that happened\n\
-         # TYPE dockbridge_things_total counter\ndockbridge_things_total 3\n"
     );
     assert_eq!(counter.get(), 3);
 }
@@ -30,15 +25,15 @@ fn labelled_metrics_are_counted_separately() {
     let calls: Family<Counter, 2> = Family::default();
     let mut registry = Registry::default();
     registry.register_family("dockbridge_calls_total", &["call", "result"], "Calls", &calls);
-    assert!(!registry.text(TextFormat::Prometheus).contains("\ndockbridge_calls_total{"));
+    assert!(!registry.text().contains("\ndockbridge_calls_total{"));
     calls.with(["start", "ok"]).inc();
     calls.with(["start", "error"]).inc();
     calls.with(["start", "ok"]).inc();
-    let text = registry.text(TextFormat::Prometheus);
+    let text = registry.text();
     assert!(text.contains("dockbridge_calls_total{call=\"start\",result=\"ok\"} 2\n"), "{text}");
     assert!(text.contains("dockbridge_calls_total{call=\"start\",result=\"error\"} 1\n"));
     let [described] = registry.descriptions() else { panic!("one metric") };
-    assert_eq!((described.kind, described.labels), ("counter", &["call", "result"][..]));
+    assert_eq!((described.kind.as_str(), described.labels), ("counter", &["call", "result"][..]));
 }
 
 #[test]
@@ -48,7 +43,7 @@ fn times_are_counted_in_seconds() {
     registry.register_family("dockbridge_call_seconds", &["call"], "Time", &timings);
     timings.with(["list"]).observe(Duration::from_millis(2));
     timings.with(["list"]).observe(Duration::from_secs(500));
-    let text = registry.text(TextFormat::OpenMetrics);
+    let text = registry.text();
     assert!(text.contains("# TYPE dockbridge_call_seconds histogram\n"), "{text}");
     for (bound, count) in [("0.001", 0), ("0.0025", 1), ("120.0", 1), ("+Inf", 2)] {
         let line = format!("call_seconds_bucket{{le=\"{bound}\",call=\"list\"}} {count}\n");
@@ -59,9 +54,9 @@ fn times_are_counted_in_seconds() {
 
 #[test]
 fn what_is_held_is_counted() {
-    let gauge = Gauge::default();
-    let held = gauge.inc_while_held();
-    let more = gauge.inc_while_held();
+    let gauge: Gauge = Gauge::default();
+    let held = GaugeGuard::of(gauge.clone());
+    let more = GaugeGuard::of(gauge.clone());
     assert_eq!(gauge.get(), 2);
     drop(held);
     assert_eq!(gauge.get(), 1);
@@ -78,8 +73,8 @@ fn figures_are_read_on_request() {
     registry.register_fn("dockbridge_build_info", &["engine"], "What runs", || {
         vec![Sample::labelled(["a \"b\"\nc"], 1.0)]
     });
-    let text = registry.text(TextFormat::Prometheus);
-    assert!(text.contains("# TYPE dockbridge_cpu_seconds_total counter\n"), "{text}");
+    let text = registry.text();
+    assert!(text.contains("# TYPE dockbridge_cpu_seconds counter\n"), "{text}");
     assert!(text.contains("dockbridge_cpu_seconds_total 1.5\n"), "{text}");
     assert!(text.contains("dockbridge_build_info{engine=\"a \\\"b\\\"\\nc\"} 1.0\n"), "{text}");
 }
@@ -92,7 +87,7 @@ fn what_is_dropped_before_its_end_is_timed_too() {
     let count = |outcome: &str| {
         let series =
             format!("dockbridge_call_seconds_count{{call=\"list\",result=\"{outcome}\"}} ");
-        let text = registry.text(TextFormat::Prometheus);
+        let text = registry.text();
         text.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
     };
     let (first, second) =

@@ -6,7 +6,7 @@ use dockbridge::{
     engine::{client::Engine, error::EngineError},
     error::Kind,
     model::engine::Claim,
-    telemetry::registry::{RegisterMetrics as _, Registry, TextFormat},
+    telemetry::registry::{RegisterMetrics as _, Registry},
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -254,7 +254,7 @@ async fn a_cancelled_call_is_counted_and_marked_in_its_span() {
     call.await.unwrap_err();
     let mut registry = Registry::default();
     engine.metrics().register(&mut registry);
-    let text = registry.text(TextFormat::Prometheus);
+    let text = registry.text();
     let series = "dockbridge_engine_request_duration_seconds_count{verb=\"inspect\",object=\"container\",\
                   result=\"cancelled\"} 1\n";
     assert!(text.contains(series), "{text}");
