@@ -116,11 +116,13 @@ fn cannot_join(call: &Call, message: &str) -> bool {
         && !message.contains(id.as_str())
 }
 
-/// The engine's text has the gRPC code of its call to containerd as the last word, or as the first
-/// word since 28. The rest may quote a pod's configuration, so it is not searched.
+/// The engine's text has the gRPC code of its call to containerd as the last word, as the first word
+/// since 28, or begins as Go prints a status. The rest may quote a pod's configuration, so it is not
+/// searched.
 fn is_without_containerd(message: &str) -> bool {
     let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
-    text.starts_with("Unavailable: ") || text.ends_with(": unavailable")
+    ["Unavailable: ", "rpc error: code = Unavailable "].iter().any(|begin| text.starts_with(begin))
+        || text.ends_with(": unavailable")
 }
 
 /// containerd found the task directory of an earlier start, whose path ends with the container's id,

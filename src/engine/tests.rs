@@ -139,6 +139,7 @@ fn an_engine_without_its_containerd_is_unavailable() {
         "failed to create task for container: error reading from server: EOF: unavailable",
         "failed to create task for container: Unavailable: error reading from server: EOF",
         "Unavailable: connection error: desc = \"transport: Error while dialing\"",
+        "rpc error: code = Unavailable desc = error reading from server: EOF",
     ] {
         for (verb, status) in [(Call::START, 500), ("kill", 500), (Call::CREATE, 503)] {
             let error = refused(verb, container(), status, text);
