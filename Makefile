@@ -257,6 +257,10 @@ lint: toolchain ## Let clippy look at everything, and rustdoc at the links of th
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
 	$(CARGO) doc --quiet --no-deps --document-private-items --lib
 
+.PHONY: lines
+lines: ## Count the shipped lines of src, module by module (COMMIT=…)
+	@tests/env/lines.sh $(COMMIT)
+
 .PHONY: arm64
 arm64: toolchain ## Compile for arm64 without linking, if `rustup target add aarch64-unknown-linux-gnu` was run
 	@if rustup target list --installed 2>/dev/null | grep -q aarch64-unknown-linux-gnu; then \
