@@ -1,8 +1,9 @@
 //! Runs another program to its end, with input, output, a deadline and a limit of output.
 //!
 //! The program has its own process group. A deadline, too much output or a dropped future kills the
-//! group. Background processes that remain after the program has ended are neither killed nor waited
-//! for. What runs while dockbridge is killed is found again by [`super::orphans`].
+//! group. Background processes that remain after the program has exited are neither killed nor waited
+//! for, but when somebody killed the program, what it was running has to end first. What runs while
+//! dockbridge is killed is found again by [`super::orphans`].
 
 use std::{
     fmt, io,
@@ -21,7 +22,7 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::orphans;
@@ -234,8 +235,26 @@ impl ProcessGroup {
             }
         };
         let status = status.map_err(Stop::Lost)?;
+        if status.signal().is_some() {
+            self.until_children_end().await;
+        }
         self.leader = None;
         Ok(status)
+    }
+
+    /// A killed network plugin leaves the address plugin that it was running. That one could take an
+    /// address after the DEL that releases it.
+    async fn until_children_end(&self) {
+        let Some(leader) = self.leader else { return };
+        let until = Instant::now() + CHILDREN_TIMEOUT;
+        // The number cannot be another group's while one of these processes exists.
+        while killpg(leader, None).is_ok() {
+            if Instant::now() > until {
+                let _ = killpg(leader, Signal::SIGKILL);
+                return;
+            }
+            sleep(CHILDREN_PAUSE).await;
+        }
     }
 }
 
@@ -306,6 +325,9 @@ const SYSTEMD_VARIABLES: [&str; 6] = [
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long what a killed program was running may take to end by itself.
+const CHILDREN_TIMEOUT: Duration = Duration::from_secs(5);
+const CHILDREN_PAUSE: Duration = Duration::from_millis(5);
 const STDERR_LIMIT: usize = 16 * 1024;
 
 #[cfg(test)]

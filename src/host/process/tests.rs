@@ -1,6 +1,6 @@
 //! Programs that behave, and every way in which they do not.
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::*;
 use crate::clock::forward;
@@ -98,6 +98,36 @@ async fn a_hang_is_killed_with_its_children() {
     assert!(matches!(&error, ProcessError::Deadline { stderr, .. } if stderr == "so far"));
     assert_eq!(error.kind(), Kind::DeadlineExceeded);
     assert!(dies(&mark).await);
+}
+
+/// A network plugin that is killed leaves the address plugin that it runs, which may still take an
+/// address.
+#[tokio::test]
+async fn what_a_killed_program_was_running_has_ended_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mark, done) = (dir.path().join("pid"), dir.path().join("done"));
+    let child = |work: &str| {
+        format!("({work}) </dev/null >/dev/null 2>&1 & echo $! > {}; kill -KILL $$", mark.display())
+    };
+    let program = script(&child(&format!("sleep 0.3; echo x > {}", done.display())));
+    assert_eq!(run(job(&program.path)).await.unwrap().exit, ProcessExit::Signal(9));
+    assert!(done.exists());
+
+    let program = script(&child("exec sleep 600"));
+    let ended = tokio::select! {
+        ended = run(job(&program.path)) => ended,
+        () = hurry() => unreachable!("it has no end"),
+    };
+    assert_eq!(ended.unwrap().exit, ProcessExit::Signal(9));
+    assert!(dies(&mark).await);
+}
+
+/// Moves the clock past what is waited for, whenever that begins.
+async fn hurry() {
+    loop {
+        sleep(Duration::from_millis(20)).await;
+        forward(Duration::from_secs(1)).await;
+    }
 }
 
 #[tokio::test]
