@@ -19,6 +19,12 @@ impl Buffers {
         &mut self.input
     }
 
+    /// The first bytes of the file's piece.
+    pub fn consumed(&self, done: Converted) -> &[u8] {
+        let length = usize::try_from(done.consumed).unwrap_or(usize::MAX);
+        self.input.get(..length).unwrap_or(&self.input)
+    }
+
     /// What the last conversion made.
     pub fn output(&self) -> &[u8] {
         &self.output

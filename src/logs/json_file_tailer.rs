@@ -9,7 +9,7 @@ use super::{
     cri_writer::{CriWriter, Existing},
     error::LogError,
     log_path::LogPath,
-    position::{LastWritten, Position, SourcePosition},
+    position::{LastWritten, Place, Position, SourcePosition},
     rotated_files::RotatedFiles,
 };
 use crate::host::error::HostError;
@@ -28,8 +28,8 @@ pub enum ReadProgress {
 pub struct Losses {
     /// Lines of the engine's file that cannot be parsed: torn by a crash.
     pub unreadable: u64,
-    /// Times that the engine may have removed files before they were read. Following went on
-    /// with the oldest that was left.
+    /// Times that files may have been removed or truncated before they were read. Following went
+    /// on with the oldest that was left.
     pub gaps: u64,
 }
 
@@ -37,8 +37,8 @@ pub struct Losses {
 #[derive(Debug)]
 pub struct JsonFileTailer {
     chain: RotatedFiles,
-    /// Bytes of the chain's current file that are done.
-    offset: u64,
+    /// What of the chain's current file is done.
+    place: Place,
     /// Entries from there on that were written by an earlier run.
     passing: Option<LastWritten>,
     writer: CriWriter,
@@ -63,12 +63,15 @@ impl JsonFileTailer {
         target: LogPath,
         position: Option<Position>,
     ) -> Result<Self, LogError> {
-        let wanted = position.as_ref().and_then(|position| position.source);
-        let (chain, found) = RotatedFiles::begin(source, wanted.map(|at| at.file).as_ref())?;
+        let wanted = position.as_ref().and_then(|position| position.source.as_ref());
+        let (chain, same_file) = RotatedFiles::begin(source, wanted.map(|at| &at.file))?;
+        let continued = |at: &SourcePosition| at.place.is_in(&chain.current().file);
+        let continued = wanted.map_or(Ok(true), continued).map_err(|e| read_error(source, e))?;
+        let found = same_file && continued;
         let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
         let mut tailer = Self {
             chain,
-            offset: 0,
+            place: Place::default(),
             passing: None,
             writer,
             window: WINDOW,
@@ -76,9 +79,10 @@ impl JsonFileTailer {
             losses: Losses::default(),
         };
         tailer.losses.gaps += u64::from(wanted.is_some() && !found);
+        let is_resumable = found || wanted.is_none();
         match (position, before) {
-            (Some(position), Existing::Known | Existing::Nothing) if found || wanted.is_none() => {
-                tailer.offset = wanted.map_or(0, |at| at.offset);
+            (Some(position), Existing::Known | Existing::Nothing) if is_resumable => {
+                tailer.place = position.source.map(|at| at.place).unwrap_or_default();
                 tailer.passing = position.mark;
             }
             (_, Existing::Known) => tailer.passing = tailer.writer.lose_track()?,
@@ -102,6 +106,11 @@ impl JsonFileTailer {
         // Known before the file is read: when it has ended then, it has ended for good.
         let is_finished = self.chain.has_newer();
         let read = self.read(buffers)?;
+        // Compared after the read: what was read is of the same file content, or not used.
+        if !self.is_continued()? {
+            self.losses.gaps += 1;
+            return self.begin_file(true);
+        }
         if read == 0 {
             return self.at_end();
         }
@@ -119,7 +128,7 @@ impl JsonFileTailer {
         }
         self.writer.write(buffers.output())?;
         self.passing = passing;
-        self.offset += done.consumed;
+        self.place.advance(buffers.consumed(done));
         self.losses.unreadable += done.unreadable;
         let more = is_finished || read == self.window;
         self.window = WINDOW;
@@ -144,13 +153,13 @@ impl JsonFileTailer {
     pub fn position(&self) -> Position {
         let file = self.chain.current().identity;
         Position {
-            source: Some(SourcePosition { file, offset: self.offset }),
+            source: Some(SourcePosition { file, place: self.place.clone() }),
             output: self.writer.position(),
             mark: self.passing.clone(),
         }
     }
 
-    /// Counts the engine's files that were read to their ends.
+    /// Counts the engine's files that were begun.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -162,23 +171,28 @@ impl JsonFileTailer {
 
     fn read(&self, buffers: &mut Buffers) -> Result<usize, LogError> {
         let into = buffers.input(self.window);
-        let read = self.chain.current().file.read_at(into, self.offset);
-        read.map_err(|e| self.unreadable(e))
+        let read = self.chain.current().file.read_at(into, self.place.offset);
+        read.map_err(|e| read_error(self.chain.source(), e))
     }
 
-    /// Nothing is left of this file: it goes on in the next, or was emptied, or rests.
+    /// Whether the current file was not truncated since it was read.
+    fn is_continued(&self) -> Result<bool, LogError> {
+        let continued = self.place.is_in(&self.chain.current().file);
+        continued.map_err(|e| read_error(self.chain.source(), e))
+    }
+
+    /// Nothing is left of this file: the log continues in the next one, or that was all.
     fn at_end(&mut self) -> Result<ReadProgress, LogError> {
-        let metadata = self.chain.current().file.metadata().map_err(|e| self.unreadable(e))?;
-        // With a single file to fill the engine empties it.
-        let emptied = metadata.len() < self.offset;
-        if !emptied && !self.chain.advance() {
+        if !self.chain.advance() {
             return Ok(ReadProgress::CaughtUp(0));
         }
-        let gap = emptied || self.chain.current().after_gap;
-        self.losses.gaps += u64::from(emptied);
-        self.generation += u64::from(!emptied);
-        self.offset = 0;
-        if gap && self.writer.is_behind() {
+        self.begin_file(self.chain.current().after_gap)
+    }
+
+    fn begin_file(&mut self, after_gap: bool) -> Result<ReadProgress, LogError> {
+        self.generation += 1;
+        self.place = Place::default();
+        if after_gap && self.writer.is_behind() {
             // What it is behind with is gone, or in here: only the times show which.
             self.passing = self.writer.lose_track()?;
         }
@@ -191,19 +205,20 @@ impl JsonFileTailer {
         if passed == 0 {
             return Ok(());
         }
+        let file = &self.chain.current().file;
+        let unreadable = |e| read_error(self.chain.source(), e);
         let mut bytes = vec![0; WINDOW];
         let before = passed - 1;
-        let read = self.chain.current().file.read_at(&mut bytes, before);
-        let read = read.map_err(|e| self.unreadable(e))?;
+        let read = file.read_at(&mut bytes, before).map_err(unreadable)?;
         let newline = memchr::memchr(b'\n', bytes.get(..read).unwrap_or(&[]));
         let skipped = newline.and_then(|at| u64::try_from(at + 1).ok()).unwrap_or(1);
-        self.offset = before + skipped;
+        self.place = Place::at(file, before + skipped).map_err(unreadable)?;
         Ok(())
     }
+}
 
-    fn unreadable(&self, error: std::io::Error) -> LogError {
-        LogError::Source(HostError::new("read", self.chain.source(), error))
-    }
+fn read_error(source: &Path, error: std::io::Error) -> LogError {
+    LogError::Source(HostError::new("read", source, error))
 }
 
 /// Bytes read at once: large enough that system calls do not count, small enough for a cache.
@@ -219,3 +234,6 @@ mod tests;
 
 #[cfg(test)]
 mod beginnings;
+
+#[cfg(test)]
+mod truncation;

@@ -253,7 +253,7 @@ impl Log {
             metrics.lost.with(["files"]).inc_by(losses.gaps);
             warn!(
                 container = %self.container.id, gaps = losses.gaps,
-                "the engine rotated log files away before they were read; lines are missing"
+                "log files of the engine were removed or truncated before they were read; lines may be missing"
             );
         }
     }
@@ -261,7 +261,7 @@ impl Log {
     fn left(&self) -> Option<u64> {
         let position = self.writer.as_ref()?.position()?;
         let length = std::fs::metadata(self.container.source.as_ref()?).ok()?.len();
-        Some(length.saturating_sub(position.source?.offset))
+        Some(length.saturating_sub(position.source?.place.offset))
     }
 }
 

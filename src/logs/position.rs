@@ -5,7 +5,12 @@
 //! made of the entries that follow, and is passed over when they are read again. So a position
 //! may be old: it costs time, never a line.
 
-use std::{fs::Metadata, os::unix::fs::MetadataExt, time::UNIX_EPOCH};
+use std::{
+    fs::{File, Metadata},
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    time::UNIX_EPOCH,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,12 +57,62 @@ pub struct Position {
 }
 
 /// A place in the engine's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcePosition {
     /// The file.
     pub file: Identity,
-    /// Bytes; the beginning of a line.
+    /// The beginning of a line.
+    pub place: Place,
+}
+
+/// A place in a file, with the bytes in front of it.
+///
+/// A file that was truncated and filled again is the same inode with other bytes there: they end
+/// with the time of an entry, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Bytes from the beginning of the file.
     pub offset: u64,
+    /// At most [`COMPARED`] bytes.
+    before: Vec<u8>,
+}
+
+impl Place {
+    /// The place at this offset; no bytes are compared if the file is shorter.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn at(file: &File, offset: u64) -> io::Result<Self> {
+        let length = usize::try_from(offset).unwrap_or(COMPARED).min(COMPARED);
+        let before = read_before(file, offset, length)?.unwrap_or_default();
+        Ok(Self { offset, before })
+    }
+
+    /// Moves behind bytes that were read here.
+    pub fn advance(&mut self, read: &[u8]) {
+        self.offset = self.offset.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
+        self.before.extend_from_slice(read.last_chunk::<COMPARED>().map_or(read, |end| end));
+        self.before.drain(..self.before.len().saturating_sub(COMPARED));
+    }
+
+    /// Whether the file still has the same bytes in front of this place.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_in(&self, file: &File) -> io::Result<bool> {
+        Ok(read_before(file, self.offset, self.before.len())?.as_ref() == Some(&self.before))
+    }
+}
+
+/// None if the file is shorter.
+fn read_before(file: &File, offset: u64, length: usize) -> io::Result<Option<Vec<u8>>> {
+    let from = u64::try_from(length).ok().and_then(|length| offset.checked_sub(length));
+    let (Some(from), mut bytes) = (from, vec![0; length]) else { return Ok(None) };
+    match file.read_exact_at(&mut bytes, from) {
+        Ok(()) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A length of the CRI file, or of what has become several since it was last renamed.
@@ -82,3 +137,6 @@ pub struct LastWritten {
     /// The latest time written: entries of the two streams are not quite in order.
     pub latest: String,
 }
+
+/// Holds the time of the engine's last entry and nothing of its text.
+const COMPARED: usize = 48;

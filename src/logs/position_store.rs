@@ -60,7 +60,7 @@ impl PositionStore {
             }
             let Some(id) = id_of(&path) else { continue };
             match read(&path) {
-                Some(saved) if saved.version <= VERSION => drop(all.insert(id, saved)),
+                Some(saved) if saved.version == VERSION => drop(all.insert(id, saved)),
                 // Kept in memory nevertheless, so that it is removed with its container.
                 _ => drop(all.insert(id, Saved::default())),
             }
@@ -117,7 +117,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
     serde_json::from_slice(bytes).ok()
 }
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Root only.
 const MODE: u32 = 0o700;
 /// Far above what one holds.

@@ -6,12 +6,15 @@
 use std::{
     collections::VecDeque,
     ffi::OsString,
-    fs::File,
+    fs::{File, Metadata},
     io,
     path::{Path, PathBuf},
 };
 
-use super::{error::LogError, position::Identity};
+use super::{
+    error::LogError,
+    position::{Identity, Place},
+};
 use crate::host::error::HostError;
 
 /// One of the engine's files, open.
@@ -21,8 +24,24 @@ pub struct JsonFile {
     pub file: File,
     /// Which it is.
     pub identity: Identity,
-    /// Whether the engine may have removed others between the one before and this.
+    /// Whether something may be missing before what it has now.
     pub after_gap: bool,
+    /// Its end when it was looked at last.
+    seen: Place,
+}
+
+impl JsonFile {
+    fn new(file: File, metadata: &Metadata) -> io::Result<Self> {
+        let seen = Place::at(&file, metadata.len())?;
+        Ok(Self { file, identity: Identity::of(metadata), after_gap: false, seen })
+    }
+
+    /// Whether the file was truncated since this was asked last.
+    fn is_truncated(&mut self) -> io::Result<bool> {
+        let end = Place::at(&self.file, self.file.metadata()?.len())?;
+        let seen = std::mem::replace(&mut self.seen, end);
+        Ok(!seen.is_in(&self.file)?)
+    }
 }
 
 /// The files from the one being read to newer ones. Never empty.
@@ -56,7 +75,8 @@ impl RotatedFiles {
         !self.newer.is_empty()
     }
 
-    /// Takes up files that the engine has made since. Says whether some may be gone already.
+    /// Takes up files that the engine has made since. Says whether some may be gone already, or
+    /// were truncated.
     ///
     /// While as many are held as there may be, newer ones have to wait where they are: those that
     /// are removed meanwhile are lost, the ones held follow each other without a gap.
@@ -64,9 +84,15 @@ impl RotatedFiles {
     /// # Errors
     /// They cannot be read.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
+        let mut gap = false;
+        for file in &mut self.newer {
+            let truncated = file.is_truncated().map_err(|e| read_error(&self.source, e))?;
+            file.after_gap |= truncated;
+            gap |= truncated;
+        }
         let newest = self.newer.back().unwrap_or(&self.current).identity;
         if self.newer.len() + 1 >= HELD || self.is_newest(&newest) {
-            return Ok(false);
+            return Ok(gap);
         }
         let mut found = find_files(&self.source, Some(&newest))?;
         if found.met {
@@ -74,7 +100,7 @@ impl RotatedFiles {
         } else if let Some(first) = found.files.front_mut() {
             first.after_gap = true;
         }
-        let gap = !found.met && !found.files.is_empty();
+        gap |= !found.met && !found.files.is_empty();
         self.newer.append(&mut found.files);
         Ok(gap)
     }
@@ -156,7 +182,7 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
         if files.iter().any(moved) || !metadata.is_file() {
             continue;
         }
-        files.push_front(JsonFile { file, identity, after_gap: false });
+        files.push_front(JsonFile::new(file, &metadata).map_err(|e| read_error(&path, e))?);
         files.truncate(HELD);
         if known == Some(&identity) {
             return Ok(FoundFiles { files, met: true });

@@ -117,7 +117,7 @@ async fn docker_shows_no_variable(stage: &Stage, id: &str, socket: &Path) -> Out
     Ok(())
 }
 
-async fn ask(socket: &Path, path: &str) -> Outcome<String> {
+pub(crate) async fn ask(socket: &Path, path: &str) -> Outcome<String> {
     let mut stream = UnixStream::connect(socket).await?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await?;
     let mut text = String::new();
@@ -129,7 +129,7 @@ async fn ask(socket: &Path, path: &str) -> Outcome<String> {
 }
 
 /// A series that is not there yet counts nothing.
-fn figure(text: &str, series: &str) -> u64 {
+pub(crate) fn figure(text: &str, series: &str) -> u64 {
     let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let whole = found.and_then(|figure| figure.split('.').next());
     whole.and_then(|figure| figure.parse().ok()).unwrap_or_default()

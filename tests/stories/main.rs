@@ -207,6 +207,7 @@ const STORIES: &[(&str, Story)] = stories![
     logs::forms::as_links,
     logs::rotation::by_the_kubelet,
     logs::rotation::under_fire,
+    logs::rotation::truncated_by_somebody,
     cdi::read_here,
     cdi::read_by_the_engine,
     volumes::read_run_and_not_written,

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 
 use super::*;
 
-fn json(ids: std::ops::Range<usize>) -> String {
+pub(super) fn json(ids: std::ops::Range<usize>) -> String {
     ids.fold(String::new(), |mut text, id| {
         let time = format!("2026-01-01T{:02}:{:02}:{:02}.1Z", id / 3600, id / 60 % 60, id % 60);
         writeln!(text, r#"{{"log":"line {id}\n","stream":"stdout","time":"{time}"}}"#).unwrap();
@@ -12,17 +12,17 @@ fn json(ids: std::ops::Range<usize>) -> String {
     })
 }
 
-fn begin(dir: &Path, position: Option<Position>) -> JsonFileTailer {
+pub(super) fn begin(dir: &Path, position: Option<Position>) -> JsonFileTailer {
     let place = LogPath::of(&dir.join("pod/main/0.log"), None).unwrap();
     JsonFileTailer::resume(&dir.join("json.log"), place, position).unwrap()
 }
 
-fn drain(tailer: &mut JsonFileTailer) {
+pub(super) fn drain(tailer: &mut JsonFileTailer) {
     while !matches!(tailer.step(&mut Buffers::default()).unwrap(), ReadProgress::CaughtUp(_)) {}
 }
 
 /// Numbers of the lines of a CRI file.
-fn numbers(path: &Path) -> Vec<usize> {
+pub(super) fn numbers(path: &Path) -> Vec<usize> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
 }

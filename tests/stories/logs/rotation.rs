@@ -21,6 +21,7 @@ use tokio::{
 use tonic::Code;
 
 use super::{Scene, count, counting, until_exited};
+use crate::admin::{ask, figure};
 use crate::support::{
     cri::Cri,
     cri_log::CriLog,
@@ -93,6 +94,34 @@ pub(crate) async fn under_fire(world: World) -> Outcome {
         shown - wrote,
     );
     scene.clear().await
+}
+
+/// The engine's file is truncated while dockbridge is stopped, and grows to more than before: all
+/// lines that are still there arrive, and a gap is counted.
+pub(crate) async fn truncated_by_somebody(world: World) -> Outcome {
+    let scene = Scene::on(Stage::docker(&world, "truncated_by_somebody").await?).await?;
+    let Stage { bridge, cri, engine, .. } = &scene.stage;
+    let line = "seq 1 9; while [ ! -e /more ]; do usleep 10000; done; seq 101 500";
+    let (id, log) = scene.add("main", line, false).await?;
+    let before = numbered(1..=9);
+    log.until(&before).await?;
+    let source = engine.docker(&["inspect", "--format", "{{.LogPath}}", &id]).await?;
+
+    bridge.freeze()?;
+    fs::File::options().write(true).open(&source)?.set_len(0)?;
+    engine.let_go(&id, "/more").await?;
+    engine.docker(&["wait", &id]).await?;
+    ensure!(fs::read_to_string(&source)?.contains(r#""500\n""#), "the engine's file is not whole");
+    bridge.thaw()?;
+    until_exited(cri, &id).await?;
+    ensure_eq!(log.text("stdout")?, before + &numbered(101..=500));
+    let metrics = ask(&bridge.socket().with_file_name("admin.sock"), "/metrics").await?;
+    ensure_eq!(figure(&metrics, r#"dockbridge_log_lost_total{kind="files"}"#), 1);
+    scene.clear().await
+}
+
+fn numbered(range: std::ops::RangeInclusive<u32>) -> String {
+    range.map(|number| format!("{number}\n")).collect()
 }
 
 /// Waits until no more is missing than the engine keeps while dockbridge is down. On a busy machine

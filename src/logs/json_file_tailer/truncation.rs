@@ -1,0 +1,106 @@
+//! Tests: the engine's file is truncated by somebody else while it is not being read.
+
+use std::{fs, io::Write, path::Path};
+
+use super::{
+    beginnings::{begin, drain, json, numbers},
+    *,
+};
+
+/// Truncates the file in place and writes what the engine writes next.
+fn truncate(source: &Path, next: &str) {
+    let mut file = fs::File::options().append(true).open(source).unwrap();
+    file.set_len(0).unwrap();
+    file.write_all(next.as_bytes()).unwrap();
+}
+
+/// Ten lines were written; then `paused` happens to the engine's file. Returns the lines of the CRI
+/// file, and the gaps. With `restart` dockbridge restarts meanwhile.
+fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("json.log");
+    fs::write(&source, json(0..10)).unwrap();
+    let mut tailer = begin(dir.path(), None);
+    drain(&mut tailer);
+    let position = tailer.position();
+    paused(&source);
+    if restart {
+        tailer = begin(dir.path(), Some(position));
+    }
+    drain(&mut tailer);
+    drain(&mut tailer);
+    (numbers(&dir.path().join("pod/main/0.log")), tailer.take_losses().gaps)
+}
+
+#[test]
+fn lines_after_a_truncation_are_all_read_however_many() {
+    for restart in [false, true] {
+        // Shorter than before, exactly as long, a little longer, and much longer.
+        for more in [1, 9, 10, 11, 500] {
+            let expected: Vec<usize> = (0..10).chain(15..15 + more).collect();
+            let found = after(restart, |source| truncate(source, &json(15..15 + more)));
+            assert_eq!(found, (expected, 1), "{more} lines, restart: {restart}");
+        }
+        let emptied = after(restart, |source| truncate(source, ""));
+        assert_eq!(emptied, ((0..10).collect(), 1), "restart: {restart}");
+    }
+}
+
+#[test]
+fn a_file_truncated_twice_is_read_from_its_beginning_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("json.log");
+    fs::write(&source, json(0..10)).unwrap();
+    let mut tailer = begin(dir.path(), None);
+    drain(&mut tailer);
+    for first in [10, 30] {
+        truncate(&source, &json(first..first + 20));
+        drain(&mut tailer);
+        assert_eq!(tailer.take_losses().gaps, 1);
+    }
+    assert_eq!(numbers(&dir.path().join("pod/main/0.log")), (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_truncated_file_that_the_engine_then_rotates_is_read() {
+    for restart in [false, true] {
+        let (lines, gaps) = after(restart, |source| {
+            truncate(source, &json(15..40));
+            fs::rename(source, source.with_extension("log.1")).unwrap();
+            fs::write(source, json(40..45)).unwrap();
+        });
+        assert_eq!((lines, gaps), ((0..10).chain(15..45).collect(), 1), "restart: {restart}");
+    }
+}
+
+/// Logrotate's `copytruncate` names its copy as the engine names a rotated file.
+#[test]
+fn copytruncate_doubles_no_line_and_loses_none_without_a_count() {
+    for restart in [false, true] {
+        let (lines, gaps) = after(restart, |source| {
+            let mut file = fs::File::options().append(true).open(source).unwrap();
+            file.write_all(json(10..20).as_bytes()).unwrap();
+            fs::copy(source, source.with_extension("log.1")).unwrap();
+            truncate(source, &json(20..60));
+        });
+        let is_whole = lines == (0..60).collect::<Vec<_>>();
+        let is_counted = lines == (0..10).chain(20..60).collect::<Vec<_>>() && gaps > 0;
+        assert!(is_whole || is_counted, "restart: {restart}: {lines:?}, {gaps} gaps");
+    }
+}
+
+#[test]
+fn a_truncation_before_the_file_was_begun_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("json.log");
+    fs::write(source.with_extension("log.1"), json(0..20)).unwrap();
+    fs::write(&source, json(20..25)).unwrap();
+    let mut tailer = begin(dir.path(), None);
+    tailer.step(&mut Buffers::default()).unwrap();
+    truncate(&source, &json(30..60));
+    drain(&mut tailer);
+    drain(&mut tailer);
+    let expected: Vec<usize> = (0..20).chain(30..60).collect();
+    assert_eq!(numbers(&dir.path().join("pod/main/0.log")), expected);
+    assert_eq!(tailer.take_losses().gaps, 1);
+}
