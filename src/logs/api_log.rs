@@ -34,18 +34,20 @@ impl ApiLog {
     /// # Errors
     /// The CRI file cannot be made.
     pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
-        let position = position.filter(|position| position.source.is_none());
+        let position = position.filter(|position| position.mark.is_some());
         let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
         let passing = match before {
-            Existing::Written(mark) => Some(mark),
+            Existing::Written(written) => written.last,
             _ => position.and_then(|position| position.mark),
         };
         Ok(Self { writer, start: passing.clone(), passing, last: None })
     }
 
-    /// The time since which entries are to be given; none: all there are.
-    pub fn since(&self) -> Option<Timestamp> {
-        self.mark()?.time.parse::<Timestamp>().ok()?.checked_sub(DISORDER).ok()
+    /// The time since which entries are to be given; none: all there are. If the clock was set back
+    /// behind the last entry, the entries that follow it have earlier times.
+    pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
+        let last = self.mark()?.time.parse::<Timestamp>().ok().filter(|last| *last <= now)?;
+        last.checked_sub(DISORDER).ok()
     }
 
     /// Writes entries in the engine's order, the first ones from [`ApiLog::since`] on.

@@ -66,7 +66,7 @@ impl ApiReader {
             notified: Arc::clone(&notified),
             woken: woken.clone(),
         };
-        let since = api_log.since();
+        let since = api_log.since(Timestamp::now());
         let reader = tokio::spawn(reader.run(since)).abort_handle();
         Ok(Self { api_log, messages, held: Vec::new(), notified, reader, end: None })
     }

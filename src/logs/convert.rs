@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{entry, line, position::LastWritten};
+use super::{cri_tail::Written, entry, line, position::LastWritten};
 
 /// Memory for conversions, shared by all logs that one thread drives.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ impl Buffers {
     }
 
     /// The first bytes of the file's piece.
-    pub fn consumed(&self, done: Converted) -> &[u8] {
-        let length = usize::try_from(done.consumed).unwrap_or(usize::MAX);
+    pub fn first(&self, length: u64) -> &[u8] {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.input.get(..length).unwrap_or(&self.input)
     }
 
@@ -52,34 +52,44 @@ pub struct Converted {
     pub consumed: u64,
     /// Lines without an entry.
     pub unreadable: u64,
+    /// Bytes up to the end of the last entry that was written before.
+    pub written: Option<u64>,
 }
 
 /// Converts the first `length` bytes of the input, which begin with a line. When it is the last
-/// that comes, the end ends a line too. What `passing` covers is passed over.
+/// that comes, the end ends a line too. With `search` the entries are only compared with those
+/// that were written before.
 pub fn convert(
     buffers: &mut Buffers,
     length: usize,
     is_last: bool,
-    passing: &mut Option<LastWritten>,
+    mut search: Option<&mut Written>,
 ) -> Converted {
     let Buffers { input, output, scratch } = buffers;
     output.clear();
     let mut rest = input.get(..length).unwrap_or(input);
     let whole = rest.len();
-    let mut unreadable = 0;
+    let consumed = |rest: &[u8]| u64::try_from(whole - rest.len()).unwrap_or(0);
+    let mut done = Converted::default();
     loop {
         rest = without_nuls(rest);
         let Some((line, behind)) = first_line(rest, is_last) else { break };
         rest = behind;
         match entry::parse(line, scratch) {
             Some(entry) => {
-                append(&entry, passing, output);
+                let lines = line::append(&entry, output);
+                if let Some(written) = &mut search {
+                    output.clear();
+                    if written.covers(&entry, lines) {
+                        done.written = Some(consumed(rest));
+                    }
+                }
             }
-            None => unreadable += u64::from(!line.is_empty()),
+            None => done.unreadable += u64::from(!line.is_empty()),
         }
     }
-    let consumed = u64::try_from(whole - rest.len()).unwrap_or(0);
-    Converted { consumed, unreadable }
+    done.consumed = consumed(rest);
+    done
 }
 
 fn append(

@@ -30,7 +30,7 @@ pub struct CriFiles {
     pub link: bool,
     /// The file that has the log's name.
     current: Option<CriFile>,
-    /// Files whose name is the log's with something behind it.
+    /// Files whose name is the log's with something behind it, in descending order of names.
     renamed: Vec<CriFile>,
 }
 
@@ -39,7 +39,8 @@ pub struct CriFiles {
 pub struct WrittenSince<'a> {
     /// Bytes in them.
     pub total: u64,
-    newest: &'a CriFile,
+    origin: &'a CriFile,
+    later: Vec<&'a CriFile>,
     is_renamed: bool,
 }
 
@@ -64,34 +65,30 @@ impl CriFiles {
                 found.renamed.push(CriFile { name, identity, length: metadata.len() });
             }
         }
+        // The kubelet appends the time of the rotation.
+        found.renamed.sort_by(|one, other| other.name.cmp(&one.name));
         Ok(found)
     }
 
     /// The file that a position counts from and all that came after it; none when it is gone.
     pub fn since(&self, position: &OutputPosition) -> Option<WrittenSince<'_>> {
         let origin = self.all().find(|file| file.identity == position.file)?;
-        let later = |file: &&CriFile| {
-            file.identity != origin.identity
-                && file.identity.not_before(&origin.identity)
-                && !position.older.contains(&file.identity)
-        };
-        let later: Vec<&CriFile> = self.all().filter(later).collect();
+        let mut later: Vec<&CriFile> = self.others(&origin.identity).collect();
+        later.retain(|file| !position.older.contains(&file.identity));
+        later.reverse();
+        let known = |file: &CriFile| position.newer.iter().position(|of| *of == file.identity);
+        later.sort_by_key(|file| known(file).unwrap_or(usize::MAX));
         let total = origin.length + later.iter().map(|file| file.length).sum::<u64>();
-        let newest = later.into_iter().max_by_key(|file| file.identity.born()).unwrap_or(origin);
-        Some(WrittenSince { total, newest, is_renamed: self.current.is_none() && !self.link })
+        let is_renamed = self.current.is_none() && !self.link;
+        Some(WrittenSince { total, origin, later, is_renamed })
     }
 
-    /// Files that are not empty.
-    pub fn written(&self) -> impl Iterator<Item = &CriFile> {
-        self.all().filter(|file| file.length > 0)
+    /// All files but one.
+    pub fn others(&self, one: &Identity) -> impl Iterator<Item = &CriFile> {
+        self.all().filter(move |file| file.identity != *one)
     }
 
-    /// Other files that by their birth times may be younger.
-    pub fn not_before(&self, identity: &Identity) -> Vec<Identity> {
-        let others = self.all().map(|file| file.identity);
-        others.filter(|other| other != identity && other.not_before(identity)).collect()
-    }
-
+    /// The newest first.
     fn all(&self) -> impl Iterator<Item = &CriFile> {
         self.current.iter().chain(&self.renamed)
     }
@@ -100,7 +97,13 @@ impl CriFiles {
 impl WrittenSince<'_> {
     /// The name under which to go on when nothing has the log's own name.
     pub fn newest_if_renamed(&self) -> Option<&OsStr> {
-        self.is_renamed.then_some(self.newest.name.as_os_str())
+        let newest = self.later.last().unwrap_or(&self.origin);
+        self.is_renamed.then_some(newest.name.as_os_str())
+    }
+
+    /// The files after the first one, in the order in which they were written.
+    pub fn newer(&self) -> Vec<Identity> {
+        self.later.iter().map(|file| file.identity).collect()
     }
 }
 

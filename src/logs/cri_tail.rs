@@ -1,6 +1,6 @@
-//! The last complete entry of a CRI file, for a log without a saved position.
+//! The last complete entries of a CRI file, for a log without a saved position.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
 use jiff::Timestamp;
 use memchr::{memchr, memrchr};
@@ -29,20 +29,6 @@ impl LastWritten {
         self.count == 0
     }
 
-    /// The mark of a log in several files, from the marks of each. The parts of a line may lie in
-    /// several of them.
-    pub fn of_all(marks: impl Iterator<Item = Self>) -> Option<Self> {
-        marks.reduce(|one, other| {
-            let same = one.time == other.time;
-            let (later, earlier) =
-                if is_later(&other.latest, &one.latest) { (other, one) } else { (one, other) };
-            Self {
-                count: if same { earlier.count.saturating_add(later.count) } else { later.count },
-                ..later
-            }
-        })
-    }
-
     /// The mark after one more entry, which made so many CRI lines.
     pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Self {
         let time = entry.time.to_owned();
@@ -58,19 +44,60 @@ impl LastWritten {
     }
 }
 
-/// The mark that the lines at the end of a CRI file make; none when there are none.
+/// The entries at the end of a log's CRI files, by their times: an entry has its own nanosecond,
+/// whatever the clock was set to before and after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The last entry of the newest file.
+    pub last: Option<LastWritten>,
+    /// How many lines each time has. Parts of a long line share one.
+    lines: HashMap<Timestamp, u32>,
+}
+
+impl Written {
+    /// Whether an entry that makes so many CRI lines is among these. To be asked once of each
+    /// entry, in the engine's order.
+    pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
+        let Ok(time) = entry.time.parse::<Timestamp>() else { return false };
+        let Some(left) = self.lines.get_mut(&time).filter(|left| **left > 0) else { return false };
+        *left = left.saturating_sub(lines);
+        true
+    }
+
+    /// With the end of an older file. The parts of a line may lie in both.
+    pub fn and_older(mut self, older: Self) -> Self {
+        if let (Some(last), Some(other)) = (&mut self.last, older.last) {
+            if last.time == other.time {
+                last.count = last.count.saturating_add(other.count);
+            }
+            if is_later(&other.latest, &last.latest) {
+                last.latest = other.latest;
+            }
+        }
+        for (time, count) in older.lines {
+            add(self.lines.entry(time).or_default(), count);
+        }
+        self
+    }
+}
+
+fn add(count: &mut u32, more: u32) {
+    *count = count.saturating_add(more);
+}
+
+/// The last entries of a CRI file; none if it has no complete line.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn mark(file: &File) -> io::Result<Option<LastWritten>> {
+pub fn last(file: &File) -> io::Result<Option<Written>> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;
     loop {
         let from = length.saturating_sub(window);
-        let found = mark_in(&read(file, from, length)?, from == 0);
+        let found = last_in(&read(file, from, length)?, from == 0);
         match found {
-            Some((mark, true)) => return Ok(Some(mark)),
-            found if from == 0 || window >= WIDEST => return Ok(found.map(|(mark, _)| mark)),
+            Some(last) if last.lines.len() > 1 => return Ok(Some(last)),
+            last if from == 0 || window >= WIDEST => return Ok(last),
             _ => window *= 4,
         }
     }
@@ -104,27 +131,29 @@ fn torn(file: &File) -> io::Result<u64> {
     }
 }
 
-/// The mark, and whether lines with another time are before its own, so that none of them can be
-/// missing.
-pub(super) fn mark_in(mut bytes: &[u8], whole: bool) -> Option<(LastWritten, bool)> {
+/// The entries of the end of a file, or of all of it. Those of the last time are complete if
+/// there is another time.
+pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
     }
-    let mut lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
-    let time = time_of(lines.next_back()?)?.to_owned();
-    let mut mark = LastWritten { latest: time.clone(), time, count: 1 };
-    let mut others = false;
-    for other in lines.rev().filter_map(time_of) {
-        if other == mark.time {
-            mark.count = mark.count.saturating_add(1);
-        } else {
-            others = true;
-            if is_later(other, &mark.latest) {
-                other.clone_into(&mut mark.latest);
-            }
+    let lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
+    let mut times = lines.rev().map(time_of).peekable();
+    let time = (*times.peek()?)?.to_owned();
+    let mut last = LastWritten { latest: time.clone(), count: 0, time };
+    let mut found = Written::default();
+    for time in times.flatten() {
+        if time == last.time {
+            add(&mut last.count, 1);
+        } else if is_later(time, &last.latest) {
+            time.clone_into(&mut last.latest);
+        }
+        if let Ok(time) = time.parse() {
+            add(found.lines.entry(time).or_default(), 1);
         }
     }
-    Some((mark, others))
+    found.last = Some(last);
+    Some(found)
 }
 
 fn time_of(line: &[u8]) -> Option<&str> {

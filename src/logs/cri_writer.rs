@@ -9,10 +9,10 @@ use std::{fs::File, io, io::Write};
 
 use super::{
     cri_files::{CriFile, CriFiles},
-    cri_tail,
+    cri_tail::{self, Written},
     error::LogError,
     log_path::LogPath,
-    position::{Identity, LastWritten, OutputPosition},
+    position::{Identity, OutputPosition},
 };
 use crate::host::{beneath, error::HostError};
 
@@ -25,8 +25,8 @@ pub enum Existing {
     Nothing,
     /// There was a link, to the engine's file: another format was used until now.
     Link,
-    /// There is a log without a position, written up to here.
-    Written(LastWritten),
+    /// There is a log without a position; this is its end.
+    Written(Written),
 }
 
 /// One log's CRI file, open.
@@ -40,6 +40,7 @@ pub struct CriWriter {
     /// From whose beginning `total` counts.
     origin: Identity,
     older: Vec<Identity>,
+    newer: Vec<Identity>,
     total: u64,
     /// Bytes that are to come again.
     repeated: u64,
@@ -75,6 +76,7 @@ impl CriWriter {
             length: metadata.len(),
             origin: identity,
             older: Vec::new(),
+            newer: Vec::new(),
             total: metadata.len(),
             repeated: 0,
             #[cfg(test)]
@@ -85,13 +87,17 @@ impl CriWriter {
             (Some(position), Some(known)) if known.total >= position.length => {
                 writer.origin = position.file;
                 writer.older.clone_from(&position.older);
+                writer.newer = known.newer();
+                if identity != position.file && !writer.newer.contains(&identity) {
+                    writer.newer.push(identity);
+                }
                 writer.total = known.total;
                 writer.repeated = known.total - position.length;
                 Existing::Known
             }
             _ => {
                 let (before, cri_files) = writer.before(cri_files.link)?;
-                writer.older = cri_files.not_before(&identity);
+                writer.older = identities(&cri_files, &identity);
                 before
             }
         };
@@ -144,24 +150,25 @@ impl CriWriter {
         self.repeated = self.repeated.saturating_sub(torn);
         self.file = file;
         self.identity = identity;
+        self.newer.push(identity);
         self.length = metadata.len();
         self.total += self.length;
         self.settle();
         Ok(())
     }
 
-    /// Gives up what is known of bytes to come again: the entries that made them are gone. Says
-    /// up to where entries were written.
+    /// Gives up what is known of bytes to come again: the entries that made them are gone, or are
+    /// elsewhere. Says which entries were written last.
     ///
     /// # Errors
     /// The file cannot be read or cut.
-    pub fn lose_track(&mut self) -> Result<Option<LastWritten>, LogError> {
+    pub fn lose_track(&mut self) -> Result<Written, LogError> {
         let (before, _) = self.before(false)?;
         self.repeated = 0;
         self.settle();
         Ok(match before {
-            Existing::Written(mark) => Some(mark),
-            _ => None,
+            Existing::Written(written) => written,
+            _ => Written::default(),
         })
     }
 
@@ -173,7 +180,8 @@ impl CriWriter {
     /// How far the entries have come that were handed over.
     pub fn position(&self) -> OutputPosition {
         let length = self.total.saturating_sub(self.repeated);
-        OutputPosition { file: self.origin, length, older: self.older.clone() }
+        let (older, newer) = (self.older.clone(), self.newer.clone());
+        OutputPosition { file: self.origin, length, older, newer }
     }
 
     /// What is there of a log without a position, where `link` says that a link had its name, and
@@ -183,25 +191,25 @@ impl CriWriter {
         self.cut_torn()?;
         for _ in 0..MOST_LISTINGS {
             let cri_files = CriFiles::list(&self.target)?;
-            if let Some(mark) = self.last_written(&cri_files)? {
+            if let Some(written) = self.last_written(&cri_files)? {
                 let nothing = if link { Existing::Link } else { Existing::Nothing };
-                return Ok((mark.map_or(nothing, Existing::Written), cri_files));
+                return Ok((written.map_or(nothing, Existing::Written), cri_files));
             }
         }
         Err(read_error(&self.target, io::Error::other("its files are being renamed")))
     }
 
-    /// The last entry in the listed files, if there is any; none when one of the files has another
-    /// name by now.
-    fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<LastWritten>>, LogError> {
-        let own = cri_tail::mark(&self.file).map_err(|e| read_error(&self.target, e))?;
-        let mut marks: Vec<LastWritten> = own.into_iter().collect();
-        for file in cri_files.written().filter(|file| file.identity != self.identity) {
+    /// The last entries in the listed files, if there are any; none when one of the files has
+    /// another name by now.
+    fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<Written>>, LogError> {
+        let own = cri_tail::last(&self.file).map_err(|e| read_error(&self.target, e))?;
+        let mut newest_first: Vec<Written> = own.into_iter().collect();
+        for file in cri_files.others(&self.identity).filter(|file| file.length > 0) {
             let Some(opened) = self.open_listed(file)? else { return Ok(None) };
-            let mark = cri_tail::cut(&opened).and_then(|_| cri_tail::mark(&opened));
-            marks.extend(mark.map_err(|e| read_error(&self.target, e))?);
+            let last = cri_tail::cut(&opened).and_then(|_| cri_tail::last(&opened));
+            newest_first.extend(last.map_err(|e| read_error(&self.target, e))?);
         }
-        Ok(Some(LastWritten::of_all(marks.into_iter())))
+        Ok(Some(newest_first.into_iter().reduce(Written::and_older)))
     }
 
     /// None when another file has its name by now, or none.
@@ -225,11 +233,14 @@ impl CriWriter {
 
     /// Once nothing is to come again, earlier files have no part in the position.
     fn settle(&mut self) {
-        if self.repeated == 0 && self.origin != self.identity {
+        if self.repeated == 0
+            && self.origin != self.identity
+            && let Ok(cri_files) = CriFiles::list(&self.target)
+        {
             self.origin = self.identity;
             self.total = self.length;
-            let cri_files = CriFiles::list(&self.target).unwrap_or_default();
-            self.older = cri_files.not_before(&self.identity);
+            self.older = identities(&cri_files, &self.identity);
+            self.newer.clear();
         }
     }
 
@@ -249,6 +260,11 @@ impl CriWriter {
             count => Ok(count),
         }
     }
+}
+
+/// Of all files but one.
+fn identities(cri_files: &CriFiles, one: &Identity) -> Vec<Identity> {
+    cri_files.others(one).map(|file| file.identity).collect()
 }
 
 fn length(count: usize) -> u64 {

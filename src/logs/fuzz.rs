@@ -40,8 +40,8 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     for (index, portion) in portions.iter().chain([&&b""[..]]).enumerate() {
         rest.extend_from_slice(portion);
         buffers.input(rest.len()).copy_from_slice(&rest);
-        let Converted { consumed, unreadable } =
-            convert(&mut buffers, rest.len(), index == portions.len(), &mut None);
+        let Converted { consumed, unreadable, .. } =
+            convert(&mut buffers, rest.len(), index == portions.len(), None);
         let consumed = usize::try_from(consumed).unwrap_or(usize::MAX);
         assert!(consumed <= rest.len());
         rest.drain(..consumed);
@@ -56,7 +56,7 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
 pub(crate) fn marks(bytes: &[u8]) {
     let mut marks: Vec<LastWritten> = [true, false]
         .into_iter()
-        .filter_map(|whole| cri_tail::mark_in(bytes, whole).map(|(mark, _)| mark))
+        .filter_map(|whole| cri_tail::last_in(bytes, whole)?.last)
         .collect();
     for part in bytes.split(|byte| *byte == 0) {
         let Some(saved) = position_store::decode(part) else { continue };
@@ -75,5 +75,6 @@ pub(crate) fn marks(bytes: &[u8]) {
             let _ = LastWritten::next(Some(mark.clone()), &entry, 1);
         }
     }
-    let _ = LastWritten::of_all(marks.into_iter());
+    let ends = [true, false].into_iter().filter_map(|whole| cri_tail::last_in(bytes, whole));
+    let _ = ends.reduce(cri_tail::Written::and_older);
 }

@@ -5,11 +5,12 @@
 use std::{os::unix::fs::FileExt, path::Path};
 
 use super::{
-    convert::{Buffers, convert},
+    convert::{Buffers, Converted, convert},
+    cri_tail::Written,
     cri_writer::{CriWriter, Existing},
     error::LogError,
     log_path::LogPath,
-    position::{LastWritten, Place, Position, SourcePosition},
+    position::{Identity, Place, Position, SourcePosition},
     rotated_files::RotatedFiles,
 };
 use crate::host::error::HostError;
@@ -39,13 +40,26 @@ pub struct JsonFileTailer {
     chain: RotatedFiles,
     /// What of the chain's current file is done.
     place: Place,
-    /// Entries from there on that were written by an earlier run.
-    passing: Option<LastWritten>,
+    /// Set while the place from which to write is not known.
+    search: Option<Search>,
     writer: CriWriter,
     /// Bytes to read at once.
     window: usize,
     generation: u64,
     losses: Losses,
+}
+
+/// Reads all of the engine's files for the entries that are at the end of the CRI file. Their order
+/// there is the engine's, whatever their times are.
+#[derive(Debug)]
+struct Search {
+    written: Written,
+    /// The end of the last one that was found.
+    found: Option<SourcePosition>,
+    /// Where to begin if none is found. Without it, or if the file is gone: the oldest file.
+    otherwise: Option<Identity>,
+    /// Whether a gap was counted for what made the search necessary.
+    is_counted: bool,
 }
 
 impl JsonFileTailer {
@@ -63,35 +77,38 @@ impl JsonFileTailer {
         target: LogPath,
         position: Option<Position>,
     ) -> Result<Self, LogError> {
-        let wanted = position.as_ref().and_then(|position| position.source.as_ref());
-        let (chain, same_file) = RotatedFiles::begin(source, wanted.map(|at| &at.file))?;
-        let continued = |at: &SourcePosition| at.place.is_in(&chain.current().file);
-        let continued = wanted.map_or(Ok(true), continued).map_err(|e| read_error(source, e))?;
-        let found = same_file && continued;
-        let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
+        let (wanted, output) = position.map_or((None, None), |at| (at.source, Some(at.output)));
+        let (chain, same_file) = RotatedFiles::begin(source, wanted.as_ref().map(|at| &at.file))?;
+        let (writer, before) = CriWriter::open(target, output.as_ref())?;
         let mut tailer = Self {
             chain,
-            place: Place::default(),
-            passing: None,
+            place: wanted
+                .as_ref()
+                .filter(|_| same_file)
+                .map(|at| at.place.clone())
+                .unwrap_or_default(),
+            search: None,
             writer,
             window: WINDOW,
             generation: 0,
             losses: Losses::default(),
         };
-        tailer.losses.gaps += u64::from(wanted.is_some() && !found);
-        let is_resumable = found || wanted.is_none();
-        match (position, before) {
-            (Some(position), Existing::Known | Existing::Nothing) if is_resumable => {
-                tailer.place = position.source.map(|at| at.place).unwrap_or_default();
-                tailer.passing = position.mark;
+        let found = same_file && tailer.is_continued()?;
+        let is_counted = wanted.is_some() && !found;
+        tailer.losses.gaps += u64::from(is_counted);
+        let otherwise = wanted.filter(|_| same_file && !found).map(|at| at.file);
+        match before {
+            Existing::Known | Existing::Nothing if found => {}
+            Existing::Known => {
+                let written = tailer.writer.lose_track()?;
+                tailer.search(written, otherwise, is_counted)?;
             }
-            (_, Existing::Known) => tailer.passing = tailer.writer.lose_track()?,
-            (_, Existing::Written(mark)) => {
-                tailer.chain = RotatedFiles::begin(source, None)?.0;
-                tailer.passing = Some(mark);
+            Existing::Written(written) => tailer.search(written, otherwise, is_counted)?,
+            Existing::Link => {
+                tailer.place = Place::default();
+                tailer.leave_out(ADOPTED)?;
             }
-            (_, Existing::Link) => tailer.leave_out(ADOPTED)?,
-            (_, Existing::Nothing) => {}
+            Existing::Nothing => tailer.place = Place::default(),
         }
         Ok(tailer)
     }
@@ -102,20 +119,34 @@ impl JsonFileTailer {
     /// The engine's file cannot be read, or the CRI file not be written. Nothing is lost: a later
     /// step goes on exactly there.
     pub fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
+        let progress = self.read_on(buffers)?;
+        if self.search.is_none() || matches!(progress, ReadProgress::More(_)) {
+            return Ok(progress);
+        }
+        self.end_search()?;
+        Ok(ReadProgress::More(0))
+    }
+
+    fn read_on(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         self.losses.gaps += u64::from(self.chain.refresh()?);
         // Known before the file is read: when it has ended then, it has ended for good.
         let is_finished = self.chain.has_newer();
+        let is_new = self.place.offset == 0;
+        if is_new && self.chain.current().after_gap && self.writer.is_behind() {
+            // What it is behind with is gone, or in here.
+            return self.begin_again();
+        }
         let read = self.read(buffers)?;
         // Compared after the read: what was read is of the same file content, or not used.
         if !self.is_continued()? {
+            let progress = self.begin_again()?;
             self.losses.gaps += 1;
-            return self.begin_file(true);
+            return Ok(progress);
         }
         if read == 0 {
             return self.at_end();
         }
-        let mut passing = self.passing.clone();
-        let mut done = convert(buffers, read, is_finished && read < self.window, &mut passing);
+        let mut done = self.convert(buffers, read, is_finished && read < self.window);
         if done.consumed == 0 && read < self.window {
             return Ok(ReadProgress::CaughtUp(0));
         }
@@ -124,12 +155,9 @@ impl JsonFileTailer {
             return Ok(ReadProgress::More(0));
         }
         if done.consumed == 0 {
-            done = convert(buffers, read, true, &mut passing);
+            done = self.convert(buffers, read, true);
         }
-        self.writer.write(buffers.output())?;
-        self.passing = passing;
-        self.place.advance(buffers.consumed(done));
-        self.losses.unreadable += done.unreadable;
+        self.take(buffers, done)?;
         let more = is_finished || read == self.window;
         self.window = WINDOW;
         Ok(if more {
@@ -151,12 +179,9 @@ impl JsonFileTailer {
     /// What a later run resumes from. To be saved after a reopen and when
     /// [`JsonFileTailer::generation`] changes; else now and then.
     pub fn position(&self) -> Position {
-        let file = self.chain.current().identity;
-        Position {
-            source: Some(SourcePosition { file, place: self.place.clone() }),
-            output: self.writer.position(),
-            mark: self.passing.clone(),
-        }
+        let (file, place) = (self.chain.current().identity, self.place.clone());
+        let source = self.search.is_none().then_some(SourcePosition { file, place });
+        Position { source, output: self.writer.position(), mark: None }
     }
 
     /// Counts the engine's files that were begun.
@@ -181,22 +206,77 @@ impl JsonFileTailer {
         continued.map_err(|e| read_error(self.chain.source(), e))
     }
 
+    fn convert(&mut self, buffers: &mut Buffers, read: usize, is_last: bool) -> Converted {
+        let written = self.search.as_mut().map(|search| &mut search.written);
+        convert(buffers, read, is_last, written)
+    }
+
+    fn take(&mut self, buffers: &Buffers, done: Converted) -> Result<(), LogError> {
+        match &mut self.search {
+            None => {
+                self.writer.write(buffers.output())?;
+                self.losses.unreadable += done.unreadable;
+            }
+            Some(search) => {
+                if let Some(written) = done.written {
+                    let mut place = self.place.clone();
+                    place.advance(buffers.first(written));
+                    let file = self.chain.current().identity;
+                    search.found = Some(SourcePosition { file, place });
+                }
+            }
+        }
+        self.place.advance(buffers.first(done.consumed));
+        Ok(())
+    }
+
     /// Nothing is left of this file: the log continues in the next one, or that was all.
     fn at_end(&mut self) -> Result<ReadProgress, LogError> {
         if !self.chain.advance() {
             return Ok(ReadProgress::CaughtUp(0));
         }
-        self.begin_file(self.chain.current().after_gap)
+        self.place = Place::default();
+        self.generation += 1;
+        Ok(ReadProgress::More(0))
     }
 
-    fn begin_file(&mut self, after_gap: bool) -> Result<ReadProgress, LogError> {
-        self.generation += 1;
-        self.place = Place::default();
-        if after_gap && self.writer.is_behind() {
-            // What it is behind with is gone, or in here: only the times show which.
-            self.passing = self.writer.lose_track()?;
-        }
+    /// The current file does not continue what was written. What follows may be in another file:
+    /// `copytruncate` leaves a copy beside it.
+    fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
+        let current = Some(self.chain.current().identity);
+        let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
+        let written = self.writer.lose_track()?;
+        self.search(written, otherwise, true)?;
         Ok(ReadProgress::More(0))
+    }
+
+    /// Begins a search, unless nothing was written.
+    fn search(
+        &mut self,
+        written: Written,
+        otherwise: Option<Identity>,
+        is_counted: bool,
+    ) -> Result<(), LogError> {
+        let is_empty = written.last.is_none();
+        let begin = otherwise.filter(|_| is_empty);
+        self.chain = RotatedFiles::begin(self.chain.source(), begin.as_ref())?.0;
+        self.place = Place::default();
+        self.search = (!is_empty).then_some(Search { written, found: None, otherwise, is_counted });
+        self.generation += 1;
+        Ok(())
+    }
+
+    fn end_search(&mut self) -> Result<(), LogError> {
+        let Some(Search { found, otherwise, is_counted, .. }) = &self.search else { return Ok(()) };
+        let begin = found.as_ref().map(|at| at.file).or(*otherwise);
+        let (chain, same_file) = RotatedFiles::begin(self.chain.source(), begin.as_ref())?;
+        let found = found.as_ref().filter(|_| same_file);
+        self.place = found.map(|at| at.place.clone()).unwrap_or_default();
+        self.losses.gaps += u64::from(found.is_none() && !is_counted);
+        self.chain = chain;
+        self.search = None;
+        self.generation += 1;
+        Ok(())
     }
 
     /// Begins near the end: at the first line within so many bytes of it.
@@ -237,3 +317,6 @@ mod beginnings;
 
 #[cfg(test)]
 mod truncation;
+
+#[cfg(test)]
+mod clock;

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 /// Which file it is, whatever its name is now.
 ///
-/// Inode numbers are given out again, so the time of birth belongs to it. The device's number may
-/// change when the machine starts; it counts only on file systems that keep no births.
+/// Inode numbers are given out again, so the time of birth belongs to it. It says nothing about
+/// the order of files: the clock may have been set back. The device's number may change when the
+/// machine starts; it counts only on file systems that keep no births.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     inode: u64,
@@ -33,26 +34,17 @@ impl Identity {
         let born = born.and_then(|at| u64::try_from(at.as_nanos()).ok());
         Self { inode: metadata.ino(), born, device }
     }
-
-    /// Whether it may be younger than `other`: yes, unless the birth times show that it is older.
-    pub fn not_before(&self, other: &Self) -> bool {
-        self.born.zip(other.born).is_none_or(|(mine, theirs)| mine >= theirs)
-    }
-
-    /// Nanoseconds since 1970, where the file system keeps it.
-    pub fn born(&self) -> Option<u64> {
-        self.born
-    }
 }
 
 /// What a later run resumes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Where to read on; none when entries come from the engine's logs API.
+    /// Where to read on; none if entries come from the engine's logs API, or if the place is
+    /// still being searched for.
     pub source: Option<SourcePosition>,
     /// What the entries before that have become.
     pub output: OutputPosition,
-    /// Entries from there on that were written already, where their times show that.
+    /// The last entry that the engine's logs API told.
     pub mark: Option<LastWritten>,
 }
 
@@ -122,9 +114,10 @@ pub struct OutputPosition {
     pub file: Identity,
     /// Bytes in it and in those that came after it.
     pub length: u64,
-    /// Files of this log that are older although their birth times do not show it.
-    #[serde(default)]
+    /// The log's other files when counting began: all are older.
     pub older: Vec<Identity>,
+    /// Files that came after `file`, in their order. One that is in neither list is younger.
+    pub newer: Vec<Identity>,
 }
 
 /// The last entry written, by its time. Parts of a long line share one time.

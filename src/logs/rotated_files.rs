@@ -156,10 +156,31 @@ struct FoundFiles {
 }
 
 /// Opens the files from newest to oldest until `known` is met, and keeps the oldest of them.
-///
-/// A rotation meanwhile moves files towards higher numbers, so none is missed; some are seen
-/// twice, and for a moment one number has no file.
 fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
+    for _ in 0..MOST_SCANS {
+        let (before, _held) = newest(source).unzip();
+        let found = scan(source, known)?;
+        if newest(source).unzip().0 == before {
+            return Ok(found);
+        }
+    }
+    Err(read_error(source, io::Error::other("the engine rotates its files all the time")))
+}
+
+/// The number and identity of the newest file: others after each step of a rotation. While the
+/// engine rotates, the first number has no file. As long as a file is held open, no other one has
+/// its identity.
+fn newest(source: &Path) -> Option<((u32, Identity), File)> {
+    (0..2).find_map(|number| {
+        let file = File::open(numbered(source, number)).ok()?;
+        let identity = Identity::of(&file.metadata().ok()?);
+        Some(((number, identity), file))
+    })
+}
+
+/// A rotation meanwhile moves files to the next number, so none is missed; one may be seen twice,
+/// and for a moment one number has no file.
+fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     let mut files = VecDeque::<JsonFile>::new();
     let mut missing = 0;
     for number in 0..MOST {
@@ -176,10 +197,8 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
         missing = 0;
         let metadata = file.metadata().map_err(|e| read_error(&path, e))?;
         let identity = Identity::of(&metadata);
-        // Moved here meanwhile: it was seen, or is newer and will be seen the next time.
-        let moved =
-            |seen: &JsonFile| seen.identity == identity || !seen.identity.not_before(&identity);
-        if files.iter().any(moved) || !metadata.is_file() {
+        let moved = |seen: &JsonFile| seen.identity == identity;
+        if files.front().is_some_and(moved) || !metadata.is_file() {
             continue;
         }
         files.push_front(JsonFile::new(file, &metadata).map_err(|e| read_error(&path, e))?);
@@ -208,3 +227,8 @@ fn read_error(path: &Path, error: io::Error) -> LogError {
 const HELD: usize = 8;
 /// More files than an operator can want.
 const MOST: u32 = 1_000;
+/// More rotations in a row than happen while files are listed.
+const MOST_SCANS: u32 = 16;
+
+#[cfg(test)]
+mod tests;

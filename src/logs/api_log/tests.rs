@@ -15,7 +15,7 @@ fn told() -> Vec<(String, String)> {
 }
 
 fn entries<'a>(told: &'a [(String, String)], feed: &ApiLog) -> Vec<LogEntry<'a>> {
-    let since = feed.since();
+    let since = feed.since(Timestamp::MAX);
     let wanted = told
         .iter()
         .filter(|(time, _)| since.is_none_or(|since| time.parse::<Timestamp>().unwrap() >= since));
@@ -62,4 +62,16 @@ proptest! {
         let written = fs::read_to_string(dir.path().join("main/0.log")).unwrap();
         prop_assert_eq!(written, String::from_utf8(expected).unwrap());
     }
+}
+
+#[test]
+fn all_entries_are_asked_for_when_the_clock_was_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut feed = resume(dir.path(), None);
+    let entry = LogEntry::new("2026-01-01T12:00:00Z", Source::Stdout, b"text\n");
+    feed.take(&[entry], &mut Buffers::default()).unwrap();
+    let [before, after] =
+        ["2026-01-01T11:59:59Z", "2026-01-01T12:00:00Z"].map(|now| now.parse().unwrap());
+    assert_eq!(feed.since(before), None);
+    assert_eq!(feed.since(after), Some(before));
 }

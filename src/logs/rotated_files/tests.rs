@@ -1,0 +1,53 @@
+//! Tests: the engine rotates while its files are listed.
+
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use super::*;
+
+/// Each file has its number, counted from the first one the engine made.
+fn rotate(source: &Path, made: u32) {
+    for number in (0..FILES).rev() {
+        // The oldest is replaced.
+        let _ = fs::rename(numbered(source, number), numbered(source, number + 1));
+    }
+    let draft = source.with_extension("draft");
+    fs::write(&draft, made.to_ne_bytes()).unwrap();
+    fs::rename(draft, source).unwrap();
+}
+
+#[test]
+fn files_come_in_order_and_without_a_hole_however_often_they_are_rotated() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("json.log");
+    (0..FILES).for_each(|made| rotate(&source, made));
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut made = FILES..;
+            while !end.load(Ordering::Relaxed) {
+                rotate(&source, made.next().unwrap());
+            }
+        });
+        for _ in 0..LISTS {
+            // Rotated all the time: an error, and no wrong order.
+            let Ok(found) = find_files(&source, None) else { continue };
+            let made: Vec<u32> = found.files.iter().map(|file| made(&file.file)).collect();
+            let in_order = made.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+            assert!(in_order && made.len() >= 2, "{made:?}");
+        }
+        end.store(true, Ordering::Relaxed);
+    });
+}
+
+fn made(file: &File) -> u32 {
+    let mut bytes = [0; 4];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    u32::from_ne_bytes(bytes)
+}
+
+const FILES: u32 = 4;
+const LISTS: u32 = 500;
