@@ -103,6 +103,50 @@ fn names_are_plain() {
     hold("getters named get_ and type aliases", &breaches);
 }
 
+/// Functions and types say what they are for; a field or variant does where its name does not. (The
+/// compiler's `missing_docs` asks it of all.)
+#[test]
+fn public_functions_and_types_are_documented() {
+    let mut breaches = Vec::new();
+    for file in shipped() {
+        undocumented(&file.tokens, &mut |name, line| {
+            breaches.push(format!("{}:{line} {name}", file.path));
+        });
+    }
+    hold("public functions and types without documentation", &breaches);
+}
+
+/// Calls `found` with the name and line of every `pub` item that has no documentation, also of those in
+/// impls. A module's stands in its file.
+fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
+    const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
+    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    let mut is_documented = false;
+    for (index, tree) in trees.iter().enumerate() {
+        match tree {
+            TokenTree::Group(group) if is_mark(index.checked_sub(1).map(|at| &trees[at]), '#') => {
+                is_documented |= group.stream().to_string().starts_with("doc");
+            }
+            TokenTree::Group(group) => {
+                undocumented(&group.stream(), found);
+                is_documented = false;
+            }
+            TokenTree::Punct(mark) if mark.as_char() != '#' => is_documented = false,
+            TokenTree::Ident(name) if name == "pub" => {
+                let words: Vec<String> =
+                    trees[index + 1..].iter().map_while(|next| word(Some(next))).collect();
+                let item = words.iter().rposition(|word| ITEMS.contains(&word.as_str()));
+                // A name that a macro makes up is no word.
+                let named = item.map(|item| &words[item..]).filter(|named| named.len() > 1);
+                if let Some(named) = named.filter(|_| !is_documented) {
+                    found(&named.join(" "), name.span().start().line);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A test that returns early for want of something is told from one that passed by `tests/skips`
 /// alone.
 #[test]
