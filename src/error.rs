@@ -23,9 +23,7 @@ pub enum Kind {
     ResourceExhausted,
     /// Docker, or another party, cannot be reached now; try again.
     Unavailable,
-    /// A deadline passed.
     DeadlineExceeded,
-    /// The caller gave up.
     Cancelled,
     /// The registry or the engine refuses this identity.
     PermissionDenied,

@@ -14,7 +14,6 @@ use crate::{
 pub struct Target {
     /// Its name on the command line, and the directory of its inputs.
     pub name: &'static str,
-    /// Runs it.
     pub read: fn(&[u8]),
 }
 

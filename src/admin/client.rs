@@ -24,33 +24,15 @@ pub enum ClientError {
         "no dockbridge answers at {}: none runs, or it runs with another --run-dir",
         socket.display()
     )]
-    NotRunning {
-        /// Where.
-        socket: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    NotRunning { socket: PathBuf, source: io::Error },
     /// The socket is for root only.
     #[error("{} is for root only", socket.display())]
-    Forbidden {
-        /// Where.
-        socket: PathBuf,
-    },
+    Forbidden { socket: PathBuf },
     /// It is there and does not answer.
     #[error("the dockbridge at {} does not answer within {:?}", socket.display(), TIMEOUT)]
-    Silent {
-        /// Where.
-        socket: PathBuf,
-    },
-    /// The conversation broke.
+    Silent { socket: PathBuf },
     #[error("the dockbridge at {} closed the connection", socket.display())]
-    Broken {
-        /// Where.
-        socket: PathBuf,
-        /// How.
-        source: hyper::Error,
-    },
-    /// Here.
+    Broken { socket: PathBuf, source: hyper::Error },
     #[error("cannot send the request")]
     Here(#[from] io::Error),
     /// The answer cannot be shown.

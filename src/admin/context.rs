@@ -21,7 +21,6 @@ pub struct AdminContext {
     pub store: Store,
     /// Whether pods can be connected.
     pub network: Network,
-    /// The log.
     pub log: LogControl,
     /// Who reads the settings again.
     pub reloads: mpsc::Sender<ReloadRequest>,

@@ -18,7 +18,6 @@ use crate::{config::source::Variables, telemetry::registry::MEDIA_TYPE};
 /// Which paths a client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Root on this host.
     Root,
     /// For anyone who reaches the address: metrics and health only.
     Public,

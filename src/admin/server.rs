@@ -33,7 +33,6 @@ use crate::{
 #[derive(Debug, Error)]
 #[error("cannot serve metrics on {address} (choose another --metrics-addr, or none)")]
 pub struct MetricsAddressError {
-    /// Where.
     address: SocketAddr,
     /// Why not.
     source: io::Error,

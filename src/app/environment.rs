@@ -16,13 +16,11 @@ use crate::{
 /// What the process was started with.
 #[derive(Debug, Default)]
 pub struct Environment {
-    /// The log.
     pub log: LogControl,
     /// Where the settings come from, for reloads.
     pub source: ConfigSource,
     /// The settings as they were written, for reloads.
     pub values: Vec<RawValue>,
-    /// SIGHUP.
     pub hangups: Option<Signal>,
     /// Gets notifications: ready, alive, stopping.
     pub systemd: Systemd,

@@ -34,7 +34,6 @@ pub enum AppError {
     /// Another dockbridge has the state directory, or we may not write there.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir {
-        /// The directory.
         state_dir: PathBuf,
         /// Why not, and which process has it.
         source: LockError,
@@ -45,14 +44,7 @@ pub enum AppError {
          one of the two at another engine (--docker)",
         docker.display()
     )]
-    EngineInUse {
-        /// The engine's id.
-        id: String,
-        /// Where we reach it.
-        docker: PathBuf,
-        /// The other server.
-        holder: Holder,
-    },
+    EngineInUse { id: String, docker: PathBuf, holder: Holder },
     /// The lock of the engine cannot be taken or checked.
     #[error(
         "the Docker Engine {id} at {} may be served by another dockbridge: cannot take its lock \
@@ -60,9 +52,7 @@ pub enum AppError {
         docker.display()
     )]
     EngineLock {
-        /// The engine's id.
         id: String,
-        /// Where we reach it.
         docker: PathBuf,
         /// Why not.
         source: HostError,
@@ -72,12 +62,7 @@ pub enum AppError {
         "cannot use the run directory {} (run as root, or choose another --run-dir)",
         run_dir.display()
     )]
-    RunDir {
-        /// The directory.
-        run_dir: PathBuf,
-        /// Why.
-        source: HostError,
-    },
+    RunDir { run_dir: PathBuf, source: HostError },
     /// The CRI socket cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -93,7 +78,6 @@ pub enum AppError {
     /// The writer task of the store has ended: a bug.
     #[error("internal error: the store stopped; restart dockbridge and report its log")]
     StoreStopped,
-    /// The server failed.
     #[error("the CRI server failed")]
     Serve(#[from] tonic::transport::Error),
 }

@@ -82,7 +82,6 @@ enum LastStatus {
 enum CheckError {
     /// The CRI socket, with the error as text.
     Socket(String),
-    /// The store.
     Store,
 }
 

@@ -29,11 +29,8 @@ pub(super) struct DeviceIndex {
 /// Where a device is described.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedDevice {
-    /// The file.
     pub(super) file: PathBuf,
-    /// Its content.
     pub(super) specification: Arc<Specification>,
-    /// Which device of it.
     pub(super) index: usize,
     /// That of its directory; the higher wins.
     priority: usize,

@@ -12,9 +12,7 @@ pub enum CdiError {
     /// No specification has it.
     #[error("CDI device {device:?} is in no specification of {directories}{errors}")]
     Unknown {
-        /// The device.
         device: String,
-        /// The directories, comma separated.
         directories: String,
         /// What could not be read there, with a semicolon in front.
         errors: String,
@@ -23,20 +21,11 @@ pub enum CdiError {
     #[error(
         "CDI device {device:?} is defined twice: in {} and in {}", first.display(), second.display()
     )]
-    Duplicate {
-        /// The device.
-        device: String,
-        /// One file.
-        first: PathBuf,
-        /// The other.
-        second: PathBuf,
-    },
+    Duplicate { device: String, first: PathBuf, second: PathBuf },
     /// One of its edits cannot be applied.
     #[error("CDI device {device:?} of {}: {problem}", file.display())]
     Unusable {
-        /// The device.
         device: String,
-        /// Its specification.
         file: PathBuf,
         /// Why not.
         problem: Arc<EditError>,
@@ -97,11 +86,9 @@ pub enum EditError {
     Differs {
         /// On the host.
         path: PathBuf,
-        /// Which property.
         property: &'static str,
         /// The version in the file.
         requested: String,
-        /// What the host has.
         found: String,
     },
     /// Permissions that the kernel does not know.

@@ -18,7 +18,6 @@ pub(super) struct Specification {
     /// Edits for every device of this file, applied once.
     #[serde(default, deserialize_with = "nullable")]
     pub(super) container_edits: Edits,
-    /// The devices.
     #[serde(default, deserialize_with = "nullable")]
     pub(super) devices: Vec<Device>,
 }
@@ -31,7 +30,6 @@ pub(super) struct Device {
     pub(super) name: String,
     #[serde(default, rename = "annotations")]
     _annotations: Option<IgnoredAny>,
-    /// Its edits.
     #[serde(default, deserialize_with = "nullable")]
     pub(super) container_edits: Edits,
 }
@@ -52,10 +50,8 @@ pub(super) struct Edits {
     /// Programs run by the OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub(super) hooks: Vec<Hook>,
-    /// Mounts.
     #[serde(deserialize_with = "nullable")]
     pub(super) mounts: Vec<Mount>,
-    /// Cache and memory bandwidth.
     pub(super) intel_rdt: Option<IntelRdt>,
     /// Groups of the process; 0 means none.
     #[serde(deserialize_with = "nullable")]
@@ -85,9 +81,7 @@ pub(super) struct Node {
     /// Subset of `rwm`; all when not stated.
     #[serde(deserialize_with = "nullable")]
     pub(super) permissions: String,
-    /// Owner.
     pub(super) uid: Option<u32>,
-    /// Group.
     pub(super) gid: Option<u32>,
 }
 
@@ -113,7 +107,6 @@ pub(super) struct Mount {
 pub(super) struct Hook {
     /// When: as the OCI runtime specification names it.
     pub(super) hook_name: String,
-    /// Its path.
     pub(super) path: String,
     /// Arguments, its name first.
     #[serde(deserialize_with = "nullable")]
@@ -140,7 +133,6 @@ pub(super) struct NetDevice {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct IntelRdt {
-    /// Class of service.
     #[serde(rename = "closID", deserialize_with = "nullable")]
     pub(super) clos_id: String,
     /// Line of the L3 cache.
@@ -152,13 +144,10 @@ pub(super) struct IntelRdt {
     /// Lines of `schemata`.
     #[serde(deserialize_with = "nullable")]
     pub(super) schemata: Vec<String>,
-    /// Monitoring group.
     #[serde(deserialize_with = "nullable")]
     pub(super) enable_monitoring: bool,
-    /// Monitoring of the cache.
     #[serde(rename = "enableCMT", deserialize_with = "nullable")]
     pub(super) enable_cmt: bool,
-    /// Monitoring of the bandwidth.
     #[serde(rename = "enableMBM", deserialize_with = "nullable")]
     pub(super) enable_mbm: bool,
 }

@@ -19,46 +19,23 @@ use crate::{
 pub enum CallError {
     /// No server answers on the socket.
     #[error("no CRI server on {socket}: {reason}")]
-    Unreachable {
-        /// The socket's path.
-        socket: String,
-        /// Why.
-        reason: String,
-    },
-    /// The call was refused.
+    Unreachable { socket: String, reason: String },
     #[error("{call}: {code}: {message}")]
     Refused {
-        /// Which call.
         call: &'static str,
         /// The gRPC code as text.
         code: String,
-        /// The server's message.
         message: String,
     },
     /// The connection ended before an answer came.
     #[error("{call}: the connection broke: {reason}")]
-    Broken {
-        /// Which call.
-        call: &'static str,
-        /// Why.
-        reason: String,
-    },
+    Broken { call: &'static str, reason: String },
     /// No answer came.
     #[error("{call}: no answer within {after:?}")]
-    Deadline {
-        /// Which call.
-        call: &'static str,
-        /// How long was waited.
-        after: Duration,
-    },
+    Deadline { call: &'static str, after: Duration },
     /// The answer is not what was to be expected.
     #[error("{call}: {message}")]
-    Unexpected {
-        /// Which call.
-        call: &'static str,
-        /// What is odd.
-        message: String,
-    },
+    Unexpected { call: &'static str, message: String },
 }
 
 /// A client of the runtime service.

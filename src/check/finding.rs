@@ -13,18 +13,14 @@ pub enum Severity {
     Ok,
     /// Pods run; something will fail one day.
     Warn,
-    /// Pods cannot run.
     Fail,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How severe it is.
     pub severity: Severity,
-    /// What was checked.
     pub subject: Subject,
-    /// What was seen.
     pub seen: String,
     /// What to do; empty when there is nothing to do.
     pub advice: String,

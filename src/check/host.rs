@@ -25,7 +25,6 @@ use crate::{
 /// What was found on a host.
 #[derive(Clone, Debug, Default)]
 pub struct Examined {
-    /// All findings.
     pub findings: Findings,
     /// The dockbridge that serves the engine.
     pub server: Option<Holder>,

@@ -128,9 +128,7 @@ fn open_files(limits: &str) -> Option<u64> {
 /// The security modules of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Modules {
-    /// AppArmor is on.
     pub(super) apparmor: bool,
-    /// SELinux has a policy.
     pub(super) selinux: bool,
 }
 

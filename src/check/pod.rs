@@ -19,7 +19,6 @@ use crate::wire::cri;
 /// The pod could not be taken up and down.
 #[derive(Debug, Error)]
 pub enum PodError {
-    /// A call failed.
     #[error(transparent)]
     Call(#[from] CallError),
     /// The operator asked to stop.

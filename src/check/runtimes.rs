@@ -8,9 +8,7 @@ use crate::host::processes::Processes;
 /// What other runtimes show on this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
-    /// The process of cri-dockerd.
     pub(super) cri_dockerd: Option<u32>,
-    /// The process of CRI-O.
     pub(super) crio: Option<u32>,
     /// Containers in containerd's namespace for Kubernetes. Docker has a namespace of its own.
     pub(super) containerd: usize,

@@ -36,10 +36,7 @@ pub enum Untrusted {
     Body(#[source] serde_json::Error),
     /// The body belongs to another file name.
     #[error("the file holds the checkpoint of {found}")]
-    Misnamed {
-        /// The sandbox.
-        found: String,
-    },
+    Misnamed { found: String },
     /// The file's name is not a sandbox id.
     #[error("the file's name is not a sandbox id")]
     Name,

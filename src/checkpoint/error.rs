@@ -9,15 +9,12 @@ use crate::{error::Kind, host::error::HostError};
 /// A checkpoint could not be written, read or removed.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// The file system refused.
     #[error("cannot use the state directory")]
     Host(#[from] HostError),
     /// The value has no JSON form.
     #[error("cannot encode {} as JSON", file.display())]
     Encode {
-        /// The file.
         file: PathBuf,
-        /// The encoder's error.
         #[source]
         source: serde_json::Error,
     },

@@ -44,7 +44,6 @@ pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 pub struct ChangesSinceCreate {
     /// Of containers: all limits that are in force.
     pub containers: BTreeMap<ContainerId, Resources>,
-    /// Of pods.
     pub pods: BTreeMap<SandboxId, PodResources>,
     /// What NRI plugins want of containers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -58,7 +57,6 @@ pub struct MemoryKills(pub BTreeMap<ContainerId, Nanos>);
 /// What a state directory holds: the checkpoints, and the files that cannot be trusted.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// Sandboxes, ordered by id.
     pub sandboxes: Vec<SandboxCheckpoint>,
     /// Files that were moved aside.
     pub quarantined: Vec<Quarantined>,

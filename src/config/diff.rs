@@ -14,7 +14,6 @@ use super::{
 /// A setting whose value differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Which setting.
     pub key: Key,
     /// The value in force, as it was written.
     pub running: String,

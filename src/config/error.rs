@@ -12,11 +12,9 @@ pub enum ConfigError {
     /// A value that is not valid.
     #[error("{origin}: {text:?} is not valid for {key}: {reason}")]
     Value {
-        /// Name of the setting.
         key: &'static str,
         /// Where the value was written.
         origin: Source,
-        /// The value.
         text: String,
         /// What is wrong, and what would be right.
         #[source]
@@ -24,53 +22,38 @@ pub enum ConfigError {
     },
     /// The same setting under two names, with different values.
     #[error("{first} and {second} both set {key}, to different values: remove one of them")]
-    Conflict {
-        /// Name of the setting.
-        key: &'static str,
-        /// One source.
-        first: Source,
-        /// The other source.
-        second: Source,
-    },
+    Conflict { key: &'static str, first: Source, second: Source },
     /// The file cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// The file is not TOML.
     #[error("{} line {line}: {message}", path.display())]
     Syntax {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What the parser expected.
         message: String,
     },
     /// The file holds a key that does not exist.
     #[error("{} line {line}: unknown setting {key:?}; known settings: {}", path.display(), known.join(", "))]
     UnknownKey {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
         /// The key as written.
         key: String,
-        /// Every key there is.
         known: Vec<&'static str>,
     },
     /// The file holds a value of the wrong type.
     #[error("{} line {line}: {key} must be a string in quotes or a list of strings", path.display())]
     WrongType {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// The setting.
         key: &'static str,
     },
 }

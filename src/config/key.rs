@@ -43,7 +43,6 @@ pub struct Definition {
     pub default: &'static str,
     /// cri-dockerd's flag, without dashes; empty where it has none or the same.
     pub legacy_flag: &'static str,
-    /// What a change takes.
     pub change: Change,
     /// What the value is called in `--help`.
     pub value: &'static str,
@@ -56,7 +55,6 @@ pub struct Definition {
 pub enum Change {
     /// `dockbridge reload`, while it runs.
     Reload,
-    /// A restart.
     Restart,
 }
 

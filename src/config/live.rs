@@ -13,7 +13,6 @@ use crate::model::pinned_images::{CollectImages, PinnedImages};
 /// The settings that are read at each use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
-    /// CNI configurations.
     pub cni_conf_dir: PathBuf,
     /// CNI plugins, searched in this order.
     pub cni_bin_dirs: Vec<PathBuf>,

@@ -7,11 +7,8 @@ use super::key::Key;
 /// One value, before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawValue {
-    /// Which setting.
     pub key: Key,
-    /// The text, unchecked.
     pub text: String,
-    /// Where it was written.
     pub source: Source,
 }
 
@@ -22,14 +19,11 @@ pub enum Source {
     Default,
     /// The program was called by the name of cri-dockerd, whose default it is.
     ProgramName,
-    /// In the configuration file.
     File {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
     },
-    /// In this environment variable.
     Environment(String),
     /// In this flag, without its dashes.
     Flag(&'static str),

@@ -13,7 +13,6 @@ use super::{
 /// The settings in force, and where each was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The checked values.
     pub settings: Settings,
     /// One value for each setting, in the order of [`Key::ALL`].
     pub values: Vec<RawValue>,

@@ -60,11 +60,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// What is at the CRI log path of a container.
     pub container_log_format: ContainerLogFormat,
-    /// The log.
     pub log: LogSettings,
-    /// Traces.
     pub tracing: TracingSettings,
-    /// NRI plugins.
     pub nri: NriSettings,
 }
 
@@ -82,7 +79,6 @@ pub struct CniSettings {
 /// The log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Text or JSON.
     pub format: Format,
     /// The lowest level that is written.
     pub level: LevelFilter,
@@ -93,7 +89,6 @@ pub struct LogSettings {
 pub struct NriSettings {
     /// Whether they are served.
     pub enabled: bool,
-    /// Plugins connect here.
     pub socket: PathBuf,
     /// Plugins to start, `NN-name`; it need not exist.
     pub plugin_dir: PathBuf,

@@ -35,11 +35,9 @@ impl Variables {
 /// Command line, file and environment.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSource {
-    /// The values typed.
     pub flags: Vec<RawValue>,
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
-    /// The environment.
     pub variables: Variables,
 }
 

@@ -88,7 +88,6 @@ pub enum Invalid {
     /// No password is ever sent, so none has to be kept secret.
     #[error("give an address without user name and password: they are not sent")]
     CollectorCredentials,
-    /// A collector behind TLS.
     #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
     CollectorTls,
     /// Not one of the known words.
@@ -100,7 +99,6 @@ pub enum Invalid {
     /// A plugin that must answer at once, or never.
     #[error("give a duration from 100ms to 1m")]
     PluginTimeout,
-    /// A plugin elsewhere.
     #[error("give a unix socket: plugins run on this node")]
     PluginScheme,
     /// More than all, or no number.

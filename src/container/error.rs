@@ -71,7 +71,6 @@ pub enum ContainerError {
     TimedOut {
         /// Full id.
         id: String,
-        /// The time it had.
         limit: Duration,
         /// Why some of it may still be there.
         left: Option<Arc<str>>,
@@ -84,10 +83,7 @@ pub enum ContainerError {
     },
     /// The engine ran out of time, not the command that it was to run.
     #[error("{}", chain(cause))]
-    EngineTimedOut {
-        /// At what.
-        cause: Box<ContainerError>,
-    },
+    EngineTimedOut { cause: Box<ContainerError> },
     /// A command was cut short because dockbridge ends.
     #[error("the command in container {id} was killed: dockbridge is shutting down")]
     Stopping {
@@ -109,7 +105,6 @@ pub enum ContainerError {
     /// The name is in use by a container that must not be replaced.
     #[error("container name {name} is in use by {holder}")]
     NameInUse {
-        /// The name wanted.
         name: String,
         /// The container that has it.
         holder: String,
@@ -119,17 +114,13 @@ pub enum ContainerError {
     Unkillable {
         /// Full id.
         id: String,
-        /// How long we waited.
         time_limit: Duration,
     },
     /// A file of this host could not be read or written.
     #[error("cannot {action} {path}: {cause}")]
     File {
-        /// What was tried.
         action: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// Why it failed.
         cause: Arc<std::io::Error>,
         /// Whether the caller named the file.
         kind: Kind,
@@ -139,7 +130,6 @@ pub enum ContainerError {
     Edits {
         /// Full id.
         id: String,
-        /// The kernel's error.
         source: Arc<HostError>,
     },
     /// The engine's answer to a create.
@@ -164,7 +154,6 @@ pub enum ContainerError {
     NotResized {
         /// Full id.
         id: String,
-        /// Why.
         cause: Box<ContainerError>,
         /// What was set before, in Docker's names or as fields of the request.
         set: Vec<String>,

@@ -164,11 +164,8 @@ struct Run {
 /// Why a command is ended before its own end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
-    /// Its time is up.
     DeadlineExceeded,
-    /// The caller has left.
     Cancelled,
-    /// dockbridge ends.
     Stopping,
 }
 

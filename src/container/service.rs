@@ -37,9 +37,7 @@ pub struct Containers {
     pub(super) engine: Engine,
     pub(super) store: Store,
     pub(super) logs: Logs,
-    /// The files of images.
     pub(super) image_files: ImageFiles,
-    /// Where CDI specifications are.
     pub(super) live: LiveSettings,
     /// Pods (by sandbox id) are read-locked while a container is created in them, containers (by
     /// id) are write-locked while they change.
@@ -85,15 +83,10 @@ struct Floor {
 /// The services that containers need.
 #[derive(Clone, Debug)]
 pub struct ContainerDependencies {
-    /// Calls to dockerd.
     pub engine: Engine,
-    /// The current state.
     pub store: Store,
-    /// Container logs.
     pub logs: Logs,
-    /// Files of images.
     pub image_files: ImageFiles,
-    /// Where CDI specifications are.
     pub live: LiveSettings,
     /// Finds the cgroups of containers.
     pub cgroups: Cgroups,
@@ -101,7 +94,6 @@ pub struct ContainerDependencies {
     pub saved_changes: SavedChanges,
     /// What our OCI runtime is told.
     pub oci_runtime_files: OciRuntimeFiles,
-    /// Plugins.
     pub nri: Nri,
 }
 

@@ -23,7 +23,6 @@ use crate::wire::nullable::nullable;
 pub enum PathKind {
     /// A plain file of so many bytes.
     File(u64),
-    /// A folder.
     Directory,
     /// A link. What it comes to in the end, all further links followed within the container, and
     /// whether there is anything or not.

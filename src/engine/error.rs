@@ -12,14 +12,12 @@ use crate::{
 pub struct Call {
     /// The verb, e.g. `start`.
     pub verb: &'static str,
-    /// The object.
     pub subject: Subject,
 }
 
 /// The object of a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The engine itself.
     Engine,
     /// A container, by id or name.
     Container(String),
@@ -57,26 +55,13 @@ impl fmt::Display for Call {
 pub enum EngineError {
     /// Nothing answers on the socket.
     #[error("cannot reach the docker engine at {}: {reason}; {advice}", socket.display())]
-    Unreachable {
-        /// Where.
-        socket: PathBuf,
-        /// The system's message.
-        reason: String,
-        /// The operator's next step.
-        advice: &'static str,
-    },
+    Unreachable { socket: PathBuf, reason: String, advice: &'static str },
     /// The connection ended before the answer did.
     #[error("{call}: the docker engine closed the connection before the answer was complete")]
-    Broken {
-        /// What was asked.
-        call: Call,
-        /// How it broke.
-        source: Arc<dyn Error + Send + Sync>,
-    },
+    Broken { call: Call, source: Arc<dyn Error + Send + Sync> },
     /// No complete answer in time.
     #[error("{call}: no answer from the docker engine within {after:?}")]
     Deadline {
-        /// What was asked.
         call: Call,
         /// The timeout that ran out.
         after: Duration,
@@ -84,7 +69,6 @@ pub enum EngineError {
     /// The answer is not what the engine API promises.
     #[error("{call}: unexpected answer from the docker engine: {reason}")]
     Garbled {
-        /// What was asked.
         call: Call,
         /// What is wrong with it.
         reason: String,
@@ -92,7 +76,6 @@ pub enum EngineError {
     /// The answer is too large to take in.
     #[error("{call}: the answer is larger than {limit} bytes")]
     TooLarge {
-        /// What was asked.
         call: Call,
         /// How much would have been taken.
         limit: usize,
@@ -103,14 +86,10 @@ pub enum EngineError {
         ApiVersion::OLDEST,
         ApiVersion::NEWEST
     )]
-    Incompatible {
-        /// What the engine speaks.
-        reason: String,
-    },
+    Incompatible { reason: String },
     /// The ping was answered without a version we can read.
     #[error("the server at {} is not a docker engine", socket.display())]
     NoEngine {
-        /// Where.
         socket: PathBuf,
         /// What it stated as its version.
         source: InvalidApiVersion,
@@ -118,46 +97,22 @@ pub enum EngineError {
     /// The object does not exist. `subject` is the missing one, which need not be the one asked
     /// about: a create can miss its image.
     #[error("{message}")]
-    NotFound {
-        /// What is missing.
-        subject: Subject,
-        /// The engine's message.
-        message: String,
-    },
+    NotFound { subject: Subject, message: String },
     /// The container name is in use.
     #[error("container name {name} is already taken")]
-    NameTaken {
-        /// The name asked for.
-        name: String,
-    },
+    NameTaken { name: String },
     /// The object is in the wrong state for this.
     #[error("{call}: {message}")]
-    Conflict {
-        /// What was asked.
-        call: Call,
-        /// The engine's message.
-        message: String,
-    },
+    Conflict { call: Call, message: String },
     /// The engine finds the request itself wrong.
     #[error("{call}: {message}")]
-    Rejected {
-        /// What was asked.
-        call: Call,
-        /// The engine's message.
-        message: String,
-    },
+    Rejected { call: Call, message: String },
     /// The engine, or a plugin of it, does not allow it.
     #[error("{call}: not allowed: {message}")]
-    Denied {
-        /// What was asked.
-        call: Call,
-        /// The engine's message.
-        message: String,
-    },
+    Denied { call: Call, message: String },
     /// The container's main process cannot be started.
     #[error("{message}")]
     CannotRun {
-        /// Which container.
         container: String,
         /// The runtime's message without the prefixes of other programs.
         message: String,
@@ -168,40 +123,15 @@ pub enum EngineError {
         "a start of container {container} was cut off and left a task in containerd; the container \
          must be removed and created again: {message}"
     )]
-    LeftTask {
-        /// Which container.
-        container: String,
-        /// The engine's message.
-        message: String,
-    },
+    LeftTask { container: String, message: String },
     /// The engine cannot reach its containerd. The engine or systemd restarts containerd.
     #[error("{call}: the docker engine cannot reach containerd: {message}")]
-    NoContainerd {
-        /// What was asked.
-        call: Call,
-        /// The engine's message.
-        message: String,
-    },
-    /// The engine failed.
+    NoContainerd { call: Call, message: String },
     #[error("{call}: {message}")]
-    Failed {
-        /// What was asked.
-        call: Call,
-        /// HTTP status.
-        status: u16,
-        /// The engine's message.
-        message: String,
-    },
+    Failed { call: Call, status: u16, message: String },
     /// The registry, or the way to it, failed a pull.
     #[error("{}{message}", fault.prefix())]
-    Pull {
-        /// What was pulled.
-        reference: String,
-        /// Which sort.
-        fault: PullFault,
-        /// The engine's message.
-        message: String,
-    },
+    Pull { reference: String, fault: PullFault, message: String },
 }
 
 /// Why a pull failed.
@@ -211,7 +141,6 @@ pub enum PullFault {
     RegistryUnavailable,
     /// The image's signature is missing or wrong, and the engine insists on one.
     SignatureRefused,
-    /// Anything else.
     Other,
 }
 

@@ -30,9 +30,7 @@ pub enum Ending {
 /// A process to be started.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecRequest<'a> {
-    /// Program and arguments.
     pub command: &'a [String],
-    /// What will be connected.
     pub streams: Streams,
     /// `NAME=value`, added to the container's own.
     pub env: &'a [String],

@@ -13,7 +13,6 @@ pub(super) enum Form {
     /// Objects, one after the other. A line break ends whatever is not complete: one odd message
     /// must not end a stream of events.
     Messages,
-    /// One object.
     Document,
     /// One list, whose entries are the values.
     List,
@@ -53,11 +52,9 @@ pub(super) struct Cut<T> {
 /// Largest sizes in bytes of JSON.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// A whole value.
     pub(super) value: usize,
     /// An object or list inside of it.
     pub(super) part: usize,
-    /// A text.
     pub(super) text: usize,
 }
 

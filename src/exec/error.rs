@@ -28,7 +28,6 @@ pub enum ExecError {
     NeverBegun {
         /// Full id.
         container: String,
-        /// The engine's reason.
         said: String,
     },
     /// The engine does not know it any more.
@@ -67,7 +66,6 @@ pub enum ExecError {
     Unkillable {
         /// Full id.
         container: String,
-        /// How long we waited.
         waited: Duration,
     },
 }

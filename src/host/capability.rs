@@ -16,7 +16,6 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 /// A capability that a process of root may lack: capabilities(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Mounts, and entering namespaces.
     SysAdmin,
     /// Devices, addresses and rules of a network.
     NetAdmin,

@@ -76,7 +76,6 @@ pub(super) struct Mount {
     options: Option<Vec<String>>,
     /// The directory of the hierarchy that is mounted.
     root: PathBuf,
-    /// The mount point.
     point: PathBuf,
 }
 

@@ -13,17 +13,13 @@ use super::error::HostError;
 /// What a device node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
-    /// Its type.
     pub kind: NodeType,
-    /// Which driver.
     pub major: u64,
     /// Which of the driver's devices.
     pub minor: u64,
     /// Permission bits, without the type.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
 }
 

@@ -15,7 +15,6 @@ pub struct Size {
     pub free_bytes: u64,
     /// Inodes in all; 0 where it has no such limit.
     pub inodes: u64,
-    /// Inodes that are free.
     pub free_inodes: u64,
 }
 

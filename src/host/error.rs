@@ -17,7 +17,6 @@ pub struct HostError {
     pub action: &'static str,
     /// The path it was tried on.
     pub path: PathBuf,
-    /// The kernel's error.
     #[source]
     pub source: io::Error,
 }

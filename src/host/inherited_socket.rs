@@ -27,7 +27,6 @@ pub struct InheritedSocket {
     pub descriptor: RawFd,
     /// The path it is bound to.
     pub path: PathBuf,
-    /// The socket.
     pub listener: UnixListener,
 }
 
@@ -45,7 +44,6 @@ pub enum InheritedSocketError {
     Unusable {
         /// Its number.
         descriptor: RawFd,
-        /// Its name.
         name: String,
         /// What the kernel says, if it says anything.
         source: io::Error,

@@ -25,10 +25,8 @@ pub struct Lock {
 /// The lock could not be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Another process has it.
     #[error("{} is locked by {holder}", path.display())]
     Held {
-        /// The lock's file.
         path: PathBuf,
         /// The holder, from the file.
         holder: Holder,
@@ -41,9 +39,7 @@ pub enum LockError {
 /// The holder of a lock, from its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
     pub pid: Option<u32>,
-    /// Its socket.
     pub socket: Option<PathBuf>,
 }
 

@@ -17,11 +17,9 @@ pub struct MountInfo<'a> {
     pub device: &'a str,
     /// The mounted directory of the file system.
     pub root: PathBuf,
-    /// The mount point.
     pub point: PathBuf,
     /// Propagation of mounts below it.
     pub propagation: MountPropagation,
-    /// The file system's type.
     pub kind: &'a str,
     /// The mount source: a device, or any text.
     pub source: &'a str,

@@ -28,9 +28,7 @@ use super::{error::HostError, netns};
 /// The ids of a new user namespace, in the form of `/proc/<pid>/uid_map`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdMaps {
-    /// Users.
     pub uids: String,
-    /// Groups.
     pub gids: String,
 }
 

@@ -30,7 +30,6 @@ pub struct ProcessHandle {
 pub enum ProcessSignal {
     /// SIGHUP: the terminal has gone.
     HangUp,
-    /// SIGKILL.
     Kill,
 }
 

@@ -33,13 +33,10 @@ use crate::error::Kind;
 pub struct Program<'a> {
     /// The executable; a bare name is searched in `PATH`.
     pub executable: &'a Path,
-    /// Its arguments.
     pub arguments: &'a [&'a str],
     /// Variables in addition to ours; those of systemd are left out.
     pub environment: &'a [(&'static str, &'a str)],
-    /// Its standard input.
     pub input: &'a [u8],
-    /// Its deadline.
     pub time_limit: Duration,
     /// Limit of its output in bytes; beyond it is killed.
     pub output_limit: usize,
@@ -48,9 +45,7 @@ pub struct Program<'a> {
 /// A program that ended by itself.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// How it ended.
     pub exit: ProcessExit,
-    /// Its standard output.
     pub stdout: Vec<u8>,
     /// The beginning of its standard error, without control characters.
     pub stderr: String,
@@ -61,7 +56,6 @@ pub struct Finished {
 pub enum ProcessExit {
     /// By itself, with a code; 0 is success.
     Code(i32),
-    /// By a signal.
     Signal(i32),
 }
 
@@ -87,36 +81,25 @@ pub enum ProcessError {
     /// It could not be started.
     #[error("cannot start {}", program.display())]
     Start {
-        /// The executable.
         program: PathBuf,
-        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// It was killed for taking too long.
     #[error("{} was still running after {time_limit:?} and was killed", program.display())]
     Deadline {
-        /// The executable.
         program: PathBuf,
-        /// The deadline.
         time_limit: Duration,
         /// Its standard error until then.
         stderr: String,
     },
     /// It was killed for too much output.
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
-    TooMuch {
-        /// The executable.
-        program: PathBuf,
-        /// The limit.
-        limit: usize,
-    },
+    TooMuch { program: PathBuf, limit: usize },
     /// Its end could not be observed.
     #[error("cannot communicate with {}", program.display())]
     Follow {
-        /// The executable.
         program: PathBuf,
-        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -14,7 +14,6 @@ use super::error::HostError;
 /// Identifies a process: a pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Its pid.
     pub pid: u32,
     /// When it began, in clock ticks since the machine did.
     pub started: u64,
@@ -23,7 +22,6 @@ pub struct Identity {
 /// A process and its relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its identity.
     pub who: Identity,
     /// Pid of its parent; for an orphan, of its reaper.
     pub parent: u32,

@@ -28,7 +28,6 @@ pub enum ImageError {
     /// The pull makes no progress.
     #[error("pull of {reference} made no progress for {silent:?}: {}", stuck_at(layer.as_deref()))]
     Stalled {
-        /// The image.
         reference: ImageReference,
         /// Time without progress.
         silent: Duration,
@@ -38,7 +37,6 @@ pub enum ImageError {
     /// A container uses the image.
     #[error("image {image} is used by container {container}")]
     InUse {
-        /// The image.
         image: ImageId,
         /// Engine id of one of the containers, of a pod or not.
         container: String,
@@ -46,7 +44,6 @@ pub enum ImageError {
     /// The image was tagged again after each removal.
     #[error("image {id} still exists after {attempts} removals")]
     StillThere {
-        /// The image.
         id: ImageId,
         /// Number of removals.
         attempts: u32,
@@ -61,10 +58,7 @@ pub enum ImageError {
     },
     /// The engine loaded the built-in pause image but does not have it afterwards.
     #[error("docker loaded the pause image but does not list it as {reference}")]
-    NotLoaded {
-        /// The image's name.
-        reference: &'static str,
-    },
+    NotLoaded { reference: &'static str },
     /// The engine has not answered yet, so the path of its image store is unknown.
     #[error("docker has not answered yet: the image file system is unknown")]
     NoFilesystem,

@@ -18,7 +18,6 @@ pub enum ImageFilesError {
     /// A file of an image is larger than anything of its kind should be.
     #[error("{path} of the image has {size} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// Path in the image.
         path: String,
         /// Its size in bytes.
         size: u64,
@@ -27,10 +26,7 @@ pub enum ImageFilesError {
     },
     /// Opening this file of an image may block for ever.
     #[error("{path} of the image is a pipe or a device: Docker could hang on it for ever")]
-    NotRegularFile {
-        /// Path in the image.
-        path: String,
-    },
+    NotRegularFile { path: String },
     /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -59,7 +55,6 @@ pub enum ImageFilesError {
     Unsupported {
         /// The API in use.
         api: ApiVersion,
-        /// What stores the images.
         store: String,
     },
     /// The image's files are on this host, but the engine does not see where we mount them.
@@ -68,14 +63,10 @@ pub enum ImageFilesError {
          the mount above it shared (mount --make-rshared)",
         path.display()
     )]
-    NotVisible {
-        /// Where they are mounted.
-        path: PathBuf,
-    },
+    NotVisible { path: PathBuf },
     /// A system call of ours failed.
     #[error(transparent)]
     Host(#[from] Arc<HostError>),
-    /// Our task panicked.
     #[error("internal error: the image inspection ended without a result")]
     Panicked,
 }

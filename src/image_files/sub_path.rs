@@ -14,7 +14,6 @@ use super::error::ImageFilesError;
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEntry {
-    /// A directory.
     Directory,
     /// A file of any other kind.
     File,
@@ -22,7 +21,6 @@ pub(super) enum PathEntry {
     Link(PathBuf),
     /// Links that lead in a ring.
     LinkLoop,
-    /// Nothing.
     Nothing,
 }
 

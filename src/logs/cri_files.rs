@@ -17,7 +17,6 @@ use crate::host::beneath;
 pub struct CriFile {
     /// Its name in the log's directory.
     pub name: OsString,
-    /// Which it is.
     pub identity: Identity,
     /// Bytes.
     pub length: u64,

@@ -11,10 +11,7 @@ use crate::{engine::error::EngineError, error::Kind, host::error::HostError};
 pub enum LogError {
     /// The engine has no file there: not yet, not any more, or not on this host.
     #[error("the engine has no log file at {}", path.display())]
-    SourceAbsent {
-        /// Where it was expected.
-        path: PathBuf,
-    },
+    SourceAbsent { path: PathBuf },
     /// The engine's file cannot be read.
     #[error("cannot read the engine's log")]
     Source(#[source] HostError),
@@ -32,10 +29,7 @@ pub enum LogError {
         "the log directory {} does not answer; check the file system mounted there",
         directory.display()
     )]
-    Hung {
-        /// The directory.
-        directory: PathBuf,
-    },
+    Hung { directory: PathBuf },
     /// There is no writer of this log.
     #[error("no log is written for container {id}")]
     Unknown {

@@ -54,7 +54,6 @@ pub(super) struct Reopened(pub(super) Result<(), Arc<LogError>>);
 /// What follows from a poll.
 #[derive(Debug)]
 pub(super) enum AfterPoll {
-    /// The log goes on.
     Stay(NextPoll),
     /// Nothing is left of it.
     Gone,

@@ -24,7 +24,6 @@ pub(super) struct LoggedContainer {
 /// One run of a container's process, identified by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
-    /// It may still write.
     InProgress(Nanos),
     /// What it wrote is all there will be.
     Over(Nanos),

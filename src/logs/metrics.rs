@@ -10,11 +10,9 @@ use crate::telemetry::{
 pub struct LogMetrics {
     /// Bytes of the engine's that were converted.
     pub(super) converted: Counter,
-    /// Polls that failed.
     pub(super) errors: Counter,
     /// Bytes of the engine's that are known to wait.
     pub(super) behind: Gauge,
-    /// Logs that are followed.
     pub(super) followed: Gauge,
     /// Lines or files that were left out.
     pub(super) lost: Family<Counter, 1>,

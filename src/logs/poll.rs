@@ -91,7 +91,6 @@ pub(super) struct PollOutcome {
 /// How far a log is after a poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadState {
-    /// More is there.
     More,
     /// That was all for now.
     #[default]

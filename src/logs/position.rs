@@ -51,7 +51,6 @@ pub struct Position {
 /// A place in the engine's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcePosition {
-    /// The file.
     pub file: Identity,
     /// The beginning of a line.
     pub place: Place,

@@ -27,9 +27,7 @@ pub(super) struct TimedOut(pub(super) Progress);
 /// How long others wait for a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitLimits {
-    /// While nothing moves.
     pub(super) standstill: Duration,
-    /// In all.
     pub(super) in_all: Duration,
 }
 

@@ -20,9 +20,7 @@ use crate::host::error::HostError;
 /// One of the engine's files, open.
 #[derive(Debug)]
 pub struct JsonFile {
-    /// For reading.
     pub file: File,
-    /// Which it is.
     pub identity: Identity,
     /// Whether something may be missing before what it has now.
     pub after_gap: bool,

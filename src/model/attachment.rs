@@ -20,7 +20,6 @@ pub struct PodNetwork {
     pub metadata: PodMetadata,
     /// Where the network namespace is pinned (`CNI_NETNS`).
     pub netns: PathBuf,
-    /// Ports of the pod.
     pub ports: Vec<PortMapping>,
     /// DNS set-up, for plugins that take it.
     pub dns: Option<DnsConfig>,
@@ -38,7 +37,6 @@ pub enum Attachment {
     Adding(AttachmentIntent),
     /// Plugins answered; the pod has these addresses.
     Ready {
-        /// What was requested.
         intent: AttachmentIntent,
         /// Addresses of the pod's interface, primary first.
         addresses: Vec<IpAddr>,
@@ -57,7 +55,6 @@ pub enum Attachment {
 pub struct AttachmentIntent {
     /// The pod as the plugins see it.
     pub pod: PodNetwork,
-    /// Name of the network.
     pub network: String,
     /// Name of the interface in the pod.
     pub interface: String,

@@ -50,10 +50,8 @@ pub struct ContainerSpec {
     /// CDI device names, fully qualified.
     #[serde(default)]
     pub cdi_devices: Vec<String>,
-    /// CRI labels, verbatim.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// CRI annotations, verbatim.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// Directory of the pod's logs, in which `log_path` lies: ours to write into, while what is
@@ -63,7 +61,6 @@ pub struct ContainerSpec {
     /// Absolute path of the CRI log: log directory joined with the container's log path.
     #[serde(default)]
     pub log_path: Option<PathBuf>,
-    /// Keep standard input open.
     #[serde(default)]
     pub stdin: bool,
     /// Close standard input when the first attach ends.
@@ -72,13 +69,11 @@ pub struct ContainerSpec {
     /// Give the process a terminal.
     #[serde(default)]
     pub tty: bool,
-    /// Limits.
     #[serde(default)]
     pub resources: Resources,
     /// Whether the request carried a Linux resources message.
     #[serde(default)]
     pub resources_stated: bool,
-    /// Whose processes it sees.
     #[serde(default)]
     pub pid: PidMode,
     /// With [`PidMode::Target`]: the container whose processes it sees.
@@ -87,7 +82,6 @@ pub struct ContainerSpec {
     /// The user namespace as the request states it, which is the pod's; none means the host's users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
-    /// Confinement.
     #[serde(default)]
     pub security: ContainerSecurity,
     /// Signal that asks the process to stop, in Docker's spelling (`SIGTERM`, `RTMIN+3`); none
@@ -110,13 +104,10 @@ pub struct Mount {
     pub container_path: String,
     /// Path on the host; empty for an image volume.
     pub host_path: String,
-    /// Read-only.
     pub readonly: bool,
-    /// Ask for SELinux relabelling.
     pub selinux_relabel: bool,
     /// Whether later mounts cross the boundary.
     pub propagation: Propagation,
-    /// Submounts are read-only too.
     pub recursive_read_only: bool,
     /// Mount this image instead of a host path.
     pub image: Option<String>,

@@ -19,11 +19,8 @@ pub const VERSION: u32 = 1;
 /// The label [`crate::model::label::SANDBOX_DOCUMENT`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxDocument {
-    /// Format version.
     pub version: u32,
-    /// The request.
     pub spec: SandboxSpec,
-    /// How it is connected.
     pub network: NetworkMode,
     /// Value of the OCI annotation that lets all containers of the pod share one containerd
     /// shim; none where the engine cannot pass annotations.
@@ -38,9 +35,7 @@ pub struct SandboxDocument {
 /// The label [`crate::model::label::CONTAINER_DOCUMENT`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerDocument {
-    /// Format version.
     pub version: u32,
-    /// The request.
     pub spec: ContainerSpec,
     /// The pod it belongs to.
     pub sandbox: SandboxId,

@@ -60,10 +60,8 @@ impl FromStr for ApiVersion {
 /// How the engine manages cgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CgroupDriver {
-    /// Plain directories.
     #[default]
     Cgroupfs,
-    /// systemd slices and scopes.
     Systemd,
     /// Not at all (rootless without delegation): pods cannot be limited.
     None,
@@ -74,9 +72,7 @@ pub enum CgroupDriver {
 pub struct EngineInfo {
     /// Release, e.g. `26.1.5`; never empty.
     pub version: String,
-    /// The negotiated API version.
     pub api: ApiVersion,
-    /// cgroup driver.
     pub cgroup_driver: CgroupDriver,
     /// 1 or 2.
     pub cgroup_version: u8,
@@ -97,7 +93,6 @@ pub struct EngineInfo {
     pub default_runtime: String,
     /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
     pub security_options: Vec<String>,
-    /// Default log driver.
     pub log_driver: String,
     /// Pods survive a restart of the daemon.
     pub live_restore: bool,
@@ -255,11 +250,9 @@ pub enum EngineHealth {
 /// A container as the engine's list shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedContainer {
-    /// Docker id.
     pub id: String,
     /// What it was made of.
     pub image: Option<ImageId>,
-    /// What its labels claim.
     pub claim: Claim,
     /// What it is according to the list; none where its entry is incomplete.
     pub observed: Option<Box<Observed>>,
@@ -271,7 +264,6 @@ pub struct ListedContainer {
 pub enum Claim {
     /// Not a pod's, which is true: our own containers have labels.
     None,
-    /// A pod's workload.
     Workload,
     /// Something else of a pod.
     Other,
@@ -294,29 +286,22 @@ pub enum Transition {
 pub enum EngineEvent {
     /// A container was created or started.
     ContainerTransition {
-        /// Docker id.
         id: String,
-        /// Which of both.
         transition: Transition,
     },
     /// A container ended, was renamed, …
     ContainerChanged {
-        /// Docker id.
         id: String,
     },
     /// The engine sent SIGKILL to a container's main process, on request.
     ContainerKilled {
-        /// Docker id.
         id: String,
     },
     /// The OOM killer killed a process of a container.
     ContainerOom {
-        /// Docker id.
         id: String,
     },
-    /// A container was removed.
     ContainerGone {
-        /// Docker id.
         id: String,
     },
     /// An image was added, or one of its names was added or removed.
@@ -324,7 +309,6 @@ pub enum EngineEvent {
         /// Id or reference, as the engine gives it.
         name: String,
     },
-    /// An image was deleted.
     ImageGone {
         /// `sha256:…`.
         id: String,
@@ -333,7 +317,6 @@ pub enum EngineEvent {
     DaemonReloaded,
     /// An event that dockbridge cannot read: only a list shows what changed.
     Unreadable {
-        /// Why.
         reason: String,
     },
 }

@@ -3,12 +3,10 @@
 /// `ContainerEventType` of CRI, of a container or of a pod's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerEventType {
-    /// It exists.
     Created,
     /// Its process started; of a pod: it became ready.
     Started,
     /// Its process ended, or could not be started.
     Stopped,
-    /// It was removed.
     Deleted,
 }

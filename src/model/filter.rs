@@ -9,7 +9,6 @@ use super::record::{ContainerRecord, ListedState, Process, SandboxRecord, Sandbo
 pub struct SandboxFilter {
     /// Prefix of the id; empty matches all.
     pub id: String,
-    /// State.
     pub state: Option<SandboxState>,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
@@ -22,7 +21,6 @@ pub struct SandboxFilter {
 pub struct ContainerFilter {
     /// Prefix of the id; empty matches all.
     pub id: String,
-    /// State.
     pub state: Option<ContainerStateFilter>,
     /// Prefix of the sandbox's id; empty matches all.
     pub sandbox: String,
@@ -37,9 +35,7 @@ pub struct ContainerFilter {
 pub enum ContainerStateFilter {
     /// Not started yet.
     Created,
-    /// Running.
     Running,
-    /// Ended.
     Exited,
     /// Not known.
     Unknown,

@@ -18,15 +18,11 @@ pub struct PullRequest {
 /// `Debug` shows only whom it is for.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Credentials {
-    /// User name.
     pub username: String,
-    /// Password.
     pub password: String,
     /// Registry the credential is for.
     pub server_address: String,
-    /// OAuth refresh token.
     pub identity_token: String,
-    /// Bearer token.
     pub registry_token: String,
 }
 

@@ -9,11 +9,8 @@ use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox
 pub struct ParsedName {
     /// Container name; `POD` for a sandbox.
     pub container: String,
-    /// Pod name.
     pub pod: String,
-    /// Pod namespace.
     pub namespace: String,
-    /// Pod uid.
     pub uid: String,
     /// Attempt of the sandbox or of the container.
     pub attempt: u32,

@@ -6,11 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DnsConfig {
-    /// Name servers.
     pub servers: Vec<String>,
-    /// Search domains.
     pub searches: Vec<String>,
-    /// Resolver options.
     pub options: Vec<String>,
 }
 
@@ -18,12 +15,9 @@ pub struct DnsConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// TCP.
     #[default]
     Tcp,
-    /// UDP.
     Udp,
-    /// SCTP.
     Sctp,
 }
 
@@ -42,9 +36,7 @@ impl Protocol {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortMapping {
-    /// Transport.
     pub protocol: Protocol,
-    /// Port in the pod.
     pub container_port: u16,
     /// Port on the host, 0 for none.
     pub host_port: u16,
@@ -60,6 +52,5 @@ pub enum NetworkMode {
     Cni,
     /// The engine's own bridge and port publishing.
     Docker,
-    /// The host's network.
     Host,
 }

@@ -20,7 +20,6 @@ pub struct SandboxRecord {
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
-    /// The request.
     pub document: Arc<SandboxDocument>,
     /// When Docker created it.
     pub created_at: Nanos,
@@ -39,7 +38,6 @@ pub enum SandboxState {
     /// Its pause runs and its network is up. Connecting is the last step of RunPodSandbox, so
     /// a half-made sandbox is never ready.
     Ready,
-    /// Anything else.
     NotReady,
 }
 
@@ -105,11 +103,9 @@ impl SandboxRecord {
 /// A workload container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerRecord {
-    /// Docker id.
     pub id: ContainerId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
-    /// The request.
     pub document: Arc<ContainerDocument>,
     /// When Docker created it.
     pub created_at: Nanos,
@@ -157,20 +153,17 @@ impl From<Option<ImageId>> for ForeignContainer {
 /// A container's main process according to Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Never started.
     Created,
     /// Running (or paused, or restarting).
     Running {
         /// Host pid of the main process.
         pid: u32,
-        /// Start time.
         started_at: Nanos,
     },
     /// Ended, or never got off the ground.
     Exited {
         /// Start time; equals the creation time when the start failed.
         started_at: Nanos,
-        /// End time.
         finished_at: Nanos,
         /// Exit code of the main process.
         exit_code: i32,
@@ -193,7 +186,6 @@ pub enum ListedState {
     Created,
     /// Running (or paused, or restarting).
     Running,
-    /// Ended.
     Exited {
         /// Exit code of the main process, where the list has it.
         exit_code: Option<i32>,
@@ -294,7 +286,6 @@ pub struct ImageRecord {
     pub size: u64,
     /// `Config.User` of the image.
     pub user: String,
-    /// Labels of the image.
     pub labels: std::collections::BTreeMap<String, String>,
     /// `Config.StopSignal` of the image.
     pub stop_signal: Option<String>,

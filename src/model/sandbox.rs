@@ -16,11 +16,8 @@ use super::{
 /// Name, namespace and uid are never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodMetadata {
-    /// Pod name.
     pub name: String,
-    /// Pod namespace.
     pub namespace: String,
-    /// Pod uid.
     pub uid: String,
     /// Which attempt at a sandbox for this pod, from 0.
     pub attempt: u32,
@@ -30,7 +27,6 @@ pub struct PodMetadata {
 /// and in the checkpoint, so its serde form is a durable format: add fields with defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxSpec {
-    /// Identity.
     pub metadata: PodMetadata,
     /// Host name inside the pod; empty means the engine's choice.
     #[serde(default)]
@@ -41,13 +37,10 @@ pub struct SandboxSpec {
     /// DNS set-up; none leaves the host's.
     #[serde(default)]
     pub dns: Option<DnsConfig>,
-    /// Ports of the pod.
     #[serde(default)]
     pub ports: Vec<PortMapping>,
-    /// CRI labels, verbatim.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// CRI annotations, verbatim.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// The pod's cgroup as the caller names it; empty means the engine's default.
@@ -79,7 +72,6 @@ pub struct SandboxSpec {
 pub struct SandboxNamespaces {
     /// The pod lives in the host's network.
     pub host_network: bool,
-    /// Process namespace mode.
     pub pid: PidMode,
     /// The pod uses the host's IPC namespace.
     pub host_ipc: bool,
@@ -96,7 +88,6 @@ pub enum PidMode {
     Pod,
     /// Each container has its own.
     Container,
-    /// The host's.
     Node,
     /// Another container's (only in a container's spec).
     Target,
@@ -106,7 +97,6 @@ pub enum PidMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSecurity {
-    /// User and groups.
     pub identity: Identity,
     /// Some container of the pod is privileged.
     pub privileged: bool,

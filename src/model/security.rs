@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
-    /// The user asked for.
     pub user: RunAs,
     /// Primary group; only together with a user (CRI refuses it alone).
     pub group: Option<i64>,
@@ -19,10 +18,8 @@ pub struct Identity {
 /// The user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunAs {
-    /// The image's user.
     #[default]
     Image,
-    /// A numeric user id.
     Uid(i64),
     /// A user name that must resolve inside the image.
     Name(String),
@@ -41,7 +38,6 @@ pub enum GroupsPolicy {
 /// A seccomp or AppArmor profile, `SecurityProfile` of CRI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profile {
-    /// The runtime's own default.
     RuntimeDefault,
     /// No confinement.
     Unconfined,
@@ -53,13 +49,9 @@ pub enum Profile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SelinuxLabel {
-    /// SELinux user.
     pub user: String,
-    /// SELinux role.
     pub role: String,
-    /// SELinux type.
     pub kind: String,
-    /// SELinux level.
     pub level: String,
 }
 
@@ -80,7 +72,6 @@ pub struct Capabilities {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerSecurity {
-    /// User and groups.
     pub identity: Identity,
     /// All capabilities, all devices, no confinement.
     pub privileged: bool,
@@ -88,7 +79,6 @@ pub struct ContainerSecurity {
     pub readonly_rootfs: bool,
     /// The process cannot gain privileges by set-uid programs.
     pub no_new_privs: bool,
-    /// Capabilities added and dropped.
     pub capabilities: Capabilities,
     /// Paths hidden from the container; CRI's list is literal: empty hides nothing.
     pub masked_paths: Vec<String>,

@@ -22,7 +22,6 @@ pub enum Detail {
 /// What a container uses.
 #[derive(Clone, Debug)]
 pub struct ContainerReading {
-    /// Whose figures they are.
     pub record: Arc<ContainerRecord>,
     /// Of its control group; all none while it has none.
     pub group: GroupReading,
@@ -35,7 +34,6 @@ pub struct ContainerReading {
 /// What a pod uses.
 #[derive(Clone, Debug)]
 pub struct PodReading {
-    /// Whose figures they are.
     pub record: Arc<SandboxRecord>,
     /// Of the pod's control group, or the sum over the groups of its pause and its containers.
     pub group: GroupReading,
@@ -60,15 +58,10 @@ impl PodReading {
 /// What the kernel counts for a control group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupReading {
-    /// Processor time.
     pub cpu: Option<CpuReading>,
-    /// Memory.
     pub memory: Option<MemoryReading>,
-    /// Swap.
     pub swap: Option<SwapReading>,
-    /// Block devices.
     pub io: Option<IoReading>,
-    /// Tasks.
     pub pids: Option<PidsReading>,
     /// Huge pages, one entry for each size; only with [`Detail::Everything`].
     pub hugepages: Vec<HugepageReading>,
@@ -92,7 +85,6 @@ pub struct CpuReading {
     pub periods: Option<u64>,
     /// Those in which it was throttled.
     pub throttled_periods: Option<u64>,
-    /// Total throttled time.
     pub throttled: Option<u64>,
     /// What it may use in each period, in microseconds; only with [`Detail::Everything`].
     pub quota: Option<Limit>,
@@ -101,7 +93,6 @@ pub struct CpuReading {
     /// Its share of the processors on version 1's scale, usually 1024; only with
     /// [`Detail::Everything`].
     pub shares: Option<u64>,
-    /// Waiting for a processor.
     pub pressure: Option<Pressure>,
 }
 
@@ -116,15 +107,11 @@ pub struct MemoryReading {
     pub working_set: u64,
     /// What is left of the limit; none without a limit below the machine's memory.
     pub available: Option<u64>,
-    /// Anonymous memory.
     pub rss: Option<u64>,
-    /// Page cache.
     pub cache: Option<u64>,
-    /// Page cache used lately.
     pub active_file: Option<u64>,
     /// Page cache not used lately.
     pub inactive_file: Option<u64>,
-    /// Mapped files.
     pub mapped_file: Option<u64>,
     /// The kernel's own, on its behalf.
     pub kernel: Option<u64>,
@@ -149,7 +136,6 @@ pub struct MemoryReading {
     /// What it keeps when memory is short: the soft limit of version 1, `memory.min` of version
     /// 2. Only with [`Detail::Everything`].
     pub reserved: Option<Limit>,
-    /// Waiting for memory.
     pub pressure: Option<Pressure>,
 }
 
@@ -158,7 +144,6 @@ pub struct MemoryReading {
 pub enum Limit {
     /// As much as there is.
     Unlimited,
-    /// This much.
     At(u64),
 }
 
@@ -188,7 +173,6 @@ pub struct SwapReading {
 pub struct IoReading {
     /// When it was read.
     pub at: Nanos,
-    /// Waiting for a device.
     pub pressure: Option<Pressure>,
     /// By device; only with [`Detail::Everything`].
     pub devices: Vec<DeviceReading>,
@@ -207,11 +191,8 @@ pub struct DeviceReading {
     pub written_bytes: u64,
     /// Bytes discarded.
     pub discarded_bytes: u64,
-    /// Requests to read.
     pub reads: u64,
-    /// Requests to write.
     pub writes: u64,
-    /// Requests to discard.
     pub discards: u64,
 }
 
@@ -268,18 +249,14 @@ pub struct NetworkReading {
     pub at: Nanos,
     /// The one that holds the pod's address.
     pub default: InterfaceReading,
-    /// The others.
     pub others: Vec<InterfaceReading>,
 }
 
 /// Counters of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceReading {
-    /// Its name.
     pub name: String,
-    /// What came in.
     pub received: TrafficReading,
-    /// What went out.
     pub sent: TrafficReading,
 }
 
@@ -288,11 +265,8 @@ pub struct InterfaceReading {
 pub struct TrafficReading {
     /// Bytes.
     pub bytes: u64,
-    /// Packets.
     pub packets: u64,
-    /// Packets with errors.
     pub errors: u64,
-    /// Packets dropped.
     pub dropped: u64,
 }
 
@@ -305,7 +279,6 @@ pub struct ProcessReading {
     pub threads: u64,
     /// Their open file descriptors; none where there are too many to be counted.
     pub descriptors: Option<u64>,
-    /// Sockets among these.
     pub sockets: Option<u64>,
     /// Soft limits of the main process: name as `ulimit` and cAdvisor have it → value.
     pub ulimits: Vec<(&'static str, u64)>,
@@ -320,7 +293,6 @@ pub struct LayerReading {
     pub mountpoint: PathBuf,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Inodes.
     pub inodes: u64,
 }
 
@@ -342,7 +314,6 @@ pub struct DiskReading {
     pub bytes: u64,
     /// Inodes it has in all; 0 where it has no such limit.
     pub inodes: u64,
-    /// Inodes that are free.
     pub free_inodes: u64,
 }
 
@@ -350,14 +321,10 @@ pub struct DiskReading {
 /// in every reading.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSample {
-    /// Of a control group.
     pub group: GroupReading,
-    /// Of processes.
     pub processes: ProcessReading,
     /// Of writable layers; none where they cannot be measured.
     pub layer: Option<LayerReading>,
-    /// Of a pod's network.
     pub network: NetworkReading,
-    /// Of disks.
     pub disks: Disks,
 }

@@ -3,9 +3,7 @@
 /// Which standard streams a caller wants connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
-    /// The caller sends input.
     pub stdin: bool,
-    /// The caller takes output.
     pub stdout: bool,
     /// The caller takes errors. Never together with `tty`: a terminal has one output.
     pub stderr: bool,
@@ -55,9 +53,7 @@ pub struct TerminalSize {
 /// Which of its outputs a process wrote to. A terminal's is always the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The users and groups of a pod with a user namespace of its own, as kubelet maps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMappings {
-    /// Users.
     pub uids: IdMapping,
-    /// Groups.
     pub gids: IdMapping,
 }
 

@@ -9,9 +9,7 @@ use super::id::ImageId;
 /// One image volume, ready to be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageVolume {
-    /// The image.
     pub image: ImageId,
-    /// What is mounted.
     pub source: VolumeSource,
 }
 

@@ -28,9 +28,7 @@ pub enum ArgumentError {
     /// A bandwidth annotation is not a rate.
     #[error("annotation {key}={value:?}: {reason}")]
     Bandwidth {
-        /// Key of the annotation.
         key: &'static str,
-        /// Its value.
         value: String,
         /// What is wrong with it.
         reason: QuantityError,

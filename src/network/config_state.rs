@@ -13,7 +13,6 @@ use crate::model::attachment::NetworkStatus;
 pub struct ConfigState {
     /// Counts the reads; 0 is before the first.
     pub serial: u64,
-    /// The directory.
     pub directory: PathBuf,
     /// The selected configuration, and the refused files.
     pub selection: Selection,

@@ -25,7 +25,6 @@ pub enum NetworkError {
     /// A recorded configuration cannot be read any more.
     #[error("cannot parse the recorded configuration of network {network}")]
     Recorded {
-        /// Name of the network.
         network: String,
         /// What is wrong with it.
         #[source]
@@ -34,12 +33,10 @@ pub enum NetworkError {
     /// There is no private network namespace where the pod's should be.
     #[error("{} is not the pod's network namespace: {reason}", path.display())]
     Namespace {
-        /// The path.
         path: PathBuf,
         /// The type of the file.
         reason: &'static str,
     },
-    /// A plugin failed.
     #[error(transparent)]
     Plugin(#[from] PluginError),
     /// Several plugins failed; the others were called all the same.
@@ -51,7 +48,6 @@ pub enum NetworkError {
     /// The plugins' result has no address for the pod.
     #[error("the result of the plugins of network {network} cannot be used")]
     Result {
-        /// Name of the network.
         network: String,
         /// What is wrong with it.
         #[source]

@@ -18,9 +18,7 @@ use crate::{host::netns, model::attachment::AttachmentIntent};
 /// Identifies an attachment: a container's interface on a network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct AttachmentKey {
-    /// Name of the network.
     pub(super) network: String,
-    /// The container.
     pub(super) container: String,
     /// Name of the interface in it.
     pub(super) interface: String,

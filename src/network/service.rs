@@ -52,7 +52,6 @@ pub struct NetworkSettings {
     pub mode: NetworkMode,
     /// Directories of configurations and plugins, which may be created later, and pod CIDRs.
     pub live: LiveSettings,
-    /// Directory of cached results.
     pub cache_dir: PathBuf,
     /// How long all plugins of one ADD or DEL may take together.
     pub plugin_timeout: Duration,
@@ -63,7 +62,6 @@ pub struct NetworkSettings {
 pub struct Attached {
     /// Addresses of the pod, primary first; never empty.
     pub addresses: Vec<IpAddr>,
-    /// The last plugin's result.
     pub result: Value,
 }
 

@@ -33,7 +33,6 @@ pub(super) enum CloseReason {
     /// The plugin has ended, or has closed it.
     #[error("the plugin closed the connection")]
     ByPlugin,
-    /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(String),
     /// What it sent is not NRI.
@@ -44,19 +43,13 @@ pub(super) enum CloseReason {
     TooManyRequests,
     /// It does not answer.
     #[error("it did not answer {method} within {limit:?}")]
-    Timeout {
-        /// The call.
-        method: &'static str,
-        /// How long was waited.
-        limit: Duration,
-    },
+    Timeout { method: &'static str, limit: Duration },
     /// It broke a rule of NRI.
     #[error("{0}")]
     Violation(String),
     /// What the plugin has to know is not known yet.
     #[error("Docker has not listed its containers yet")]
     NotReady,
-    /// dockbridge ends.
     #[error("dockbridge ends")]
     Shutdown,
 }
@@ -66,12 +59,7 @@ pub(super) enum CloseReason {
 pub(super) enum CallError {
     /// The plugin answered with an error. It stays connected.
     #[error("{message}")]
-    Refused {
-        /// Its gRPC code.
-        code: i32,
-        /// Its text.
-        message: String,
-    },
+    Refused { code: i32, message: String },
     /// More than a message may be long.
     #[error("the request has {0} bytes, more than a message may have")]
     TooLong(usize),
@@ -83,9 +71,7 @@ pub(super) enum CallError {
 /// A call of the plugin to us.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
-    /// Where the answer goes.
     pub(super) stream: u32,
-    /// The call.
     pub(super) request: Request,
 }
 

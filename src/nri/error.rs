@@ -14,20 +14,10 @@ use crate::{
 pub enum NriError {
     /// A plugin answered with an error.
     #[error("the NRI plugin {plugin} refused {call}: {message}")]
-    Refused {
-        /// Index and name.
-        plugin: String,
-        /// The event.
-        call: &'static str,
-        /// Its words.
-        message: String,
-    },
+    Refused { plugin: String, call: &'static str, message: String },
     /// Plugins that the administrator requires are not there.
     #[error("required NRI plugins are not connected: {missing}")]
-    Missing {
-        /// Their names.
-        missing: String,
-    },
+    Missing { missing: String },
     /// Two plugins want different things.
     #[error(transparent)]
     Conflict(#[from] Conflict),
@@ -36,10 +26,7 @@ pub enum NriError {
         "the NRI plugin {plugin} answers CreateContainer with an update of the same container, \
          which has to be an adjustment"
     )]
-    OwnUpdate {
-        /// Index and name.
-        plugin: String,
-    },
+    OwnUpdate { plugin: String },
     /// What plugins ask for cannot be done.
     #[error(transparent)]
     Adjustment(Arc<AdjustmentError>),

@@ -28,7 +28,6 @@ use crate::{
 pub(crate) struct InstalledPlugin {
     pub(super) index: String,
     pub(super) name: String,
-    /// Its configuration file.
     pub(super) config: String,
 }
 

@@ -22,13 +22,11 @@ pub(super) struct Lifecycle<R> {
 /// The last event that plugins were told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It was made.
     Created,
     /// It is being started: its end is told when its start was.
     Starting,
     /// It was started, as every pod was that is ready.
     Running,
-    /// It has stopped.
     Stopped,
 }
 

@@ -40,13 +40,7 @@ pub(super) enum ProtocolError {
     Length(u32),
     /// Not what this connection carries.
     #[error("it sent a ttrpc message of type {kind} for stream {stream}, which was not expected")]
-    Unexpected {
-        /// Its type.
-        kind: u8,
-        /// Its stream.
-        stream: u32,
-    },
-    /// More than anybody needs.
+    Unexpected { kind: u8, stream: u32 },
     #[error("it sent a message of more than {MOST_ENTRIES} entries")]
     Entries,
     /// Not a message.

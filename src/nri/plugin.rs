@@ -40,13 +40,10 @@ pub(super) struct EventSubject {
 /// How a call went.
 #[derive(Debug)]
 pub(super) enum Answer<A> {
-    /// The plugin answered.
     Done(A),
     /// The plugin answered with an error.
     Refused {
-        /// Its gRPC code.
         code: i32,
-        /// Its words.
         message: String,
     },
     /// The plugin does not want the event, or was dropped because of it.

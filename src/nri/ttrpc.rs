@@ -15,10 +15,8 @@ pub(super) struct Request {
     /// Full name of the service.
     #[prost(string, tag = "1")]
     pub(super) service: String,
-    /// Name of the method.
     #[prost(string, tag = "2")]
     pub(super) method: String,
-    /// The encoded message.
     #[prost(bytes = "vec", tag = "3")]
     pub(super) payload: Vec<u8>,
     /// How long the caller waits; 0 where it does not say.
@@ -32,7 +30,6 @@ pub(super) struct Response {
     /// Absent on success, or with code 0.
     #[prost(message, optional, tag = "1")]
     pub(super) status: Option<Status>,
-    /// The encoded message.
     #[prost(bytes = "vec", tag = "2")]
     pub(super) payload: Vec<u8>,
 }
@@ -40,10 +37,8 @@ pub(super) struct Response {
 /// `google.rpc.Status`, without its details.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(super) struct Status {
-    /// A gRPC code.
     #[prost(int32, tag = "1")]
     pub(super) code: i32,
-    /// What went wrong.
     #[prost(string, tag = "2")]
     pub(super) message: String,
 }
@@ -55,7 +50,6 @@ pub(super) struct Envelope {
     pub(super) kind: u8,
     /// The stream: a call and its answer have the same.
     pub(super) stream: u32,
-    /// The encoded message.
     pub(super) payload: Vec<u8>,
 }
 

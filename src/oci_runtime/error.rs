@@ -19,36 +19,24 @@ pub enum OciRuntimeError {
         path.display()
     )]
     NoEdits {
-        /// Docker id.
         id: String,
         /// Where the file should be.
         path: PathBuf,
     },
     /// A file is not what it should be.
     #[error("{}: {reason}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    Malformed { path: PathBuf, reason: String },
     /// The edits do not fit the container's `config.json`.
     #[error("cannot change the container's config.json: {0}")]
     Edit(String),
     /// The kernel or a file system cannot do what the edits ask for.
     #[error("{what}: {reason}")]
     Unsupported {
-        /// What cannot be done.
         what: String,
         /// Why not, and what would help.
         reason: String,
     },
     /// The runtime below could not be started.
     #[error("cannot run {runtime}: {source}")]
-    Runtime {
-        /// Its name or path.
-        runtime: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Runtime { runtime: String, source: std::io::Error },
 }

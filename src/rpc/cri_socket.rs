@@ -21,7 +21,6 @@ pub struct CriSocket {
 /// Listening sockets; what we made ourselves is removed when this is dropped.
 #[derive(Debug)]
 pub struct Opened {
-    /// To accept on.
     pub listeners: Vec<UnixListener>,
     /// Ours. The sockets of systemd stay: callers wait there for the next server.
     pub own: Option<ListeningSocket>,

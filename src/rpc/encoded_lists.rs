@@ -15,9 +15,7 @@ use crate::{
 /// The encoded items of the tables that were listed last.
 #[derive(Debug, Default)]
 pub struct EncodedLists {
-    /// Of ListPodSandbox.
     pub(super) sandboxes: Items<SandboxRecord>,
-    /// Of ListContainers.
     pub(super) containers: Items<ContainerRecord>,
 }
 

@@ -23,11 +23,8 @@ use crate::{
 /// The image service; each method parses, calls a service, and renders.
 #[derive(Clone)]
 pub struct ImageRpc {
-    /// Image calls.
     pub images: Images,
-    /// What containers use.
     pub stats: Stats,
-    /// What is true now.
     pub store: Store,
     /// Cancelled when dockbridge ends: then lists in portions end.
     pub leaving: CancellationToken,

@@ -22,9 +22,7 @@ pub enum ListenError {
     /// Another process answers on it.
     #[error("{path} is served by {holder}: stop it, or choose another {flag}")]
     InUse {
-        /// The socket's path.
         path: PathBuf,
-        /// The process.
         holder: Holder,
         /// The name of its setting.
         flag: &'static str,
@@ -40,7 +38,6 @@ pub enum ListenError {
     /// `fd://` without a socket of systemd.
     #[error("--listen {listen}: {}", not_inherited(passed))]
     NotInherited {
-        /// The setting.
         listen: Listen,
         /// What was passed on instead.
         passed: String,
@@ -48,7 +45,6 @@ pub enum ListenError {
     /// An error of the file system.
     #[error("cannot listen on {path}")]
     Io {
-        /// The socket's path.
         path: PathBuf,
         /// Why not.
         source: io::Error,

@@ -18,7 +18,6 @@ use crate::{
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,
     in_progress: InProgress,
-    /// Subscribers to events.
     pub(super) listeners: Gauge,
     /// Events, each once, however many listen.
     pub events: Counter,

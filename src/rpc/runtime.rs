@@ -37,17 +37,12 @@ use crate::{
 /// The runtime service; each method parses, calls a service, and renders.
 #[derive(Clone)]
 pub struct RuntimeRpc {
-    /// Pod calls.
     pub sandboxes: Sandboxes,
-    /// Container calls.
     pub containers: Containers,
-    /// Exec, attach and port-forward.
     pub streaming: Streaming,
     /// What containers and pods use.
     pub stats: Stats,
-    /// What is true now.
     pub store: Store,
-    /// Network readiness.
     pub network: Network,
     /// Settings in force, as JSON, for verbose Status.
     pub config: Arc<serde_json::Value>,
@@ -59,7 +54,6 @@ pub struct RuntimeRpc {
     pub checkpoints: Checkpoints,
     /// Cancelled when dockbridge ends: then streams of events end.
     pub leaving: CancellationToken,
-    /// GetContainerEvents.
     pub events: Events,
     /// What is counted of calls.
     pub metrics: RpcMetrics,

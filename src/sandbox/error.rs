@@ -28,7 +28,6 @@ pub enum SandboxError {
         pod.namespace, pod.name, pod.attempt
     )]
     AlreadyExists {
-        /// The requested identity.
         pod: PodMetadata,
         /// The sandbox that has it.
         holder: String,
@@ -41,36 +40,19 @@ pub enum SandboxError {
     },
     /// The pause container ended before the pod was ready.
     #[error("the sandbox process of {id} ended while it was being set up")]
-    Ended {
-        /// Docker id.
-        id: String,
-    },
+    Ended { id: String },
     /// The namespace could not be pinned or unpinned.
     #[error("cannot pin or release the network namespace of sandbox {id}")]
-    Pin {
-        /// Docker id.
-        id: String,
-        /// The kernel's error.
-        source: Arc<HostError>,
-    },
+    Pin { id: String, source: Arc<HostError> },
     /// The user namespace could not be made, pinned or unpinned.
     #[error("cannot prepare or release the user namespace of sandbox {id}")]
-    UserNamespace {
-        /// Docker id.
-        id: String,
-        /// The kernel's error.
-        source: Arc<HostError>,
-    },
+    UserNamespace { id: String, source: Arc<HostError> },
     /// The pause container is in another network namespace than the one made for it.
     #[error(
         "the pause container of sandbox {id} did not join its network namespace: the engine's runtime \
          \"dockbridge\" is not dockbridge-runtime, or an old one; run `dockbridge setup`"
     )]
-    OtherNamespace {
-        /// The sandbox.
-        id: String,
-    },
-    /// Several steps failed.
+    OtherNamespace { id: String },
     #[error("{}", joined(causes))]
     Several {
         /// Each cause; never empty.
@@ -79,7 +61,6 @@ pub enum SandboxError {
     /// A step failed, and so did parts of the roll-back.
     #[error("{} (and cleanup failed: {})", chain(cause), .leftovers.join("; "))]
     NotCleanedUp {
-        /// Why the step failed.
         cause: Box<SandboxError>,
         /// What could not be released.
         leftovers: Vec<String>,
@@ -87,13 +68,10 @@ pub enum SandboxError {
     /// A container of the pod.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// The pause image.
     #[error("cannot prepare the sandbox image")]
     Image(#[from] ImageError),
-    /// The network.
     #[error(transparent)]
     Network(Arc<NetworkError>),
-    /// A checkpoint file.
     #[error(transparent)]
     Checkpoint(Arc<CheckpointError>),
     /// The request has no equivalent in Docker.

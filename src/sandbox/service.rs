@@ -27,17 +27,11 @@ use crate::{
 /// The services that pods need.
 #[derive(Clone)]
 pub struct SandboxDependencies {
-    /// Calls to dockerd.
     pub engine: Engine,
-    /// The current state.
     pub store: Store,
-    /// The checkpoint files.
     pub checkpoints: Checkpoints,
-    /// CNI.
     pub network: Network,
-    /// The pause image.
     pub images: Images,
-    /// The pod's containers.
     pub containers: Containers,
 }
 

@@ -20,7 +20,6 @@ use crate::model::oci_edits::RUNTIME;
 pub struct Entry {
     /// Absolute path of `dockbridge-runtime`.
     pub path: String,
-    /// Its arguments.
     #[serde(rename = "runtimeArgs", default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
 }

@@ -40,12 +40,7 @@ pub enum DaemonJsonError {
 pub enum SetupError {
     /// The file is not one that we change.
     #[error("{}: {reason}", path.display())]
-    DaemonJson {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: DaemonJsonError,
-    },
+    DaemonJson { path: PathBuf, reason: DaemonJsonError },
     /// The file cannot be read or written.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -55,7 +50,6 @@ pub enum SetupError {
     NoProgram {
         /// Beside the running program.
         beside: PathBuf,
-        /// Where packages have it.
         usual: &'static Path,
     },
     /// The runtime below is missing.
@@ -67,21 +61,13 @@ pub enum SetupError {
          file has \"runtimes\" too: move those into {}, or add --add-runtime dockbridge={program} to \
          the command line, and restart Docker", path.display()
     )]
-    FlagsAndFile {
-        /// The daemon.
-        pid: u32,
-        /// Its file.
-        path: PathBuf,
-        /// Path of our program.
-        program: String,
-    },
+    FlagsAndFile { pid: u32, path: PathBuf, program: String },
     /// Where a relative path begins is known to the daemon only.
     #[error(
         "dockerd (process {pid}) was started with --config-file {path:?}: name the file with \
              --daemon-json"
     )]
     RelativeFile {
-        /// The daemon.
         pid: u32,
         /// As it was given.
         path: String,

@@ -56,7 +56,6 @@ pub(super) struct Reading<'a> {
 pub(super) struct Reached {
     /// Whether there is nothing left to do.
     pub(super) is_done: bool,
-    /// For the operator.
     pub(super) told: String,
 }
 

@@ -23,11 +23,9 @@ pub(super) struct CgroupReader {
 /// What came of the search for a group.
 #[derive(Debug)]
 pub(super) enum GroupLookup {
-    /// Its paths.
     Found(Box<CgroupPaths>),
     /// The process runs, and no group of its container can be seen.
     Hidden,
-    /// The process has ended.
     Ended,
 }
 

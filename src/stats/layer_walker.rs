@@ -54,7 +54,6 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
 #[derive(Default)]
 struct Schedule {
     checked: Option<Instant>,
-    /// The snapshot then.
     snapshot: Option<Arc<Snapshot>>,
     /// The directory of the engine's layers, and when it was looked for.
     mountpoint: Option<(Instant, Arc<EngineInfo>, Arc<Path>)>,

@@ -16,7 +16,6 @@ pub(super) struct Layers(Mutex<HashMap<String, Layer>>);
 #[derive(Debug)]
 struct Layer {
     reading: Option<LayerReading>,
-    /// Its directory.
     upper: Option<PathBuf>,
     /// When it is to be measured again.
     due: Instant,

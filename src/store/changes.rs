@@ -19,7 +19,6 @@ use crate::model::{
 pub struct Change {
     /// Id of the container, or of the sandbox when it is the pod's own.
     pub id: String,
-    /// What happened.
     pub step: ContainerEventType,
     /// Its pod, as the newer snapshot shows it; as it was last shown when it is gone.
     pub sandbox: Arc<SandboxRecord>,

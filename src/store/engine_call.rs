@@ -8,7 +8,6 @@ use crate::{
 /// A call that has the engine create or start a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineCall {
-    /// What it does.
     pub(super) transition: Transition,
     /// When it began. The engine's events have times of the same clock, that of the host: one that is not
     /// older is of this call, or of somebody else's meanwhile. If the container has ended in between, its

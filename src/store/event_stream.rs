@@ -38,7 +38,6 @@ pub(super) struct EventStream {
 enum EventStreamEnd {
     /// The engine went away.
     Disconnected(String),
-    /// The writer did.
     WriterGone,
 }
 

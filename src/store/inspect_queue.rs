@@ -22,7 +22,6 @@ use crate::model::{engine::Transition, time::Nanos};
 /// What to inspect. Two names of one image are two targets; their answers meet in the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
-    /// A container, by id.
     Container(String),
     /// An image, by id or reference.
     Image(String),

@@ -45,7 +45,6 @@ pub(super) enum InspectFailure {
     Engine(EngineError),
     /// No answer in this time.
     Timeout(Duration),
-    /// Our own task panicked.
     Panicked,
 }
 

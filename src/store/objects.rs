@@ -35,7 +35,6 @@ use crate::{
 pub(super) enum Inspected {
     /// A container, a pod's or not.
     Container(Box<Observed>),
-    /// An image.
     Image(Box<ImageRecord>),
     /// No such object.
     Gone,

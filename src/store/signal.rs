@@ -17,13 +17,11 @@ pub(super) enum Signal {
     Connected(Box<EngineInfo>),
     /// A list of everything begins.
     Listing,
-    /// The list of everything.
     Listed(Listing),
     /// An event, with its time by the engine's clock.
     Event(EngineEvent, Nanos),
     /// The event stream ended, or could not be opened.
     Disconnected(String),
-    /// An inspect takes long.
     Slow(Target, Generation),
     /// A container as far as it may be shown while its hook runs.
     Provisional(Box<ContainerRecord>, Generation),

@@ -10,7 +10,6 @@ use super::{
 /// What the client sends on one stream.
 #[derive(Debug)]
 pub enum Reader {
-    /// A SPDY stream.
     Spdy(Receiver),
     /// A channel of a WebSocket.
     WebSocket(Incoming),
@@ -19,7 +18,6 @@ pub enum Reader {
 /// What the client gets on one stream.
 #[derive(Debug)]
 pub enum Writer {
-    /// A SPDY stream.
     Spdy(Sender),
     /// A channel of a WebSocket.
     WebSocket(Outgoing),

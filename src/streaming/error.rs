@@ -60,7 +60,6 @@ impl StreamError {
 #[derive(Debug, Error)]
 #[error("cannot serve exec, attach and port-forward on {address}: choose another --streaming-addr")]
 pub struct BindError {
-    /// The address.
     pub address: SocketAddr,
     /// Why not.
     pub source: io::Error,

@@ -34,7 +34,6 @@ use crate::{error::chain, model::record::SandboxRecord};
 pub struct StreamPair {
     /// Where in the sandbox it leads; not 0.
     pub port: u16,
-    /// What is forwarded.
     pub data: (Reader, Writer),
     /// Where a failure is sent.
     pub error: Writer,

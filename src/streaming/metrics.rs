@@ -17,9 +17,7 @@ pub struct StreamingMetrics {
 /// What becomes of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// Given to a client.
     Given,
-    /// Used in time.
     Used,
     /// Used too late, twice, for another kind, or unknown.
     Refused,

@@ -13,9 +13,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 /// What the streams are for; each has protocols of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Exec and attach.
     Command,
-    /// PortForward.
     Forward,
 }
 
@@ -65,7 +63,6 @@ pub struct Upgrade {
 /// Why there is no agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A plain HTTP request.
     NoUpgrade,
     /// SPDY without a list of versions.
     NoVersions,

@@ -33,7 +33,6 @@ use super::{
 /// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
     Text,
     /// For collectors: one JSON object for each line.
     Json,

@@ -34,7 +34,6 @@ pub enum Notification<'a> {
     Status(&'a str),
     /// Keep-alive, to be sent more often than [`Systemd::watchdog`].
     Alive,
-    /// A stop was requested.
     Stopping,
 }
 

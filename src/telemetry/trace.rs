@@ -46,19 +46,13 @@ pub const TRACED: &str = "traced";
 pub struct FinishedSpan {
     /// The trace it belongs to.
     pub trace: [u8; 16],
-    /// The span itself.
     pub span: [u8; 8],
-    /// Its parent.
     pub parent: Option<[u8; 8]>,
-    /// What was done.
     pub name: String,
-    /// Server, client or internal.
     pub kind: SpanKind,
     /// When it began.
     pub begun: SystemTime,
-    /// How long it took.
     pub took: Duration,
-    /// What it was about.
     pub attributes: Vec<(&'static str, String)>,
     /// The kind of its failure; `None` on success.
     pub failure: Option<String>,
@@ -67,11 +61,9 @@ pub struct FinishedSpan {
 /// OpenTelemetry's span kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// We were called.
     Server,
     /// A call that we make.
     Client,
-    /// Neither.
     Internal,
 }
 

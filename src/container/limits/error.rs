@@ -15,9 +15,7 @@ pub enum LimitError {
     NotSet {
         /// The field of the request.
         field: String,
-        /// What it should be.
         value: String,
-        /// The kernel's answer.
         #[source]
         cause: Arc<HostError>,
     },
@@ -39,12 +37,7 @@ pub enum LimitError {
     },
     /// The kernel has no huge pages of this size.
     #[error("linux.resources.hugepage_limits[{size}].page_size: this node has {known}")]
-    PageSize {
-        /// What was asked for.
-        size: String,
-        /// The sizes there are.
-        known: String,
-    },
+    PageSize { size: String, known: String },
     /// There is no hugetlb controller.
     #[error("linux.resources.hugepage_limits[{size}]: this node has no hugetlb controller")]
     NoHugepages {

@@ -10,7 +10,6 @@ pub struct Limits {
     pub cpu_period: Option<i64>,
     /// CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
     pub cpu_quota: Option<i64>,
-    /// Share of the CPU.
     pub cpu_weight: Option<CpuWeight>,
     /// Memory in bytes; [`UNLIMITED`] for no limit.
     pub memory: Option<i64>,

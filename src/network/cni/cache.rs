@@ -27,9 +27,7 @@ pub struct ResultCache {
 /// A cached ADD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedResult {
-    /// Name of the network.
     pub network: String,
-    /// The container.
     pub container: String,
     /// Name of the interface in it.
     pub interface: String,
@@ -39,9 +37,7 @@ pub struct CachedResult {
     pub config: Option<String>,
     /// `CNI_ARGS`.
     pub arguments: Vec<(String, String)>,
-    /// Values of capabilities.
     pub capabilities: Map<String, Value>,
-    /// The last plugin's result.
     pub result: Value,
     /// Written by us, not by another runtime that uses the same directory.
     pub ours: bool,

@@ -16,7 +16,6 @@ use super::{
 /// One container's interface on one network: libcni's `RuntimeConf`.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConf {
-    /// The container.
     pub container: String,
     /// Path of its namespace; empty if the namespace is gone.
     pub netns: String,
@@ -24,16 +23,13 @@ pub struct RuntimeConf {
     pub interface: String,
     /// `CNI_ARGS`.
     pub arguments: String,
-    /// Values of capabilities.
     pub capabilities: Map<String, Value>,
 }
 
 /// A network and its plugins. All calls of one command together end within `timeout`.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
-    /// Where the plugins are.
     pub plugins: &'a Plugins,
-    /// The network.
     pub list: &'a NetworkConfigList,
     /// How long the whole chain may take.
     pub timeout: Duration,

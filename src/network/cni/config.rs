@@ -49,7 +49,6 @@ pub enum ConfigError {
     /// A file of the network's folder.
     #[error("{file}: {reason}")]
     Folder {
-        /// Folder and file.
         file: String,
         /// What is wrong with it.
         reason: String,

@@ -27,16 +27,13 @@ pub struct Selection {
 /// A usable configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectedConfig {
-    /// Its file name.
     pub file: String,
-    /// Its content.
     pub list: NetworkConfigList,
 }
 
 /// A file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its file name.
     pub file: String,
     /// What is wrong with it.
     pub reason: String,

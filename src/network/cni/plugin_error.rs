@@ -15,9 +15,7 @@ use crate::{
 pub struct PluginError {
     /// Its name in the configuration.
     pub plugin: String,
-    /// The CNI command.
     pub command: &'static str,
-    /// What went wrong.
     pub failure: Box<Failure>,
 }
 
@@ -32,10 +30,7 @@ pub enum Failure {
     },
     /// A file of that name, but it cannot be executed.
     #[error("{} is not executable", path.display())]
-    NotExecutable {
-        /// The file.
-        path: PathBuf,
-    },
+    NotExecutable { path: PathBuf },
     /// The search did not end: a file system does not answer.
     #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
     Unsearchable {
@@ -47,13 +42,11 @@ pub enum Failure {
     Reported {
         /// Code: below 100 from the specification, above the plugin's own.
         code: i64,
-        /// Message and details.
         message: String,
     },
     /// It failed without an error in the form of the specification.
     #[error("{exit}; output: {output}")]
     Exit {
-        /// Exit code or signal.
         exit: ProcessExit,
         /// The beginning of its output and errors.
         output: String,

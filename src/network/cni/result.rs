@@ -17,13 +17,11 @@ pub enum ResultError {
     /// Not of any known format.
     #[error("not a CNI result: {0}")]
     Malformed(String),
-    /// An address is malformed.
     #[error("{0:?} is not an IP address")]
     Address(String),
     /// An address belongs to an interface that is not listed.
     #[error("address {address} belongs to interface {index}, but only {known} are listed")]
     Interface {
-        /// The address.
         address: String,
         /// Its index into the list, from 0.
         index: i64,

@@ -71,7 +71,6 @@ impl Files {
 #[derive(Debug)]
 pub(in crate::stats) struct GroupFiles<'a> {
     kept: &'a OpenFiles,
-    /// The others.
     pub(super) uncached: &'a mut Files,
 }
 

@@ -32,11 +32,9 @@ pub(in crate::stats) struct CgroupPaths {
 /// What does not change from group to group.
 #[derive(Clone, Debug)]
 pub(in crate::stats) struct ReadOptions {
-    /// How much to read.
     pub(in crate::stats) detail: Detail,
     /// Sizes of huge pages.
     pub(in crate::stats) page_sizes: Vec<String>,
-    /// The clock.
     pub(in crate::stats) now: fn() -> Nanos,
 }
 

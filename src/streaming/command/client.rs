@@ -20,21 +20,15 @@ use crate::{
 /// A client whose streams are open. Dropped, it is cut off.
 #[derive(Debug)]
 pub struct Client {
-    /// What it types.
     pub stdin: Option<Reader>,
-    /// Where output goes.
     pub stdout: Option<Writer>,
     /// Where errors go; never of a terminal.
     pub stderr: Option<Writer>,
-    /// Sizes of its terminal.
     pub sizes: Option<Sizes>,
-    /// Where the outcome goes.
     pub error: Writer,
-    /// The protocol version.
     pub version: Version,
     /// Directions that nothing goes in; letting go of them would break the stream off.
     pub idle: Vec<Writer>,
-    /// The connection.
     pub line: Line,
     /// Whether it still takes what it is sent.
     pub watch: DisconnectWatch,
@@ -43,9 +37,7 @@ pub struct Client {
 /// What all the streams of a client live on.
 #[derive(Debug)]
 pub enum Line {
-    /// SPDY.
     Spdy(Connection),
-    /// WebSocket.
     WebSocket(Socket),
 }
 
@@ -115,13 +107,10 @@ async fn send_outcome(
 /// The streams that a client has to open, besides the one for the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Standard input.
     pub stdin: bool,
-    /// Standard output.
     pub stdout: bool,
     /// Standard error: a terminal has none.
     pub stderr: bool,
-    /// Sizes of the terminal.
     pub resize: bool,
 }
 

@@ -41,7 +41,6 @@ pub enum SessionEnd<Outcome> {
     Ended(Outcome),
     /// The client left. Of its input everything that arrived is delivered.
     ClientGone,
-    /// We are being stopped.
     Stopping,
     /// The connection to the engine failed, with this message.
     Broken(String),

@@ -23,7 +23,6 @@ pub(super) enum DialError {
     /// Nothing listens there, or not in time.
     #[error("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")]
     Refused {
-        /// The port.
         port: u16,
         /// The kernel's answer for IPv4.
         first: io::Error,

@@ -11,7 +11,6 @@ use std::{
 pub(in crate::streaming) enum StreamType {
     /// Failures as text.
     Error,
-    /// What is forwarded.
     Data,
 }
 
@@ -80,13 +79,10 @@ pub(in crate::streaming) enum PairingResult<S> {
     Waits,
     /// One of its kind waits already; it was not accepted.
     Twice,
-    /// The pair is complete.
     Paired {
         /// Of the data stream.
         port: u16,
-        /// Failures.
         error: S,
-        /// What is forwarded.
         data: S,
     },
 }

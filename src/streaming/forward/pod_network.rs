@@ -7,7 +7,6 @@ use crate::model::{attachment::Attachment, network::NetworkMode, record::Sandbox
 /// A network to connect in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodNetwork {
-    /// Ours.
     Host,
     /// The namespace pinned at a path. The pin outlives the pod's processes.
     Pinned(PathBuf),

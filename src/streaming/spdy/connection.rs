@@ -58,7 +58,6 @@ impl Connection {
 enum ConnectionEnd {
     /// Closed here or by the peer.
     Done,
-    /// It broke.
     Lost(io::Error),
     /// The peer broke the protocol.
     Broken(Malformed),

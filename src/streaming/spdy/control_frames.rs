@@ -13,7 +13,6 @@ use super::frame::ResetReason;
 /// A control frame to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
-    /// The stream is accepted.
     Reply(u32),
     /// The stream has failed, or never began.
     Reset(u32, ResetReason),

@@ -14,14 +14,17 @@ use super::{
 /// A message of the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// It opens a stream.
     Open(SynStream),
     /// It takes no part in a stream any more.
     Reset(u32),
     /// It wants an echo, or gives one.
     Ping(u32),
     /// Bytes of a stream: a piece of a frame. Empty only when it is the last.
-    Data { id: u32, bytes: Bytes, last: bool },
+    Data {
+        id: u32,
+        bytes: Bytes,
+        last: bool,
+    },
 }
 
 /// A stream as the peer opens it.
@@ -46,12 +49,19 @@ pub(super) struct Decoder {
 
 #[derive(Clone, Copy, Debug)]
 enum DecodeState {
-    /// A frame begins.
     Head,
     /// A control frame that is decoded once it is complete.
-    Control { kind: Kind, flags: u8, length: usize },
+    Control {
+        kind: Kind,
+        flags: u8,
+        length: usize,
+    },
     /// A frame's payload of so many bytes more.
-    Data { id: u32, left: usize, last: bool },
+    Data {
+        id: u32,
+        left: usize,
+        last: bool,
+    },
     /// So many bytes of no use.
     Skip(usize),
 }

@@ -81,7 +81,6 @@ impl ResetReason {
 /// Why the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoAwayReason {
-    /// All is done.
     Done,
     /// The peer broke the protocol.
     Broken,

@@ -30,7 +30,6 @@ pub(super) struct FrameWriter<W> {
     outbox: mpsc::Receiver<Outgoing>,
     /// Taken from the outbox, not yet encoded.
     frames: Vec<Outgoing>,
-    /// Being written.
     chain: VecDeque<Bytes>,
     heads: BytesMut,
 }

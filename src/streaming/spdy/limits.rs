@@ -6,9 +6,7 @@
 pub struct Limits {
     /// Bytes of a header block, inflated.
     pub header_bytes: usize,
-    /// Headers in a block.
     pub headers: usize,
-    /// Streams open at once.
     pub streams: usize,
     /// Bytes that the reader of one stream is not done with.
     pub queued_per_stream: usize,

@@ -25,7 +25,6 @@ pub enum ClientMessage {
     Data(u8, Bytes),
     /// Nothing more will come on a channel.
     End(u8),
-    /// Nothing of interest.
     Nothing,
 }
 

@@ -20,7 +20,6 @@ pub struct ExportTraceServiceResponse {}
 /// Spans of one program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ResourceSpans {
-    /// The program.
     #[prost(message, optional, tag = "1")]
     pub resource: Option<Resource>,
     /// By the part of it that noted them.
@@ -31,7 +30,6 @@ pub struct ResourceSpans {
 /// A program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Resource {
-    /// Its name and version.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<KeyValue>,
 }
@@ -39,7 +37,6 @@ pub struct Resource {
 /// Spans of one part of a program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
-    /// The spans.
     #[prost(message, repeated, tag = "2")]
     pub spans: Vec<Span>,
 }
@@ -56,7 +53,6 @@ pub struct Span {
     /// 8 bytes, or none.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
-    /// What was done.
     #[prost(string, tag = "5")]
     pub name: String,
     /// 1 inside, 2 server, 3 client.
@@ -68,10 +64,8 @@ pub struct Span {
     /// The same of its end.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
-    /// What it was about.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
-    /// How it ended.
     #[prost(message, optional, tag = "15")]
     pub status: Option<Status>,
 }
@@ -79,7 +73,6 @@ pub struct Span {
 /// How a span ended.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Status {
-    /// Why it failed.
     #[prost(string, tag = "2")]
     pub message: String,
     /// 2 is an error.
@@ -90,10 +83,8 @@ pub struct Status {
 /// A named value.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct KeyValue {
-    /// The name.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// The value.
     #[prost(message, optional, tag = "2")]
     pub value: Option<AnyValue>,
 }
@@ -101,7 +92,6 @@ pub struct KeyValue {
 /// A value; ours are texts.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AnyValue {
-    /// The text.
     #[prost(string, optional, tag = "1")]
     pub string_value: Option<String>,
 }

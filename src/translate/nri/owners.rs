@@ -12,11 +12,9 @@ use crate::wire::nri::{self, Field, REMOVED};
 pub struct Conflict {
     /// The plugin that was asked first.
     pub first: String,
-    /// The other.
     pub second: String,
     /// The field, as the interface spells it.
     pub field: String,
-    /// Id of the container.
     pub container: String,
 }
 

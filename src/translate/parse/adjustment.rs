@@ -34,7 +34,6 @@ pub enum AdjustmentError {
     /// More than a container can have.
     #[error("NRI plugin {plugin} asks for {many} changes, where {MOST_CHANGES} are permitted")]
     Changes {
-        /// Who asks for them.
         plugin: String,
         /// Their number.
         many: usize,
@@ -42,7 +41,6 @@ pub enum AdjustmentError {
     /// What is not known here.
     #[error("NRI plugin {plugin}: {field}: {reason}")]
     Unsupported {
-        /// Who asks for it.
         plugin: String,
         /// The field, as the interface spells it.
         field: &'static str,

@@ -17,9 +17,7 @@ pub struct CgroupFile {
     pub limit: CgroupLimit,
     /// The controller it belongs to.
     pub controller: String,
-    /// Its name.
     pub file: String,
-    /// The value to write.
     pub value: String,
     /// What to do where the kernel does not have it.
     pub if_missing: IfMissing,

@@ -27,14 +27,12 @@ use crate::{
 /// What to ask of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerPlan {
-    /// Name of the container.
     pub name: String,
     /// The document for its label.
     pub document: ContainerDocument,
     /// Host paths to create as directories (mode 0755) where nothing is there yet, before the
     /// create. Empty for engines that do so themselves.
     pub directories: Vec<PathBuf>,
-    /// Body of the create.
     pub body: ContainerCreateBody,
 }
 

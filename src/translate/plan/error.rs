@@ -10,21 +10,13 @@ pub enum PlanError {
     /// The engine has no such OCI runtime.
     #[error("unknown runtime handler {handler:?}: the engine has {known}")]
     UnknownHandler {
-        /// The handler requested.
         handler: String,
         /// The engine's runtimes, comma separated.
         known: String,
     },
     /// The caller's and the engine's cgroup drivers differ.
     #[error("cgroup parent {parent:?} does not fit the engine's {driver} cgroup driver: {remedy}")]
-    CgroupParent {
-        /// The parent requested.
-        parent: String,
-        /// The engine's driver.
-        driver: &'static str,
-        /// What to change.
-        remedy: &'static str,
-    },
+    CgroupParent { parent: String, driver: &'static str, remedy: &'static str },
     /// The engine would refuse the container's name.
     #[error(
         "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
@@ -39,14 +31,10 @@ pub enum PlanError {
     NoPidTarget,
     /// The caller did not supply the text of a profile.
     #[error("seccomp profile {path:?} could not be read")]
-    NoSeccompProfile {
-        /// Its path.
-        path: String,
-    },
+    NoSeccompProfile { path: String },
     /// The file is not a seccomp profile.
     #[error("seccomp profile {path:?} cannot be used: {reason}")]
     SeccompProfile {
-        /// Its path.
         path: String,
         /// What is wrong with it.
         reason: String,
@@ -56,10 +44,7 @@ pub enum PlanError {
         "seccomp profile {profile} is requested but the engine runs without seccomp, or with an \
          unconfined default"
     )]
-    NoSeccomp {
-        /// The profile.
-        profile: String,
-    },
+    NoSeccomp { profile: String },
     /// This host does not allow it.
     #[error("{field}: {reason}")]
     Host {
@@ -70,10 +55,7 @@ pub enum PlanError {
     },
     /// AppArmor is off, but a profile is requested by name.
     #[error("AppArmor profile {profile:?} is requested but the engine runs without AppArmor")]
-    NoApparmor {
-        /// The profile.
-        profile: String,
-    },
+    NoApparmor { profile: String },
     /// The groups in the image are needed, but could not be read.
     #[error(
         "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known"
@@ -84,7 +66,6 @@ pub enum PlanError {
     UnknownUser {
         /// The field of the request.
         field: &'static str,
-        /// The user.
         user: String,
     },
     /// The group is not known inside the image.
@@ -92,7 +73,6 @@ pub enum PlanError {
     UnknownGroup {
         /// The field of the request.
         field: &'static str,
-        /// The group.
         group: String,
     },
     /// Runtimes before runc 1.2 would take the number for a name.
@@ -103,17 +83,13 @@ pub enum PlanError {
     },
     /// CDI is off in the engine.
     #[error("CDI device {device:?} is requested but the engine has no CDI specification directory")]
-    NoCdi {
-        /// The first device.
-        device: String,
-    },
+    NoCdi { device: String },
     /// A CDI device and something else have one path in the container.
     #[error(
         "the CDI device's {what} at {target:?} (host path {second}) conflicts with the {what} of \
          host path {first}"
     )]
     CdiConflict {
-        /// Device or mount.
         what: &'static str,
         /// Path in the container.
         target: String,
@@ -188,10 +164,7 @@ pub enum PlanError {
     #[error(
         "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
     )]
-    NoCgroupV2 {
-        /// The key.
-        key: String,
-    },
+    NoCgroupV2 { key: String },
     /// The Engine API has no field for it, and our OCI runtime is not there or cannot do it either.
     #[error("{field}: {reason}")]
     NeedsRuntime {
@@ -205,7 +178,6 @@ pub enum PlanError {
     OtherUsers {
         /// The field as the interface spells it.
         field: &'static str,
-        /// What the pod has.
         pod: &'static str,
     },
     /// A container asks for privileges that its sandbox was not declared to have.
@@ -213,7 +185,6 @@ pub enum PlanError {
     BeyondSandbox {
         /// The field of the security context.
         field: &'static str,
-        /// What the sandbox lacks.
         sandbox: &'static str,
     },
     /// Labels and annotations, as they are stored.
@@ -222,7 +193,6 @@ pub enum PlanError {
          image, {limit} are allowed"
     )]
     LabelsTooLarge {
-        /// How large they are.
         bytes: usize,
         /// How large they may be.
         limit: usize,
@@ -230,7 +200,6 @@ pub enum PlanError {
     /// The document could not be encoded: a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
     Document {
-        /// The encoder's error.
         #[from]
         source: serde_json::Error,
     },

@@ -16,7 +16,6 @@ use crate::model::{
 /// What a sandbox's plan depends on besides its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct SandboxInput<'a> {
-    /// The engine.
     pub engine: &'a EngineInfo,
     /// The pause image, present in the engine.
     pub pause: &'a ImageId,
@@ -33,15 +32,12 @@ pub struct SandboxInput<'a> {
 /// What a container's plan depends on besides its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct ContainerInput<'a> {
-    /// The engine.
     pub engine: &'a EngineInfo,
-    /// The pod.
     pub sandbox: &'a SandboxRecord,
     /// The image, present in the engine.
     pub image: &'a ImageRecord,
     /// Lowest `oom_score_adj` this host lets the engine set.
     pub oom_floor: i64,
-    /// The pod's files.
     pub files: &'a PodFiles,
     /// With `PidMode::Target`: the container whose processes it sees.
     pub pid_target: Option<&'a ContainerId>,

@@ -26,7 +26,6 @@ use crate::model::{
 /// Where the namespaces that dockbridge makes for a pod are pinned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pins {
-    /// The user namespace.
     pub user: Option<PathBuf>,
     /// The network namespace, where dockbridge makes it.
     pub network: Option<PathBuf>,

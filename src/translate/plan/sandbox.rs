@@ -24,11 +24,9 @@ use crate::{
 /// What to ask of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxPlan {
-    /// Name of the container.
     pub name: String,
     /// The document for its label and for the checkpoint.
     pub document: SandboxDocument,
-    /// Body of the create.
     pub body: ContainerCreateBody,
     /// Who makes its network namespace, and when plugins work in it.
     pub namespace: NetworkNamespace,

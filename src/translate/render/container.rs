@@ -21,7 +21,6 @@ use crate::{
 
 /// A container record, and what ContainerStatus has besides.
 pub struct ContainerView<'a> {
-    /// The container.
     pub record: &'a ContainerRecord,
     /// What it was made of, while that exists.
     pub image: Option<&'a ImageRecord>,

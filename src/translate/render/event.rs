@@ -13,7 +13,6 @@ use crate::{
 pub struct Pod<'a> {
     /// The pod itself; as it was last seen, when it is gone.
     pub sandbox: &'a SandboxRecord,
-    /// Its containers.
     pub containers: Vec<ContainerView<'a>>,
 }
 

@@ -21,7 +21,6 @@ use crate::{
 
 /// A pod record, and what plugins are told besides.
 pub struct PodView<'a> {
-    /// The pod.
     pub record: &'a SandboxRecord,
     /// Where its network namespace is pinned, if it is.
     pub network_namespace: Option<PathBuf>,
@@ -33,7 +32,6 @@ pub struct PodView<'a> {
 
 /// A container record, and what plugins are told besides.
 pub struct ContainerView<'a> {
-    /// The container.
     pub record: &'a ContainerRecord,
     /// The limits that were asked for last.
     pub resources: Resources,

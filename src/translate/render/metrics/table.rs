@@ -17,7 +17,6 @@ use crate::{
 pub(super) struct Row {
     /// As cAdvisor names it.
     pub(super) name: &'static str,
-    /// For people.
     pub(super) help: &'static str,
     /// Whether it may fall.
     pub(super) kind: cri::MetricType,
