@@ -311,12 +311,3 @@ const ADOPTED: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod beginnings;
-
-#[cfg(test)]
-mod truncation;
-
-#[cfg(test)]
-mod clock;

@@ -414,8 +414,5 @@ pub(super) const INTERFACE: &str = "eth0";
 const LOOPBACK: &str = "cni-loopback";
 /// How long one VERSION or STATUS call may take.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod real_plugins;
 #[cfg(test)]
 mod tests;

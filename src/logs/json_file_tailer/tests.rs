@@ -1,5 +1,9 @@
 //! A log through everything that happens to logs, against what its entries make.
 
+mod beginnings;
+mod clock;
+mod truncation;
+
 use std::{fs, io::Write, path::PathBuf};
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Whole lives of pods on a node with fake plugins.
 
+mod real_plugins;
+
 use std::{fs, time::Duration};
 
 use serde_json::json;
