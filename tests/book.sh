@@ -14,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dockbridge=$(realpath "${1:?the path of dockbridge is missing}")
 shift
 command -v crictl >/dev/null || { echo "book: crictl is missing" >&2; exit 1; }
-# README says that it takes one.
+# README says that it takes one. `make book-test` installs it.
 [ -x /bin/busybox ] || { echo "book: /bin/busybox is missing: apt-get install busybox-static" >&2; exit 1; }
 
 main() {
