@@ -43,7 +43,7 @@ impl RegisterMetrics for LogMetrics {
         registry.register_family(
             "dockbridge_log_lost_total",
             &["kind"],
-            "Losses in CRI logs: lines that could not be parsed, files that Docker removed before they were read",
+            "Losses in CRI logs: lines that could not be parsed, files that were removed or truncated before they were read",
             &self.lost,
         );
     }
