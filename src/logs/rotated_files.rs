@@ -149,43 +149,35 @@ impl RotatedFiles {
 struct FoundFiles {
     /// Oldest first.
     files: VecDeque<JsonFile>,
+    /// The number of the last.
+    newest: Option<u32>,
     /// Whether the first is the expected one.
     met: bool,
 }
 
-/// Opens the files from newest to oldest until `known` is met, and keeps the oldest of them.
+/// Opens the files from newest to oldest until `known` is met, and keeps the oldest of them. Starts
+/// over if the engine rotated while they were listed: the list could have a gap.
 fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     for _ in 0..MOST_SCANS {
-        let (before, _held) = newest(source).unzip();
-        let found = scan(source, known)?;
-        if newest(source).unzip().0 == before {
+        let mut found = scan(source, known)?;
+        let newest = found.files.back().map(|file| file.identity);
+        if newest_number(source, newest.as_ref()) == found.newest {
+            found.files.truncate(HELD);
             return Ok(found);
         }
     }
     Err(read_error(source, io::Error::other("the engine rotates its files all the time")))
 }
 
-/// The number and identity of the newest file: others after each step of a rotation. While the
-/// engine rotates, the first number has no file. As long as a file is held open, no other one has
-/// its identity.
-fn newest(source: &Path) -> Option<((u32, Identity), File)> {
-    (0..2).find_map(|number| {
-        let file = File::open(numbered(source, number)).ok()?;
-        let identity = Identity::of(&file.metadata().ok()?);
-        Some(((number, identity), file))
-    })
-}
-
-/// A rotation meanwhile moves files to the next number, so none is missed; one may be seen twice,
-/// and for a moment one number has no file.
 fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
-    let mut files = VecDeque::<JsonFile>::new();
+    let mut found = FoundFiles { files: VecDeque::new(), newest: None, met: false };
     let mut missing = 0;
     for number in 0..MOST {
         let path = numbered(source, number);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound && missing > 0 => break,
+            // In the middle of a rotation one number has no file.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 missing += 1;
                 continue;
@@ -195,17 +187,27 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
         missing = 0;
         let metadata = file.metadata().map_err(|e| read_error(&path, e))?;
         let identity = Identity::of(&metadata);
+        // The engine has renamed it to the next number since it was listed.
         let moved = |seen: &JsonFile| seen.identity == identity;
-        if files.front().is_some_and(moved) || !metadata.is_file() {
+        if found.files.front().is_some_and(moved) || !metadata.is_file() {
             continue;
         }
-        files.push_front(JsonFile::new(file, &metadata).map_err(|e| read_error(&path, e))?);
-        files.truncate(HELD);
+        found.newest = found.newest.or(Some(number));
+        found.files.push_front(JsonFile::new(file, &metadata).map_err(|e| read_error(&path, e))?);
         if known == Some(&identity) {
-            return Ok(FoundFiles { files, met: true });
+            found.met = true;
+            break;
         }
     }
-    Ok(FoundFiles { files, met: false })
+    Ok(found)
+}
+
+/// The number of the newest file, if it still is this one: each step of a rotation changes it. The
+/// file is held open, so no other one has its identity.
+fn newest_number(source: &Path, file: Option<&Identity>) -> Option<u32> {
+    let at = |number| Some((number, std::fs::metadata(numbered(source, number)).ok()?));
+    let (number, metadata) = (0..2).filter_map(at).find(|(_, metadata)| metadata.is_file())?;
+    (Some(&Identity::of(&metadata)) == file).then_some(number)
 }
 
 fn numbered(source: &Path, number: u32) -> PathBuf {

@@ -4,9 +4,14 @@ mod beginnings;
 mod clock;
 mod truncation;
 
-use std::{fs, io::Write, path::PathBuf};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
-use proptest::prelude::*;
+use jiff::{SignedDuration, Timestamp};
+use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 use tempfile::TempDir;
 
 use super::*;
@@ -21,13 +26,20 @@ enum Event {
     LogEntry(Source, String, Scar),
     /// Bytes of what it wrote reach the engine's file.
     Flush(usize),
-    RotateEngine,
+    /// The new file is one with any birth time.
+    RotateEngine(Index),
+    /// Seconds since the first entry.
+    SetClock(i64),
     Step,
     Save,
     Crash,
-    Rename,
+    /// A crash that loses the saved position.
+    Forget,
+    /// The name ends with the time of the kubelet's clock.
+    Rename(u16),
     RenameBack,
-    Reopen,
+    /// The new file is one with any birth time.
+    Reopen(Index),
     DiskTakes(u64),
     DiskFree,
 }
@@ -42,6 +54,14 @@ enum Scar {
 /// An engine, a kubelet and a disk, and what the log has to become.
 struct World {
     dir: TempDir,
+    /// Empty files, in the order of their birth times.
+    spare: Vec<PathBuf>,
+    /// Whether the order of the kubelet's names is wrong. Then a position is saved after each
+    /// reopen, as it is in service.
+    mixed_names: bool,
+    clock: Timestamp,
+    /// Of the last entry.
+    time: Timestamp,
     tailer: Option<JsonFileTailer>,
     saved: Option<Position>,
     room: Option<u64>,
@@ -53,12 +73,21 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(spare: &[PathBuf], mixed_names: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("engine")).unwrap();
-        fs::write(dir.path().join("engine/json.log"), "").unwrap();
+        fs::create_dir_all(dir.path().join("pod/main")).unwrap();
+        for file in spare {
+            fs::File::create(file).unwrap();
+        }
+        let mut spare = spare.to_vec();
+        fs::hard_link(spare.remove(SPARE / 2), dir.path().join("engine/json.log")).unwrap();
         Self {
             dir,
+            spare,
+            mixed_names,
+            clock: BEGIN,
+            time: BEGIN,
             tailer: None,
             saved: None,
             room: None,
@@ -67,6 +96,16 @@ impl World {
             expected: Vec::new(),
             renamed: Vec::new(),
             files: Vec::new(),
+        }
+    }
+
+    /// Makes an empty file: one that was born at another time, if there is any left.
+    fn make(&mut self, path: &Path, which: Index) {
+        if self.spare.is_empty() {
+            fs::write(path, "").unwrap();
+        } else {
+            let file = self.spare.remove(which.index(self.spare.len()));
+            fs::hard_link(file, path).unwrap();
         }
     }
 
@@ -104,12 +143,22 @@ impl World {
         match event {
             Event::LogEntry(stream, content, scar) => self.entry(*stream, content, scar),
             Event::Flush(count) => self.flush(*count),
-            Event::RotateEngine => self.rotate_engine(),
+            Event::RotateEngine(which) => self.rotate_engine(*which),
+            Event::SetClock(seconds) => {
+                self.clock = BEGIN + SignedDuration::from_secs(*seconds);
+            }
             Event::Step => drop(self.step()),
             Event::Save => self.saved = Some(self.tailer().position()),
             Event::Crash => self.tailer = None,
-            Event::Rename if self.path().exists() => {
-                let name = self.path().with_file_name(format!("0.log.{}", self.renamed.len()));
+            // How much of an entry that a full disk cut short is written, only a position says.
+            Event::Forget => {
+                if self.tailer.take_if(|tailer| !tailer.writer.is_behind()).is_some() {
+                    self.saved = None;
+                }
+            }
+            Event::Rename(time) if self.path().exists() => {
+                let (number, time) = (self.renamed.len(), if self.mixed_names { *time } else { 0 });
+                let name = self.path().with_file_name(format!("0.log.{time:05}-{number:03}"));
                 fs::rename(self.path(), &name).unwrap();
                 self.renamed.push(name);
             }
@@ -118,22 +167,33 @@ impl World {
                     fs::rename(name, self.path()).unwrap();
                 }
             }
-            Event::Rename | Event::RenameBack => {}
-            Event::Reopen => {
-                self.tailer().reopen().unwrap();
-                self.look();
-                assert!(self.path().exists());
-            }
+            Event::Rename(_) | Event::RenameBack => {}
+            Event::Reopen(which) => self.reopen(*which),
             Event::DiskTakes(room) => self.room = Some(*room),
             Event::DiskFree => self.room = None,
         }
     }
 
+    fn reopen(&mut self, which: Index) {
+        self.tailer();
+        let path = self.path();
+        if !path.exists() {
+            self.make(&path, which);
+        }
+        self.tailer().reopen().unwrap();
+        self.look();
+        if self.mixed_names {
+            self.saved = Some(self.tailer().position());
+        }
+    }
+
     fn entry(&mut self, stream: Source, content: &str, scar: &Scar) {
         // The parts of a long line have one time.
-        let (id, content) = (self.entries / 2, format!("{} {content}", self.entries));
+        if self.entries.is_multiple_of(2) {
+            self.time = self.clock + SignedDuration::from_nanos(1 + i64::from(self.entries));
+        }
+        let (time, content) = (self.time.to_string(), format!("{} {content}", self.entries));
         self.entries += 1;
-        let time = format!("2026-01-01T00:{:02}:{:02}.5Z", id / 60, id % 60);
         let log = serde_json::to_string(&content).unwrap();
         let stream_word = stream.as_str();
         let json = format!(r#"{{"log":{log},"stream":"{stream_word}","time":"{time}"}}"#);
@@ -155,15 +215,16 @@ impl World {
         file.write_all(&self.pending.drain(..count).collect::<Vec<_>>()).unwrap();
     }
 
-    fn rotate_engine(&mut self) {
+    fn rotate_engine(&mut self, which: Index) {
         self.flush(usize::MAX);
-        let name = |number: usize| self.dir.path().join(format!("engine/json.log.{number}"));
+        let source = self.source();
+        let name = |number: usize| source.with_extension(format!("log.{number}"));
         let last = (1..).find(|number| !name(*number).exists()).unwrap();
         for number in (1..last).rev() {
             fs::rename(name(number), name(number + 1)).unwrap();
         }
-        fs::rename(self.source(), name(1)).unwrap();
-        fs::write(self.source(), "").unwrap();
+        fs::rename(&source, name(1)).unwrap();
+        self.make(&source, which);
     }
 
     fn step(&mut self) -> Result<ReadProgress, LogError> {
@@ -193,6 +254,19 @@ impl World {
     }
 }
 
+/// Makes a file whose birth time is later than that of another.
+pub(super) fn make_after(path: &Path, other: Option<&Path>) {
+    let born = |path: &Path| fs::metadata(path).unwrap().created().unwrap();
+    loop {
+        fs::write(path, "").unwrap();
+        if other.is_none_or(|other| born(other) < born(path)) {
+            return;
+        }
+        // The kernel's clock has not moved yet.
+        fs::remove_file(path).unwrap();
+    }
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let stream = prop_oneof![Just(Source::Stdout), Just(Source::Stderr)];
     let text = prop_oneof![
@@ -210,29 +284,42 @@ fn event() -> impl Strategy<Value = Event> {
         8 => (stream, content, scar).prop_map(|(stream, text, scar)| Event::LogEntry(stream, text, scar)),
         4 => (1_usize..3_000).prop_map(Event::Flush),
         2 => Just(Event::Flush(usize::MAX)),
-        1 => Just(Event::RotateEngine),
+        1 => any::<Index>().prop_map(Event::RotateEngine),
+        1 => (-1_000_i64..1_000).prop_map(Event::SetClock),
         8 => Just(Event::Step),
         2 => Just(Event::Save),
         2 => Just(Event::Crash),
-        2 => Just(Event::Rename),
+        1 => Just(Event::Forget),
+        2 => any::<u16>().prop_map(Event::Rename),
         1 => Just(Event::RenameBack),
-        2 => Just(Event::Reopen),
+        2 => any::<Index>().prop_map(Event::Reopen),
         1 => (0_u64..300).prop_map(Event::DiskTakes),
         1 => Just(Event::DiskFree),
     ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn every_line_comes_once_in_order_and_whole(events in prop::collection::vec(event(), 1..120)) {
-        let mut world = World::new();
+#[test]
+fn every_line_comes_once_in_order_and_whole() {
+    let pool = tempfile::tempdir().unwrap();
+    let spare: Vec<_> = (0..SPARE).map(|number| pool.path().join(number.to_string())).collect();
+    for (number, file) in spare.iter().enumerate() {
+        let other = number.checked_sub(1).map(|before| spare[before].as_path());
+        make_after(file, other);
+    }
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(400));
+    let cases = (any::<bool>(), prop::collection::vec(event(), 1..120));
+    let tested = runner.run(&cases, |(mixed_names, events)| {
+        let mut world = World::new(&spare, mixed_names);
         for event in &events {
             world.happen(event);
         }
-        let written = world.finish();
-        let (written, expected) = (String::from_utf8(written).unwrap(), String::from_utf8(world.expected).unwrap());
-        prop_assert_eq!(written, expected);
-    }
+        let written = String::from_utf8(world.finish()).unwrap();
+        prop_assert_eq!(written, String::from_utf8(world.expected).unwrap());
+        Ok(())
+    });
+    tested.unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
+/// Files of known birth for one case.
+const SPARE: usize = 12;

@@ -171,11 +171,10 @@ async fn directories_that_hang_keep_no_other_log() {
     let (reply, closed) = oneshot::channel();
     orders.send(Command::Close { reply }).await.unwrap();
     let closed = tokio::time::timeout(Duration::from_secs(300), closed).await.is_ok();
-    // Who waits for a writer has one, however often it opens the file, until the runtime has ended.
-    let writer = |container: &LoggedContainer| {
-        OpenOptions::new().read(true).write(true).open(container.source.as_ref().unwrap())
-    };
-    Box::leak(Box::new(hung.iter().map(writer).collect::<Vec<_>>()));
+    for container in &hung {
+        // Who waits for a writer has one.
+        drop(OpenOptions::new().read(true).write(true).open(container.source.as_ref().unwrap()));
+    }
     running.await.unwrap();
     assert!(written, "a log that could be written stood still");
     assert!(closed, "the end waited for what hangs");

@@ -8,23 +8,16 @@ use std::{
 
 use super::{
     beginnings::{begin, drain, json, numbers},
-    *,
+    make_after, *,
 };
 
 /// Makes the later name's file first, so that its birth is earlier than the other's.
 fn write_in_reverse(files: &[(&Path, &str)]) {
     let mut last = None;
     for (path, text) in files.iter().rev() {
-        loop {
-            fs::write(path, text).unwrap();
-            let born = fs::metadata(path).unwrap().created().unwrap();
-            if last.is_none_or(|last| last < born) {
-                last = Some(born);
-                break;
-            }
-            // The kernel's clock has not moved yet.
-            fs::remove_file(path).unwrap();
-        }
+        make_after(path, last);
+        fs::write(path, text).unwrap();
+        last = Some(*path);
     }
 }
 
