@@ -1,9 +1,9 @@
 //! Runs another program to its end, with input, output, a deadline and a limit of output.
 //!
 //! The program has its own process group. A deadline, too much output or a dropped future kills the
-//! group. Background processes that remain after the program has exited are neither killed nor waited
-//! for, but when somebody killed the program, what it was running has to end first. What runs while
-//! dockbridge is killed is found again by [`super::orphans`].
+//! group. Background processes that remain after the program has exited are neither killed nor
+//! waited for, but if the program itself was killed from outside, [`run`] waits for them. What runs
+//! while dockbridge is killed is found again by [`super::orphans`].
 
 use std::{
     fmt, io,
@@ -225,8 +225,8 @@ impl ProcessGroup {
         Ok(status)
     }
 
-    /// A killed network plugin leaves the address plugin that it was running. That one could take an
-    /// address after the DEL that releases it.
+    /// When a CNI plugin is killed, the IPAM plugin that it started is still running. It could
+    /// allocate an address after the DEL that should release it.
     async fn until_children_end(&self) {
         let Some(leader) = self.leader else { return };
         let until = Instant::now() + CHILDREN_TIMEOUT;
@@ -308,7 +308,7 @@ const SYSTEMD_VARIABLES: [&str; 6] = [
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long what a killed program was running may take to end by itself.
+/// How long the children of a killed program may take to end by themselves.
 const CHILDREN_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILDREN_PAUSE: Duration = Duration::from_millis(5);
 const STDERR_LIMIT: usize = 16 * 1024;

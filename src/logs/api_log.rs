@@ -43,8 +43,8 @@ impl ApiLog {
         Ok(Self { writer, start: passing.clone(), passing, last: None })
     }
 
-    /// The time since which entries are to be given; none: all there are. If the clock was set back
-    /// behind the last entry, the entries that follow it have earlier times.
+    /// The time from which to ask for entries; none for all of them. If the clock was set back to
+    /// before the last entry, the entries that follow it have earlier times.
     pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
         let last = self.mark()?.time.parse::<Timestamp>().ok().filter(|last| *last <= now)?;
         last.checked_sub(DISORDER).ok()

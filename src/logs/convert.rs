@@ -52,7 +52,7 @@ pub struct Converted {
     pub consumed: u64,
     /// Lines without an entry.
     pub unreadable: u64,
-    /// Bytes up to the end of the last entry that was written before.
+    /// The length up to the end of the last entry that had been written before.
     pub written: Option<u64>,
 }
 

@@ -29,7 +29,7 @@ pub struct CriFiles {
     pub link: bool,
     /// The file that has the log's name.
     current: Option<CriFile>,
-    /// Files whose name is the log's with something behind it, in descending order of names.
+    /// Files whose name is the log's name and a suffix, in descending order of names.
     renamed: Vec<CriFile>,
 }
 

@@ -44,8 +44,8 @@ impl LastWritten {
     }
 }
 
-/// The entries at the end of a log's CRI files, by their times: an entry has its own nanosecond,
-/// whatever the clock was set to before and after.
+/// The entries at the end of a log's CRI files, by time. Times are exact to the nanosecond, so they
+/// identify an entry even if the clock was set back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The last entry of the newest file.
@@ -55,8 +55,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Whether an entry that makes so many CRI lines is among these. To be asked once of each
-    /// entry, in the engine's order.
+    /// Whether an entry that makes so many CRI lines is one of these. Call it once for each entry,
+    /// in the engine's order.
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return false };
         let Some(left) = self.lines.get_mut(&time).filter(|left| **left > 0) else { return false };
@@ -64,7 +64,7 @@ impl Written {
         true
     }
 
-    /// With the end of an older file. The parts of a line may lie in both.
+    /// Adds the end of an older file. Both files may hold parts of one line.
     pub fn and_older(mut self, older: Self) -> Self {
         if let (Some(last), Some(other)) = (&mut self.last, older.last) {
             if last.time == other.time {
@@ -131,8 +131,8 @@ fn torn(file: &File) -> io::Result<u64> {
     }
 }
 
-/// The entries of the end of a file, or of all of it. Those of the last time are complete if
-/// there is another time.
+/// The entries at the end of a file, or of a whole file. No line with the last time is missing if a
+/// line with another time comes before it.
 pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;

@@ -157,8 +157,8 @@ impl CriWriter {
         Ok(())
     }
 
-    /// Gives up what is known of bytes to come again: the entries that made them are gone, or are
-    /// elsewhere. Says which entries were written last.
+    /// Forgets how many bytes are to be repeated: their entries are gone, or in another file.
+    /// Returns the entries that were written last.
     ///
     /// # Errors
     /// The file cannot be read or cut.

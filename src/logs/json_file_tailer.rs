@@ -29,8 +29,8 @@ pub enum ReadProgress {
 pub struct Losses {
     /// Lines of the engine's file that cannot be parsed: torn by a crash.
     pub unreadable: u64,
-    /// Times that files may have been removed or truncated before they were read. Following went
-    /// on with the oldest that was left.
+    /// How often files may have been removed or truncated before they were read. Reading continued
+    /// with the oldest file that was left.
     pub gaps: u64,
 }
 
@@ -38,9 +38,9 @@ pub struct Losses {
 #[derive(Debug)]
 pub struct JsonFileTailer {
     chain: RotatedFiles,
-    /// What of the chain's current file is done.
+    /// How far the current file has been read.
     place: Place,
-    /// Set while the place from which to write is not known.
+    /// Set while the place to continue from is not known.
     search: Option<Search>,
     writer: CriWriter,
     /// Bytes to read at once.
@@ -49,16 +49,17 @@ pub struct JsonFileTailer {
     losses: Losses,
 }
 
-/// Reads all of the engine's files for the entries that are at the end of the CRI file. Their order
-/// there is the engine's, whatever their times are.
+/// A search of all the engine's files for the entries at the end of the CRI file. They are in the
+/// engine's order in both, whatever their times are.
 #[derive(Debug)]
 struct Search {
     written: Written,
-    /// The end of the last one that was found.
+    /// The end of the last entry that was found.
     found: Option<SourcePosition>,
-    /// Where to begin if none is found. Without it, or if the file is gone: the oldest file.
+    /// The file to begin with if none is found. If it is not set, or is gone, that is the oldest
+    /// one.
     otherwise: Option<Identity>,
-    /// Whether a gap was counted for what made the search necessary.
+    /// Whether the gap that led to this search has been counted.
     is_counted: bool,
 }
 
@@ -133,11 +134,11 @@ impl JsonFileTailer {
         let is_finished = self.chain.has_newer();
         let is_new = self.place.offset == 0;
         if is_new && self.chain.current().after_gap && self.writer.is_behind() {
-            // What it is behind with is gone, or in here.
+            // The entries that it has to repeat are gone, or in this file.
             return self.begin_again();
         }
         let read = self.read(buffers)?;
-        // Compared after the read: what was read is of the same file content, or not used.
+        // Checked after the read, so nothing that was read from a truncated file is used.
         if !self.is_continued()? {
             let progress = self.begin_again()?;
             self.losses.gaps += 1;
@@ -230,7 +231,7 @@ impl JsonFileTailer {
         Ok(())
     }
 
-    /// Nothing is left of this file: the log continues in the next one, or that was all.
+    /// Goes on to the next file, if there is one.
     fn at_end(&mut self) -> Result<ReadProgress, LogError> {
         if !self.chain.advance() {
             return Ok(ReadProgress::CaughtUp(0));
@@ -240,7 +241,7 @@ impl JsonFileTailer {
         Ok(ReadProgress::More(0))
     }
 
-    /// The current file does not continue what was written. What follows may be in another file:
+    /// The current file was truncated. The entries that come next may be in another file:
     /// `copytruncate` leaves a copy beside it.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current().identity);

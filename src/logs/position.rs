@@ -44,7 +44,7 @@ pub struct Position {
     pub source: Option<SourcePosition>,
     /// What the entries before that have become.
     pub output: OutputPosition,
-    /// The last entry that the engine's logs API told.
+    /// The last entry that was read from the engine's logs API.
     pub mark: Option<LastWritten>,
 }
 
@@ -56,10 +56,10 @@ pub struct SourcePosition {
     pub place: Place,
 }
 
-/// A place in a file, with the bytes in front of it.
+/// An offset in a file, and the bytes before it.
 ///
-/// A file that was truncated and filled again is the same inode with other bytes there: they end
-/// with the time of an entry, in nanoseconds.
+/// A file that was truncated and has grown again has the same inode, but other bytes there, because
+/// an entry ends with its time in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Bytes from the beginning of the file.
@@ -79,14 +79,14 @@ impl Place {
         Ok(Self { offset, before })
     }
 
-    /// Moves behind bytes that were read here.
+    /// Moves past bytes that were read here.
     pub fn advance(&mut self, read: &[u8]) {
         self.offset = self.offset.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
         self.before.extend_from_slice(read.last_chunk::<COMPARED>().map_or(read, |end| end));
         self.before.drain(..self.before.len().saturating_sub(COMPARED));
     }
 
-    /// Whether the file still has the same bytes in front of this place.
+    /// Whether the file still has the same bytes before this place.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -115,7 +115,7 @@ pub struct OutputPosition {
     pub length: u64,
     /// The log's other files when counting began: all are older.
     pub older: Vec<Identity>,
-    /// Files that came after `file`, in their order. One that is in neither list is younger.
+    /// Files that were made after `file`, in order. A file in neither list is newer still.
     pub newer: Vec<Identity>,
 }
 

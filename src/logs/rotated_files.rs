@@ -22,9 +22,9 @@ use crate::host::error::HostError;
 pub struct JsonFile {
     pub file: File,
     pub identity: Identity,
-    /// Whether something may be missing before what it has now.
+    /// Whether entries before its current content may be missing.
     pub after_gap: bool,
-    /// Its end when it was looked at last.
+    /// Its end at the last check.
     seen: Place,
 }
 
@@ -34,7 +34,7 @@ impl JsonFile {
         Ok(Self { file, identity: Identity::of(metadata), after_gap: false, seen })
     }
 
-    /// Whether the file was truncated since this was asked last.
+    /// Whether the file was truncated since the last check.
     fn is_truncated(&mut self) -> io::Result<bool> {
         let end = Place::at(&self.file, self.file.metadata()?.len())?;
         let seen = std::mem::replace(&mut self.seen, end);
@@ -73,7 +73,7 @@ impl RotatedFiles {
         !self.newer.is_empty()
     }
 
-    /// Takes up files that the engine has made since. Says whether some may be gone already, or
+    /// Adds the files that the engine has made since. Returns whether some may be gone already, or
     /// were truncated.
     ///
     /// While as many are held as there may be, newer ones have to wait where they are: those that
@@ -202,8 +202,8 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
     Ok(found)
 }
 
-/// The number of the newest file, if it still is this one: each step of a rotation changes it. The
-/// file is held open, so no other one has its identity.
+/// The number of the newest file, if that is still this file. Each step of a rotation changes one
+/// or the other. The file is held open, so no other file has its identity.
 fn newest_number(source: &Path, file: Option<&Identity>) -> Option<u32> {
     let at = |number| Some((number, std::fs::metadata(numbered(source, number)).ok()?));
     let (number, metadata) = (0..2).filter_map(at).find(|(_, metadata)| metadata.is_file())?;

@@ -103,8 +103,8 @@ fn names_are_plain() {
     hold("getters named get_ and type aliases", &breaches);
 }
 
-/// Functions and types say what they are for; a field or variant does where its name does not. (The
-/// compiler's `missing_docs` asks it of all.)
+/// Public functions and types are documented, fields and variants only where the name is not
+/// enough. The compiler's `missing_docs` would ask for all of them.
 #[test]
 fn public_functions_and_types_are_documented() {
     let mut breaches = Vec::new();
@@ -116,8 +116,8 @@ fn public_functions_and_types_are_documented() {
     hold("public functions and types without documentation", &breaches);
 }
 
-/// Calls `found` with the name and line of every `pub` item that has no documentation, also of those in
-/// impls. A module's stands in its file.
+/// Calls `found` with the name and line of every `pub` item that has no documentation, also of
+/// those in impls. Modules are documented in their own files.
 fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
@@ -136,7 +136,7 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
                 let words: Vec<String> =
                     trees[index + 1..].iter().map_while(|next| word(Some(next))).collect();
                 let item = words.iter().rposition(|word| ITEMS.contains(&word.as_str()));
-                // A name that a macro makes up is no word.
+                // In a macro, the name is not a word.
                 let named = item.map(|item| &words[item..]).filter(|named| named.len() > 1);
                 if let Some(named) = named.filter(|_| !is_documented) {
                     found(&named.join(" "), name.span().start().line);

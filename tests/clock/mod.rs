@@ -1,4 +1,4 @@
-//! Time limits that a test would have to sit out pass at once: the clock of its runtime is moved.
+//! Moves the clock of a test's runtime past time limits, so that the test need not wait for them.
 //!
 //! Tokio's paused clock moves whenever all tasks wait, even if they wait for a socket or a process
 //! that is about to answer. This clock moves only when a test says so.
@@ -16,7 +16,7 @@ use tokio::{
 pub(crate) async fn forward(time: Duration) {
     settle().await;
     pause();
-    // It has moved when it is polled once. No other task may meet a clock that stands still.
+    // One poll moves the clock. No other task may run while it is paused.
     let _ = advance(time).now_or_never();
     resume();
 }

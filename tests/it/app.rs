@@ -68,7 +68,7 @@ fn settings(root: &Path, name: &str) -> Settings {
     resolve(given, None, &|_| None).unwrap().settings
 }
 
-/// Of the time for which the first list of an engine is waited for.
+/// One step of the clock, while the first list of an engine is waited for.
 const STEP: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(300);
 

@@ -114,8 +114,8 @@ async fn restart(stage: &mut Stage) -> Outcome {
     }
 }
 
-/// Repeats a call about a large object while the engine needs longer for it than dockbridge waits: on
-/// a busy machine it takes seconds to write such an answer.
+/// Repeats a call about a large object while it runs out of time: on a busy machine the engine can
+/// take more than ten seconds to write such an answer.
 async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() -> F) -> Outcome<T> {
     let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(100));
     loop {

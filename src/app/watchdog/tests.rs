@@ -104,7 +104,7 @@ fn a_store_that_hangs_from_the_start_is_not_ready() {
     let release = block(&systemd.writer);
     let _served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.start_watchdog();
-    // On a busy machine the socket may answer late, too.
+    // On a busy machine the socket may answer too late as well.
     while systemd.failure() != STORE_FAILED {}
     systemd.assert_only_failures();
     drop(release);

@@ -83,7 +83,7 @@ impl ContainerCgroup {
         shown(requested, held, settings, |setting| self.current(setting))
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    fn limits(&self) -> Limits {
         self.group.limits(self.pid)
     }
 
@@ -137,7 +137,7 @@ impl ContainerCgroup {
     }
 
     /// The OOM score of the main process.
-    pub(super) fn score(&self) -> Option<i64> {
+    fn score(&self) -> Option<i64> {
         self.group.oom_score_adj(self.pid)
     }
 

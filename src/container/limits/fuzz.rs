@@ -43,7 +43,8 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
     };
     let (size, pages, high) = (word(), word(), word());
     let unified = CgroupFile::unified("memory.high", &high);
-    let pages = CgroupFile { limit: CgroupLimit::Hugepages(size), ..unified.with_value(&pages) };
+    let limit = CgroupLimit::Hugepages(size);
+    let pages = CgroupFile { limit, value: pages, ..unified.clone() };
     let settings = [pages, unified];
     let now = word();
     let first = shown(&requested, &kernel, &settings, |_| Some(now.clone()));

@@ -1,7 +1,8 @@
 //! UpdateContainerResources.
 //!
 //! The engine is called first, then what it cannot set is written. After a failure, as after a
-//! crash, what was set stays: the error names it, the status shows it, and kubelet repeats the call.
+//! crash, limits that were set before it stay in force: the error names it, the status shows it,
+//! and kubelet repeats the call.
 
 use serde_json::Value;
 use tracing::info;
@@ -79,8 +80,8 @@ impl Containers {
         Ok(())
     }
 
-    /// Sets all limits of `plan`, up to the first that is refused. `set` gets the names of those
-    /// that are in force.
+    /// Sets the limits of `plan`, until one is refused. The names of those that were set are added
+    /// to `set`.
     async fn set_limits(
         &self,
         record: &ContainerRecord,
@@ -125,7 +126,7 @@ async fn check_memory_in_use(
     }
 }
 
-/// Writes the files that hold something else; `set` gets the fields of those that were written.
+/// Writes the files whose value is another one, and adds their fields to `set`.
 async fn write(
     cgroup: &ContainerCgroup,
     settings: &[CgroupFile],
@@ -134,7 +135,7 @@ async fn write(
     let (seen, asked) = (cgroup.clone(), settings.to_vec());
     let changed = blocking(move || seen.differing(asked)).await?;
     cgroup.tell_systemd(&changed).await;
-    // systemd, told of one file, may have set back others.
+    // systemd may have reset other files when it was told of one.
     let (cgroup, asked) = (cgroup.clone(), settings.to_vec());
     let written = blocking(move || {
         let mut written = Vec::new();

@@ -100,8 +100,7 @@ async fn a_hang_is_killed_with_its_children() {
     assert!(dies(&mark).await);
 }
 
-/// A network plugin that is killed leaves the address plugin that it runs, which may still take an
-/// address.
+/// A CNI plugin that is killed leaves its IPAM plugin running, which may still allocate an address.
 #[tokio::test]
 async fn what_a_killed_program_was_running_has_ended_too() {
     let dir = tempfile::tempdir().unwrap();

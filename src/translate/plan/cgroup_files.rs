@@ -57,15 +57,6 @@ impl CgroupFile {
             CgroupLimit::Unified(key) => format!("linux.resources.unified[{key:?}]"),
         }
     }
-
-    /// The same file with another value.
-    pub fn with_value(&self, value: &str) -> Self {
-        let properties = match self.limit {
-            CgroupLimit::Unified(_) => properties(&self.file, value),
-            CgroupLimit::Hugepages(_) | CgroupLimit::HugepageReservations(_) => Vec::new(),
-        };
-        Self { value: value.to_owned(), properties, ..self.clone() }
-    }
 }
 
 impl CgroupFile {

@@ -280,7 +280,7 @@ async fn one_stalled_call_holds_up_no_other() {
     let began = Instant::now();
     let (stalled, done) = tokio::join!(stalled, others);
     assert_eq!(stalled.unwrap_err().kind(), Kind::DeadlineExceeded);
-    assert!(done - began < TIMEOUT, "others went on meanwhile");
+    assert!(done - began < TIMEOUT, "the other calls were held up");
 }
 
 #[tokio::test]

@@ -292,5 +292,5 @@ async fn until_listed(client: &mut RuntimeServiceClient<Channel>) {
     timeout(LONG, listing).await.expect("it knows its engine");
 }
 
-/// Of the time for which a server waits for a lock, or its callers for an engine.
+/// One step of the clock, while a server waits for a lock or its callers wait for an engine.
 const STEP: Duration = Duration::from_millis(200);

@@ -170,5 +170,5 @@ async fn the_writer_ends_with_the_last_handle() {
     eventually(|| docker.open() == 0).await;
 }
 
-/// Of the pauses before the store tries again.
+/// One step of the clock, while the store waits before it tries again.
 const STEP: Duration = Duration::from_millis(200);

@@ -482,9 +482,9 @@ fn is_of_the_node(path: &Path) -> bool {
     name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
-/// Of an engine that is silent: less than the ten seconds that the store waits for an inspect.
+/// How long a silent engine is waited for: less than the store's ten seconds for an inspect.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
-/// Far above anything that is not stuck, on a busy machine too.
+/// Longer than anything takes that is not stuck, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 /// In every fake engine.
 pub(crate) const IMAGE: &str = "busybox:1.36";

@@ -1,4 +1,4 @@
-//! Time limits that a test would have to sit out, in front of the fake dockerd.
+//! Lets time limits pass at once in tests against the fake dockerd.
 
 use std::time::Duration;
 
@@ -40,5 +40,5 @@ pub(crate) async fn hurry<T>(pause: Duration, step: Duration, work: impl Future<
     }
 }
 
-/// Of real time, for what is done in other threads.
+/// Real time, for work in other threads.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);

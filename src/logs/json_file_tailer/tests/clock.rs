@@ -1,5 +1,5 @@
-//! Tests: the clock was set back. Times of birth and of entries have another order than files and
-//! entries themselves.
+//! Tests: the clock was set back, so birth times and entry times do not follow the order of files
+//! and entries.
 
 use std::{
     fs,

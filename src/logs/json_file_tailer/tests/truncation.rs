@@ -15,7 +15,7 @@ fn truncate(source: &Path, next: &str) {
 }
 
 /// Ten lines were written; then `paused` happens to the engine's file. Returns the lines of the CRI
-/// file, and the gaps. With `restart` dockbridge restarts meanwhile.
+/// file, and the gaps. With `restart`, dockbridge restarts in between.
 fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("json.log");
