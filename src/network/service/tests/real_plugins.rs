@@ -107,16 +107,20 @@ fn read_greeting(address: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
+/// A node whose pods get addresses of 10.9.0.0/24.
+fn start_ipv4(plugins: PathBuf) -> (TestNode, Network) {
+    let node = TestNode::new();
+    let ranges = json!([[{"subnet": "10.9.0.0/24"}]]);
+    node.conf("10-pods.conflist", &bridge(&node, "1.0.0", &ranges));
+    let network = start(&node, plugins);
+    (node, network)
+}
+
 #[test]
 fn a_pod_gets_an_address_and_a_host_port_and_releases_them() {
     let Some(plugins) = installed() else { return };
     in_a_new_namespace(async move || {
-        let node = TestNode::new();
-        node.conf(
-            "10-pods.conflist",
-            &bridge(&node, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
-        );
-        let network = start(&node, plugins);
+        let (node, network) = start_ipv4(plugins);
         let mut pod = node.pod('a');
         pod.ports =
             vec![PortMapping { container_port: 80, host_port: 12000, ..PortMapping::default() }];
@@ -170,12 +174,7 @@ fn a_pod_that_died_still_releases_its_addresses() {
 fn a_lost_pod_is_found_by_garbage_collection() {
     let Some(plugins) = installed() else { return };
     in_a_new_namespace(async move || {
-        let node = TestNode::new();
-        node.conf(
-            "10-pods.conflist",
-            &bridge(&node, "1.0.0", &json!([[{"subnet": "10.9.0.0/24"}]])),
-        );
-        let network = start(&node, plugins);
+        let (node, network) = start_ipv4(plugins);
         let pod = node.pod('a');
         let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
