@@ -303,8 +303,14 @@ impl Run {
         let id = self.container.id.as_str();
         let watched = tokio::select! {
             watched = exec.kill_when_started() => watched,
-            // The next dockbridge finds its record.
-            () = self.stopping.cancelled() => return false,
+            // The command may have ended since it was inspected last, up to five seconds ago. If it
+            // has not, the next dockbridge finds its record.
+            () = self.stopping.cancelled() => {
+                match timeout(LAST_LOOK, exec.kill_when_started()).await {
+                    Ok(watched) => watched,
+                    Err(_) => return false,
+                }
+            }
         };
         match watched {
             Ok(()) => true,
@@ -430,6 +436,9 @@ const PERSISTENCE: Duration = Duration::from_secs(300);
 
 /// How long the engine may take to start a command whose caller has gone.
 const BEGUN_SINCE: Duration = Duration::from_secs(10);
+
+/// How long the last inspect may take when dockbridge ends.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the command to be killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);

@@ -305,6 +305,31 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
 }
 
+/// A command that may still begin is inspected every five seconds. A stop between two inspects must not
+/// leave the record of one that has ended.
+#[tokio::test]
+async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ended() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::of([]));
+    docker.inject(Rule::new("POST /exec/*/start", Fault::Reset).times(1));
+    let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    let looks = || docker.count("GET /exec/*/json");
+    let before = looks();
+    eventually(|| looks() > before).await;
+    // From now on the pause between two inspects is the longest.
+    forward(Duration::from_secs(60)).await;
+    let before = looks();
+    eventually(|| looks() > before).await;
+    docker.world(|world| {
+        for exec in &mut world.execs {
+            (exec.begun, exec.exit_code) = (true, Some(0));
+        }
+    });
+    let node = bridge.stop().await;
+    assert_eq!(std::fs::read_dir(node.path("state/execs")).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let (docker, bridge, id) = set().await;
