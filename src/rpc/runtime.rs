@@ -355,7 +355,9 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ContainerStatsRequest>,
     ) -> Result<Response<cri::ContainerStatsResponse>, Status> {
         let id = parse::id::object_id("container_id", &request.get_ref().container_id);
-        let (id, now) = (id.map_err(failed)?, self.now().await?);
+        let id = id.map_err(failed)?;
+        // The engine's list has no pid, and without it no cgroup is found.
+        let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let read = self.stats.container(container).await.map_err(failed)?;
         let stats = Some(render::stats::container(&read));
@@ -384,7 +386,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::PodSandboxStatsRequest>,
     ) -> Result<Response<cri::PodSandboxStatsResponse>, Status> {
         let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
-        let (id, now) = (id.map_err(failed)?, self.now().await?);
+        let id = id.map_err(failed)?;
+        let now = self.inspected(&id).await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
         let read = self.stats.pod(&now, sandbox).await.map_err(failed)?;
         let stats = Some(render::stats::pod(&read));

@@ -1,7 +1,9 @@
 //! Statistics without calls to the engine. The containers here have no cgroups of their own, so
 //! only their attributes are tested.
 
-use dockbridge::wire::cri;
+use std::pin::pin;
+
+use dockbridge::{model::network::NetworkMode, wire::cri};
 use tonic::Code;
 
 use crate::support::bridge::{Bridge, container, docker, pod};
@@ -19,6 +21,36 @@ async fn statistics_of_an_unknown_id_are_not_found() {
     assert_eq!(error.code(), Code::NotFound, "{error:?}");
     let empty = bridge.runtime.container_stats(cri::ContainerStatsRequest::default()).await;
     assert_eq!(empty.unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// The engine's list has no pid, and without it there are no figures.
+#[tokio::test]
+async fn statistics_after_a_restart_wait_for_the_inspect() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    let node = bridge.stop().await;
+    let inspect = docker.hold_answer(&format!("GET /containers/{id}/json"));
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let (mut first, mut second) = (bridge.runtime.clone(), bridge.runtime.clone());
+    let stats = first.container_stats(cri::ContainerStatsRequest { container_id: id });
+    let pod = second.pod_sandbox_stats(cri::PodSandboxStatsRequest { pod_sandbox_id: sandbox });
+    let (mut stats, mut pod) = (pin!(stats), pin!(pod));
+    let others = async {
+        for _ in 0..20 {
+            bridge.containers().await.unwrap();
+        }
+    };
+    tokio::select! {
+        answer = &mut stats => panic!("answered before the inspect: {answer:?}"),
+        answer = &mut pod => panic!("answered before the inspect: {answer:?}"),
+        () = others => inspect.cancel(),
+    }
+    let (stats, pod) = tokio::join!(stats, pod);
+    assert!(stats.is_ok() && pod.is_ok(), "{stats:?} {pod:?}");
+    bridge.clear(&docker).await;
 }
 
 #[tokio::test]
