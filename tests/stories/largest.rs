@@ -193,3 +193,6 @@ async fn taken_over(
     words.push(image);
     stage.engine.docker(&words).await
 }
+
+/// How long a test may take in full size. The engine needs up to 330 seconds for its part on two idle cores.
+pub(crate) const FULL_SIZE_PATIENCE: Duration = Duration::from_secs(900);

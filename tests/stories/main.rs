@@ -81,6 +81,7 @@ use support::{
     failure::{Failure, Outcome},
     patience::patient,
     stage,
+    stated::is_full_size,
     world::World,
 };
 
@@ -391,6 +392,7 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     let patience = patient(match name.split("::").next() {
         Some("slow_engine") => slow_engine::size::Size::stated().patience(),
         Some("chaos") => chaos::size::Size::stated().patience(),
+        Some("largest") if is_full_size() => largest::FULL_SIZE_PATIENCE,
         _ => stage::PATIENCE,
     });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
