@@ -43,7 +43,7 @@ prepare() {
     echo "runtime-endpoint: $CONTAINER_RUNTIME_ENDPOINT" >"$CRI_CONFIG_FILE"
     # Names of settings begin with DOCKBRIDGE_, too.
     image=$DOCKBRIDGE_WORLD_IMAGE conf=$DOCKBRIDGE_WORLD_CNI_CONF
-    unset "${!DOCKBRIDGE_WORLD@}" DOCKBRIDGE_ENGINES
+    unset "${!DOCKBRIDGE_WORLD@}" DOCKBRIDGE_ENGINES DOCKBRIDGE_FULL_SIZE DOCKBRIDGE_SKIPS DOCKBRIDGE_REPEATS
     export place image conf
     cd "$place"
     DOCKER_HOST=unix:///run/docker.sock serve
