@@ -86,7 +86,7 @@ install: release ## Install the release build and its units for systemd below PR
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "cargo is missing. Rust 1.89 or newer is needed, and Debian 12 has an older one: see https://rustup.rs" >&2; exit 1; }
-	@command -v cc >/dev/null || { $(AS_ROOT) apt-get update -q && $(AS_ROOT) apt-get install -y -q --no-install-recommends gcc libc6-dev; }
+	@command -v cc >/dev/null || { $(AS_ROOT) tests/env/install.sh gcc libc6-dev; }
 
 .PHONY: build
 build: toolchain ## Build for development
@@ -146,7 +146,7 @@ book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
 .PHONY: book-test
 book-test: build ## Check links, figures, log messages and pictures of the book; run its commands and compare what they print (crictl, ENGINE=…)
 	$(CARGO) test --test architecture
-	@[ -x /bin/busybox ] || $(AS_ROOT) sh -c 'apt-get update -q && apt-get install -y -q busybox-static'
+	@[ -x /bin/busybox ] || $(AS_ROOT) tests/env/install.sh busybox-static
 	$(WORLD) --engine $(ENGINE) -- tests/book.sh $(BUILT)
 
 .PHONY: clean

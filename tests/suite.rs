@@ -1,9 +1,11 @@
-//! What `tests/env/suite.sh`, the runner behind `make test`, makes of the parts' results.
+//! What `tests/env/suite.sh`, the runner behind `make test`, makes of the parts' results, and how
+//! `tests/env/install.sh` waits for apt.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output},
 };
@@ -56,6 +58,32 @@ fn a_second_run_in_the_same_directory_is_refused() {
     let output = run(&["again"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("another run of the tests"), "{errors}");
+}
+
+/// Stands in for apt-get. Somebody else holds the lock during the first two updates.
+const APT: &str = r#"#!/bin/sh
+echo "$*" >>calls
+if [ "$1" = update ] && [ "$(grep -c ^update calls)" -le 2 ]; then
+    echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)" >&2
+    exit 100
+fi
+"#;
+
+#[test]
+fn packages_are_installed_once_apt_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let apt = folder.path().join("apt-get");
+    fs::write(&apt, APT).unwrap();
+    fs::set_permissions(&apt, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/install.sh");
+    let mut command = Command::new(install);
+    let output = command.arg("curl").current_dir(&folder).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
+    let calls: Vec<&str> = calls.lines().collect();
+    assert_eq!(calls[..3], ["update -q"; 3]);
+    assert!(calls[3].starts_with("install ") && calls[3].ends_with(" curl"), "{calls:?}");
 }
 
 fn run(parts: &[&str]) -> Output {

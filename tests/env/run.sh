@@ -8,6 +8,7 @@
 # this script, and the way to stop it is printed. Nothing is written below /etc.
 set -euo pipefail
 
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${DOCKBRIDGE_TRY:-/run/dockbridge}
 socket=$folder/dockbridge.sock
 engine_data=/var/lib/dockbridge-engine
@@ -37,10 +38,7 @@ install_missing() {
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || die "missing, and this is no Debian: ${missing[*]}"
     say "installing ${missing[*]}"
-    {
-        apt-get update -q
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
-    } >"$folder/apt.log" 2>&1 || { tail -n 20 "$folder/apt.log" >&2; die "apt-get failed, see $folder/apt.log"; }
+    "$here/install.sh" "${missing[@]}" >"$folder/apt.log" 2>&1 || { tail -n 20 "$folder/apt.log" >&2; die "apt-get failed, see $folder/apt.log"; }
 }
 
 # Sets engine to the socket of an engine, starting one if there is none.

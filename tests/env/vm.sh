@@ -68,7 +68,7 @@ install_missing() {
     command -v debootstrap >/dev/null || missing+=(debootstrap debian-archive-keyring)
     command -v mke2fs >/dev/null && command -v debugfs >/dev/null || missing+=(e2fsprogs)
     [ ${#missing[@]} = 0 ] && return
-    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } >&2
+    "$here/install.sh" "${missing[@]}" >&2
 }
 
 # write_job ENGINE DRIVER command [argument…]: the line the guest runs.

@@ -137,7 +137,7 @@ install_missing() {
     command -v curl >/dev/null || missing+=(curl)
     command -v flock >/dev/null || missing+=(util-linux)
     [ ${#missing[@]} = 0 ] && return
-    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } >&2
+    "$here/install.sh" "${missing[@]}" >&2
 }
 
 # The root tree of an engine; "/" when the machine's own programs are the ones asked for.
