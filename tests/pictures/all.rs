@@ -15,6 +15,8 @@ mod log;
 mod modules;
 #[path = "panel.rs"]
 mod panel;
+#[path = "place.rs"]
+mod place;
 #[path = "pod.rs"]
 mod pod;
 #[path = "session.rs"]
@@ -25,6 +27,7 @@ mod soak;
 /// Names below `docs/pictures`, and contents.
 pub(crate) fn pictures() -> Vec<(&'static str, String)> {
     vec![
+        ("place.svg", place::draw()),
         ("modules.svg", modules::draw()),
         ("pod-start.svg", pod::start()),
         ("pod-stop.svg", pod::stop()),

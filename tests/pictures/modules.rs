@@ -35,7 +35,7 @@ struct Rows {
 pub(crate) fn draw() -> String {
     let arrows = arrows();
     let mut canvas =
-        Canvas::new("Modules", "imports lead down; those that others imply are left out");
+        Canvas::new("Modules", "arrows are imports; those that follow from others are left out");
     let mut rows = Rows::new(&arrows);
     rows.arrange();
     for &Part { from: (row, index), to: (below, other), ends } in &rows.parts {
