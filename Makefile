@@ -135,9 +135,9 @@ $(MDBOOK):
 # What docs link to outside of docs becomes a page beside them.
 .PHONY: book
 book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
-	rm -rf $(TARGET)/book-source && cp -r docs $(TARGET)/book-source
-	cp CHANGELOG.md SECURITY.md packaging/systemd/dockbridge.service $(TARGET)/book-source
-	sed -i 's|](docs/|](|g' $(TARGET)/book-source/{CHANGELOG,SECURITY}.md
+	rm -rf $(TARGET)/book-source && mkdir -p $(TARGET) && cp -r docs $(TARGET)/book-source
+	cp CHANGELOG.md CONTRIBUTING.md SECURITY.md packaging/systemd/dockbridge.service $(TARGET)/book-source
+	sed -i 's|](docs/|](|g' $(TARGET)/book-source/{CHANGELOG,CONTRIBUTING,SECURITY}.md
 	find $(TARGET)/book-source -name '*.md' -exec sed -i -e 's|](\(\(\.\./\)*\)\.\./\([A-Z]*\.md\)|](\1\3|g' \
 	  -e 's|](\.\./packaging/systemd/|](|g' {} +
 	$(MDBOOK) build $(TARGET)/book-source --dest-dir $(TARGET)/book
