@@ -13,6 +13,7 @@ use tonic::Code;
 
 use crate::support::{
     failure::{Outcome, ensure, ensure_eq, fail},
+    leftovers,
     patience::Looks,
     stage::Stage,
     world::World,
@@ -59,7 +60,8 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     let (started, run) = (starting.await?, running.await?);
     println!("  StartContainer: {started:?}\n  RunPodSandbox: {run:?}");
     // Either call may have succeeded before the kill, or reached the next containerd.
-    for refused in [started.err(), run.err()].into_iter().flatten() {
+    let refused: Vec<_> = [started.err(), run.err()].into_iter().flatten().collect();
+    for refused in &refused {
         ensure_eq!(refused.code, Code::Unavailable, "{refused}");
     }
     let mut looks = until_containerd_is_back();
@@ -88,6 +90,15 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     // Docker no longer knows this shim. containerd cleans up once it has ended.
     if let Some(shim) = shims_of(&id).pop() {
         kill(shim, Signal::SIGKILL)?;
+    }
+    // A shim that loses containerd kills its `runc create`, which leaves the cgroups that it has made.
+    // kubelet removes them with the pod's cgroup. One with a process cannot be removed and is found below.
+    for cgroup in leftovers::container_cgroups(&world.cgroup) {
+        let id = cgroup.rsplit('/').next().unwrap_or_default();
+        let is_cut_off = refused.iter().any(|refused| refused.message.contains(id));
+        if is_cut_off && fs::remove_dir(&cgroup).is_ok() {
+            println!("  left by runc create: {cgroup}");
+        }
     }
     stage.leaves_nothing().await
 }

@@ -82,7 +82,7 @@ fn run_files(folder: &Path) -> Vec<String> {
 
 /// Containers' cgroups are named by their 64 digits, with systemd inside `docker-….scope`; pod
 /// cgroups above them are their maker's.
-fn container_cgroups(parent: &str) -> Vec<String> {
+pub(crate) fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {
         let tree = format!("/sys/fs/cgroup/{hierarchy}{parent}");
