@@ -126,12 +126,15 @@ fn is_without_containerd(message: &str) -> bool {
 }
 
 /// containerd found the task directory of an earlier start, whose path ends with the container's id,
-/// or it has loaded a task from that directory.
+/// or it has loaded a task from that directory. dockerd says that the id is in use when it could not
+/// delete containerd's container, because of its task.
 fn is_task_left(call: &Call, message: &str) -> bool {
     let Subject::Container(id) = &call.subject else { return false };
     let says = |words: String| message.contains(&words);
     is_container_start(call)
-        && (says(format!("/{id}: file exists")) || says(format!("task {id}: already exists")))
+        && (says(format!("/{id}: file exists"))
+            || says(format!("task {id}: already exists"))
+            || message == "id already in use")
 }
 
 /// An inspection read what the image is and then missed its layers: a removal takes names first

@@ -112,6 +112,7 @@ fn a_task_left_by_an_earlier_start_is_recognised() {
          exists: unknown",
         "failed to create task for container: mkdir /run/moby/aaa: file exists",
         "task aaa: already exists",
+        "id already in use",
     ] {
         let error = refused(Call::START, container(), 500, text);
         assert!(matches!(error, EngineError::LeftTask { .. }), "{error:?}");
