@@ -3,8 +3,10 @@
 use super::canvas::Canvas;
 
 pub(crate) fn draw() -> String {
-    let mut canvas =
-        Canvas::new("Where dockbridge sits", "processes of one node, and how they reach each other");
+    let mut canvas = Canvas::new(
+        "Where dockbridge sits",
+        "processes of one node, and how they reach each other",
+    );
     canvas.labelled((20.0, 72.0), (120.0, 36.0), "d", "kubelet");
     canvas.labelled((150.0, 72.0), (120.0, 36.0), "d", "crictl");
     canvas.rect((20.0, 154.0), (250.0, 36.0), "a");
