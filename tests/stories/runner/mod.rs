@@ -72,7 +72,7 @@ fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc:
             return;
         }
         let ended = run_one(&mut world, engine, name);
-        if !ended.passed || name.starts_with(SPOILS_ITS_WORLD) {
+        if name.starts_with(SPOILS_ITS_WORLD) {
             world = None;
         }
         let has_begun = ended.has_begun;
@@ -83,7 +83,8 @@ fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc:
     }
 }
 
-/// Runs a test in this world, or in a new one if there is none.
+/// Runs a test in this world, or in a new one if there is none. Ends the world if the test fails, and
+/// keeps its logs.
 fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str) -> Ended {
     let begun = Instant::now();
     let mut output = String::new();
@@ -98,9 +99,12 @@ fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str
     if let Some(running) = world {
         (passed, took) = running.run(name, &mut output).unwrap_or_else(|lost| {
             output += &format!("the world was lost: {lost}\n");
-            *world = None;
             (false, begun.elapsed())
         });
+    }
+    if !passed && let Some(failed) = world.take() {
+        let logs = failed.end_with_logs(engine, name);
+        output += &format!("logs: {}\n", logs.display());
     }
     Ended { name, passed, has_begun, took, output }
 }

@@ -1,10 +1,11 @@
 //! A world as a child process that runs tests.
 
 use std::{
-    env, fmt,
+    env, fmt, fs,
     io::{self, BufRead as _, BufReader, PipeReader, Split, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -30,6 +31,12 @@ impl Engine {
         let size = if is_full_size() { " DOCKBRIDGE_FULL_SIZE=1" } else { "" };
         format!("ENGINE={}{runtime}{size}", self.name)
     }
+
+    /// Where the logs of failed tests on this engine are kept.
+    pub(super) fn logs(&self) -> PathBuf {
+        let runtime = if self.runtime.is_some() { "-runtime" } else { "" };
+        Path::new(LOGS).join(format!("{}{runtime}", self.name))
+    }
 }
 
 impl fmt::Display for Engine {
@@ -45,11 +52,18 @@ pub(super) struct WorldProcess {
     names: Option<ChildStdin>,
     /// The lines of its standard output and standard error.
     output: Split<BufReader<PipeReader>>,
+    /// Where its script copies the logs of its programs at the end.
+    logs: PathBuf,
+    /// Where these logs are kept after that. Otherwise they are deleted.
+    kept: Option<PathBuf>,
 }
 
 impl WorldProcess {
     /// Starts a world and waits until its worker is ready.
     pub(super) fn start(engine: &Engine) -> Outcome<Self> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let logs = engine.logs().join(format!("world-{number}"));
         let (output, writer) = io::pipe()?;
         // A runner that is killed takes its worlds along. The kernel sends the signal when the thread
         // ends that started the world, and no world outlives its thread.
@@ -59,12 +73,14 @@ impl WorldProcess {
             command.arg("--runtime").arg(runtime);
         }
         command.arg("--").arg(env::current_exe()?).arg("--worker");
+        command.env("DOCKBRIDGE_WORLD_LOGS", &logs);
         command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
         // The pipe ends with the world only if no copy of it is left here.
         drop(command);
         let names = child.stdin.take();
-        let mut world = Self { child, names, output: BufReader::new(output).split(b'\n') };
+        let output = BufReader::new(output).split(b'\n');
+        let mut world = Self { child, names, output, logs, kept: None };
         let mut said = String::new();
         world
             .until(&mut said, |line| line.contains(READY).then_some(()))
@@ -87,6 +103,13 @@ impl WorldProcess {
         })
     }
 
+    /// Ends the world in which this test failed, and returns where the logs of its programs are.
+    pub(super) fn end_with_logs(mut self, engine: &Engine, test: &str) -> PathBuf {
+        let kept = engine.logs().join(test);
+        self.kept = Some(kept.clone());
+        kept
+    }
+
     /// Collects lines until one is the mark.
     fn until<T>(&mut self, output: &mut String, mark: impl Fn(&str) -> Option<T>) -> Outcome<T> {
         for line in self.output.by_ref() {
@@ -107,7 +130,15 @@ impl Drop for WorldProcess {
         // The end of its input ends the worker, and with it the world.
         self.names = None;
         self.child.wait().ok();
+        if let Some(kept) = &self.kept {
+            // Perhaps those of an earlier run.
+            fs::remove_dir_all(kept).ok();
+            fs::rename(&self.logs, kept).ok();
+        }
+        fs::remove_dir_all(&self.logs).ok();
     }
 }
 
 const WORLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/env/world.sh");
+
+const LOGS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/world-logs");
