@@ -75,7 +75,7 @@ async fn complete(store: &Store) -> bool {
 /// cleans up after removed ones.
 async fn find_gone(store: &Store, logs: &Logs) {
     let now = store.snapshot();
-    for id in logs.known().await {
+    for id in logs.known() {
         if now.container(id.as_str()).is_none()
             && let Err(error) = store.refresh_container(id.as_str()).await
         {

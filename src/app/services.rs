@@ -56,8 +56,8 @@ pub(super) async fn build(
     let loaded = checkpoints.load().await;
     let timeouts = Timeouts { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), timeouts);
-    let logs =
-        Logs::start(settings.container_log_format, settings.state_dir.join("logs"), engine.clone());
+    let positions = settings.state_dir.join("logs");
+    let logs = Logs::start(settings.container_log_format, positions, engine.clone()).await;
     let network = start_network((settings, live), deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
     let run_dir = &settings.run_dir;

@@ -173,6 +173,6 @@ fn serve(
 
 /// How long the process waits for threads that still read or write files.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// Blocking threads. Hanging file systems can occupy 256 that read the host, 512 that write logs and
-/// 512 that create log directories; the others do all other work. Threads start on demand.
+/// Blocking threads. Hanging file systems can occupy 256 that read the host, one for each log and one
+/// for each log directory; the others do all other work. Threads start on demand.
 const THREADS: usize = 2048;

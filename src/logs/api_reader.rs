@@ -4,14 +4,14 @@
 //! writes them. A reader is good for one answer: when that has ended, for whatever reason, another
 //! reader goes on from where this one came to.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::{
-    sync::mpsc::{self, error::TryRecvError},
+    sync::{
+        Notify,
+        mpsc::{self, error::TryRecvError},
+    },
     task::AbortHandle,
 };
 
@@ -19,10 +19,7 @@ use super::{
     api_log::ApiLog, convert::Buffers, entry::LogEntry, error::LogError,
     json_file_tailer::ReadProgress, logged_container::LoggedContainer, position::Position,
 };
-use crate::{
-    engine::{client::Engine, error::EngineError, log_messages::LogMessage},
-    model::id::ContainerId,
-};
+use crate::engine::{client::Engine, error::EngineError, log_messages::LogMessage};
 
 /// Writes what the engine sends.
 #[derive(Debug)]
@@ -31,8 +28,6 @@ pub(super) struct ApiReader {
     messages: mpsc::Receiver<Result<LogMessage, EngineError>>,
     /// Taken from the queue, not known to be written.
     held: Vec<LogMessage>,
-    /// A wake-up for what is in the queue was sent and not handled yet.
-    notified: Arc<AtomicBool>,
     reader: AbortHandle,
     end: Option<ResponseEnd>,
 }
@@ -54,26 +49,23 @@ impl ApiReader {
         engine: &Engine,
         container: &LoggedContainer,
         position: Option<Position>,
-        woken: &mpsc::UnboundedSender<ContainerId>,
+        woken: &Arc<Notify>,
     ) -> Result<Self, LogError> {
         let api_log = ApiLog::resume(container.target.clone(), position)?;
         let (sender, messages) = mpsc::channel(QUEUE);
-        let notified = Arc::new(AtomicBool::new(false));
         let reader = Reader {
             engine: engine.clone(),
             container: container.clone(),
             sender,
-            notified: Arc::clone(&notified),
-            woken: woken.clone(),
+            woken: Arc::clone(woken),
         };
         let since = api_log.since(Timestamp::now());
         let reader = tokio::spawn(reader.run(since)).abort_handle();
-        Ok(Self { api_log, messages, held: Vec::new(), notified, reader, end: None })
+        Ok(Self { api_log, messages, held: Vec::new(), reader, end: None })
     }
 
     /// Writes what has come.
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
-        self.notified.store(false, Ordering::SeqCst);
         let more = self.gather();
         let entries: Vec<LogEntry<'_>> = self.held.iter().map(entry).collect();
         self.api_log.take(&entries, buffers)?;
@@ -127,13 +119,12 @@ struct Reader {
     engine: Engine,
     container: LoggedContainer,
     sender: mpsc::Sender<Result<LogMessage, EngineError>>,
-    notified: Arc<AtomicBool>,
-    woken: mpsc::UnboundedSender<ContainerId>,
+    woken: Arc<Notify>,
 }
 
 impl Reader {
     async fn run(self, since: Option<Timestamp>) {
-        let Self { engine, container, sender, notified, woken } = self;
+        let Self { engine, container, sender, woken } = self;
         let opened = engine.follow_logs(container.id.as_str(), container.tty, since).await;
         match opened {
             Err(error) => drop(sender.send(Err(error)).await),
@@ -142,15 +133,13 @@ impl Reader {
                     if sender.send(message).await.is_err() {
                         return;
                     }
-                    if !notified.swap(true, Ordering::SeqCst) {
-                        let _ = woken.send(container.id.clone());
-                    }
+                    woken.notify_one();
                 }
             }
         }
         // The end of the queue is seen by the poll that follows.
         drop(sender);
-        let _ = woken.send(container.id);
+        woken.notify_one();
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! The engine keeps the lines of each container in json-file logs. This module writes each line in
 //! CRI form to the kubelet's log path, once, in order, and lets the kubelet rotate. It knows no pods
-//! and no store. Start at [`service`] for what others call, at `worker` for what drives all logs.
+//! and no store. Start at [`service`] for what others call, at `log_task` for what drives a log.
 //!
 //! ```text
-//! service ──commands──▶ worker ──one log──▶ poll: json_file_tailer (the engine's files)
-//!    ▲                    ▲                       or api_reader and api_log (the engine's API)
-//!    └──────progress──────┴─ inotify events, due times: scheduler
+//! service ─▶ all_logs ─▶ log_state ──wanted──▶ log_task ─▶ poll: json_file_tailer (the engine's files)
+//!    ▲                       │ ▲                  ▲              or api_reader and api_log (its API)
+//!    └───────progress────────┘ └────progress──────┴─ inotify events: watches
 //! ```
 //!
 //! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]), and decides where a
@@ -35,14 +35,13 @@ pub mod position;
 pub mod rotated_files;
 pub mod service;
 
+mod all_logs;
 mod api_reader;
-mod command;
 mod directories;
 mod log_state;
+mod log_task;
 mod logged_container;
 mod poll;
 mod position_store;
 mod progress;
-mod running_polls;
-mod scheduler;
-mod worker;
+mod watches;

@@ -1,8 +1,14 @@
 //! One poll of one container's log, on a thread that has it alone.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
 use tracing::warn;
 
 use super::{
@@ -14,12 +20,9 @@ use super::{
     metrics::LogMetrics,
     position::Position,
     position_store::{PositionStore, Saved},
+    watches::Watches,
 };
-use crate::{
-    engine::client::Engine,
-    host::tail_watch::{TailWatch, WatchedFile, is_exhausted},
-    model::{id::ContainerId, time::Nanos},
-};
+use crate::{engine::client::Engine, model::time::Nanos};
 
 /// A log that is being written. It moves to a thread for each poll.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(super) struct Log {
     position: Option<Position>,
     saved_at: Instant,
     generation: u64,
+    /// Wakes the task of the log.
+    woken: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -39,16 +44,22 @@ enum Writer {
     ApiReader(Box<ApiReader>, bool),
 }
 
-/// What every poll works with.
-#[derive(Clone, Debug)]
+/// What the polls of all logs share.
+#[derive(Debug)]
 pub(super) struct Tools {
     pub(super) engine: Engine,
     pub(super) positions: PositionStore,
-    pub(super) watch: Option<TailWatch>,
-    pub(super) woken: mpsc::UnboundedSender<ContainerId>,
+    pub(super) watches: Watches,
     pub(super) metrics: LogMetrics,
+    /// A place for each poll in progress, without those that a file system keeps. Closed when no
+    /// more polls are to begin.
+    pub(super) places: Semaphore,
     /// A poll that takes longer is late.
     pub(super) poll_limit: Duration,
+    buffers: Mutex<Vec<Buffers>>,
+    /// The next poll panics.
+    #[cfg(test)]
+    pub(super) panics: std::sync::atomic::AtomicBool,
 }
 
 /// What a poll is for, besides writing what there is.
@@ -74,12 +85,10 @@ pub(super) struct PollOutcome {
     pub(super) state: ReadState,
     /// The CRI file is there.
     pub(super) opened: bool,
-    /// The watch that reports when there is more.
-    pub(super) tail: Option<WatchedFile>,
+    /// A watch reports when there is more.
+    pub(super) watched: bool,
     /// The engine's answer is read, and its reader reports when there is more.
     pub(super) relayed: bool,
-    /// The kernel has no watch left.
-    pub(super) unwatched: bool,
     pub(super) reopened: Option<Result<(), LogError>>,
     pub(super) error: Option<LogError>,
     /// Bytes of the engine's file that are still to be converted, where that is known.
@@ -99,27 +108,58 @@ pub(super) enum ReadState {
     Complete,
 }
 
+impl Tools {
+    pub(super) fn new(
+        engine: Engine,
+        positions: PositionStore,
+        watches: Watches,
+        metrics: LogMetrics,
+        poll_limit: Duration,
+    ) -> Self {
+        Self {
+            engine,
+            positions,
+            watches,
+            metrics,
+            places: Semaphore::new(AT_ONCE),
+            poll_limit,
+            buffers: Mutex::default(),
+            #[cfg(test)]
+            panics: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    /// Buffers that no poll uses.
+    fn buffers(&self) -> MutexGuard<'_, Vec<Buffers>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Log {
-    pub(super) fn new(container: LoggedContainer, position: Option<Position>) -> Self {
-        Self { container, writer: None, position, saved_at: Instant::now(), generation: 0 }
+    pub(super) fn new(
+        container: LoggedContainer,
+        position: Option<Position>,
+        woken: Arc<Notify>,
+    ) -> Self {
+        let saved_at = Instant::now();
+        Self { container, writer: None, position, saved_at, generation: 0, woken }
     }
 
     /// Reads, converts and writes a piece of at most about 1 MiB. Blocks; to be called in a runtime.
-    pub(super) fn poll(
-        &mut self,
-        request: PollRequest,
-        tools: &Tools,
-        buffers: &mut Buffers,
-    ) -> PollOutcome {
+    pub(super) fn poll(&mut self, request: PollRequest, tools: &Tools) -> PollOutcome {
+        #[cfg(test)]
+        assert!(!tools.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
         let mut outcome = PollOutcome::default();
+        let mut buffers = tools.buffers().pop().unwrap_or_default();
         let has_work = !request.complete || request.reopen;
-        if has_work && let Err(error) = self.write(request, tools, buffers, &mut outcome) {
+        if has_work && let Err(error) = self.write(request, tools, &mut buffers, &mut outcome) {
             if request.reopen && outcome.reopened.is_none() {
                 outcome.reopened = Some(Err(error));
             } else {
                 outcome.error = Some(error);
             }
         }
+        tools.buffers().push(buffers);
         self.report_losses(&tools.metrics);
         if outcome.state == ReadState::More {
             outcome.behind = self.left().unwrap_or_default();
@@ -132,10 +172,10 @@ impl Log {
     }
 
     /// Closes everything and saves the position if it moved.
-    pub(super) fn close(&mut self, positions: &PositionStore) {
-        if let Some(writer) = self.writer.take() {
-            self.position = writer.position().or(self.position.take());
-            positions.save(&self.container.id, &Saved::new(self.position.clone(), None));
+    pub(super) fn close(self, positions: &PositionStore) {
+        if let Some(writer) = self.writer {
+            let position = writer.position().or(self.position);
+            positions.save(&self.container.id, &Saved::new(position, None));
         }
     }
 
@@ -160,9 +200,12 @@ impl Log {
         }
         note(writer.step(buffers)?, outcome);
         let quiet = outcome.state == ReadState::CaughtUp && !request.busy && request.over.is_none();
-        if quiet && let Writer::JsonFileTailer(tailer) = writer {
+        if quiet
+            && let Writer::JsonFileTailer(tailer) = writer
+            && let Some(source) = &self.container.source
+        {
+            outcome.watched = tools.watches.set(source, &self.woken);
             // There is no event for what was written before the watch was set.
-            set_watch(&self.container, tools, outcome);
             note(tailer.step(buffers)?, outcome);
         }
         self.check_end(request, outcome)
@@ -207,7 +250,7 @@ impl Log {
                 opened => return opened.map(|tailer| Writer::JsonFileTailer(Box::new(tailer))),
             }
         }
-        let relay = ApiReader::start(&tools.engine, container, position(), &tools.woken)?;
+        let relay = ApiReader::start(&tools.engine, container, position(), &self.woken)?;
         Ok(Writer::ApiReader(Box::new(relay), request.over.is_some()))
     }
 
@@ -303,14 +346,8 @@ fn note(step: ReadProgress, outcome: &mut PollOutcome) {
     outcome.moved = outcome.moved.saturating_add(moved);
 }
 
-fn set_watch(container: &LoggedContainer, tools: &Tools, outcome: &mut PollOutcome) {
-    let (Some(watch), Some(source)) = (&tools.watch, &container.source) else { return };
-    match watch.set(source) {
-        Ok(tail) => outcome.tail = Some(tail),
-        // An absent file is being put aside for another: it is opened again.
-        Err(error) => outcome.unwatched = is_exhausted(&error),
-    }
-}
-
 /// How much of a log is at most read again after a crash, in time.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
+/// Polls in progress at the same time. Each is a thread that reads, converts and writes; more of them
+/// would take the machine away from those who write.
+const AT_ONCE: usize = 2;

@@ -2,15 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{mpsc, oneshot},
-    task,
-    time::timeout,
-};
+use tokio::{sync::oneshot, task, time::timeout};
 use tracing::warn;
 
 use super::{
-    command::{Command, ObserveReply},
+    all_logs::AllLogs,
     directories::Directories,
     docker_link,
     error::LogError,
@@ -20,8 +16,7 @@ use super::{
     poll::Tools,
     position_store::PositionStore,
     progress::{TimedOut, WaitLimits, completion, opening},
-    running_polls::POLL_LIMIT,
-    worker::Worker,
+    watches::Watches,
 };
 use crate::{
     engine::client::Engine,
@@ -38,23 +33,23 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Logs {
     /// None when the paths are links.
-    worker: Option<mpsc::Sender<Command>>,
+    all: Option<Arc<AllLogs>>,
     metrics: LogMetrics,
     directories: Directories,
 }
 
 impl Logs {
     /// Starts what writes logs. Positions are kept in `directory`, read now and written from then
-    /// on. To be called in a runtime.
-    pub fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
+    /// on.
+    pub async fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
         let positions = PositionStore::new(directory);
+        let (metrics, directories) = (LogMetrics::default(), Directories::default());
         if format == ContainerLogFormat::Docker {
             task::spawn_blocking(move || positions.clear());
-            let (metrics, directories) = (LogMetrics::default(), Directories::default());
-            return Self { worker: None, metrics, directories };
+            return Self { all: None, metrics, directories };
         }
-        let (watch, tidings) = match TailWatch::open() {
-            Ok((watch, tidings)) => (Some(watch), Some(tidings)),
+        let (watch, events) = match TailWatch::open() {
+            Ok((watch, events)) => (Some(watch), Some(events)),
             Err(error) => {
                 warn!(
                     error = chain(&error),
@@ -63,19 +58,11 @@ impl Logs {
                 (None, None)
             }
         };
-        let (waker, woken) = mpsc::unbounded_channel();
-        let metrics = LogMetrics::default();
-        let tools = Tools {
-            engine,
-            positions,
-            watch,
-            woken: waker,
-            metrics: metrics.clone(),
-            poll_limit: POLL_LIMIT,
-        };
-        let (worker, orders) = mpsc::channel(COMMANDS);
-        task::spawn(Worker::new(tools, tidings, woken).run(orders));
-        Self { worker: Some(worker), metrics, directories: Directories::default() }
+        let loading = positions.clone();
+        let saved = task::spawn_blocking(move || loading.load()).await.unwrap_or_default();
+        let watches = Watches::new(watch);
+        let tools = Arc::new(Tools::new(engine, positions, watches, metrics.clone(), POLL_LIMIT));
+        Self { all: Some(Arc::new(AllLogs::new(tools, saved, events))), metrics, directories }
     }
 
     /// What is counted of them.
@@ -85,7 +72,7 @@ impl Logs {
 
     /// What containers made from now on will have at their log path.
     pub const fn format(&self) -> ContainerLogFormat {
-        match self.worker {
+        match self.all {
             Some(_) => ContainerLogFormat::Cri,
             None => ContainerLogFormat::Docker,
         }
@@ -106,17 +93,18 @@ impl Logs {
     /// runs, whose log is followed from now on; of one that has ended, that its log is complete,
     /// or that waiting for it took too long.
     pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
-        let (logs, wanted) = (self.clone(), wanted(record));
+        let (all, wanted) = (self.all.clone(), wanted(record));
         async move {
-            let Some((container, run)) = wanted else { return };
+            let (Some(all), Some((container, run))) = (all, wanted) else { return };
             let id = container.id.clone();
-            let Some(watched) = logs.watched(container, run).await else { return };
-            if !watched.worth_waiting {
+            let Some(log) = all.observe(container, run).filter(|log| log.worth_waiting) else {
                 return;
-            }
-            if let Err(late) = completion(watched.progress, WaitLimits::default()).await {
-                tell_late(&id, late);
-                logs.send(Command::GiveUp { id }).await;
+            };
+            if let Err(late) = completion(log.progress, WaitLimits::default()).await {
+                warn_late(&id, late);
+                if let Some(log) = all.find(&id) {
+                    log.give_up();
+                }
             }
         }
     }
@@ -127,12 +115,10 @@ impl Logs {
     /// The link cannot be made.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((container, run)) = wanted(record) else { return Ok(()) };
-        if self.worker.is_none() {
-            return self.make_link(container).await;
-        }
+        let Some(all) = &self.all else { return self.make_link(container).await };
         let id = container.id.clone();
-        let Some(watched) = self.watched(container, run).await else { return Ok(()) };
-        if opening(watched.progress, WaitLimits::default()).await.is_err() {
+        let Some(log) = all.observe(container, run) else { return Ok(()) };
+        if opening(log.progress, WaitLimits::default()).await.is_err() {
             warn!(container = %id, "the container log was not created in time; continuing without it");
         }
         Ok(())
@@ -147,16 +133,14 @@ impl Logs {
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
         let (container, run) = wanted(record).ok_or_else(unknown)?;
-        if self.worker.is_none() {
-            return Ok(self.make_link(container).await?);
-        }
+        let Some(all) = &self.all else { return Ok(self.make_link(container).await?) };
         let (id, directory) = (container.id.clone(), container.target.root().to_owned());
         // The store may be about to show it for the first time.
-        self.watched(container, run).await.ok_or(LogError::Closed)?;
+        all.observe(container, run).ok_or(LogError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        self.send(Command::Reopen { id, reply }).await;
+        all.find(&id).ok_or_else(unknown)?.reopen(reply);
         let answer = timeout(NEW_FILE, answer).await.map_err(|_| LogError::Hung { directory })?;
-        answer.map_err(|_| LogError::Closed)?.0
+        answer.map_err(|_| LogError::Closed)?
     }
 
     /// Closes the log of a container that is gone, after a last read of its open file.
@@ -174,36 +158,28 @@ impl Logs {
         {
             warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; it stays");
         }
-        let (reply, done) = oneshot::channel();
-        self.send(Command::Forget { id: record.id.clone(), reply }).await;
-        // Dropped without an answer when done.
-        let _ = done.await;
+        let Some(all) = &self.all else { return };
+        let mut log = all.forget(&record.id);
+        while log.changed().await.is_ok() {}
     }
 
-    /// Lets go of a container that somebody has removed, without waiting for anything. One that is
-    /// missed here is among the [`Self::known`] ones still.
+    /// Lets go of a container that somebody has removed, without waiting for anything.
     pub fn gone(&self, id: &str) {
-        let (Some(worker), Ok(id)) = (&self.worker, ContainerId::try_from(id)) else { return };
-        let (reply, _) = oneshot::channel();
-        let _ = worker.try_send(Command::Forget { id, reply });
+        if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
+            drop(all.forget(&id));
+        }
     }
 
     /// All containers whose log is followed, or was before this process began and how far is
     /// remembered. None is let go of but by [`Self::forget`] and [`Self::gone`].
-    pub async fn known(&self) -> Vec<ContainerId> {
-        let (reply, known) = oneshot::channel();
-        self.send(Command::Known { reply }).await;
-        known.await.unwrap_or_default()
+    pub fn known(&self) -> Vec<ContainerId> {
+        self.all.as_ref().map(|all| all.ids()).unwrap_or_default()
     }
 
     /// Ends: what is written so far counts, and no caller waits any more.
     pub async fn close(&self) {
-        let (reply, done) = oneshot::channel();
-        let closed = async {
-            self.send(Command::Close { reply }).await;
-            let _ = done.await;
-        };
-        if timeout(LAST_LOOK, closed).await.is_err() {
+        let Some(all) = &self.all else { return };
+        if timeout(LAST_LOOK, all.close()).await.is_err() {
             warn!(
                 "stopping before all container logs were written; the rest follows at the next start"
             );
@@ -214,20 +190,6 @@ impl Logs {
         let Some(source) = container.source else { return Ok(()) };
         self.directories.ask(container.target, move |at| docker_link::make(at, &source)).await
     }
-
-    /// None when logs are no longer written, or are links.
-    async fn watched(&self, container: LoggedContainer, run: RunState) -> Option<ObserveReply> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::Observe { container: Box::new(container), run, reply }).await;
-        answer.await.ok()
-    }
-
-    /// A worker that has ended drops commands, and their replies.
-    async fn send(&self, command: Command) {
-        if let Some(worker) = &self.worker {
-            let _ = worker.send(command).await;
-        }
-    }
 }
 
 /// Whose log is wanted, as far as there is one by now.
@@ -235,15 +197,15 @@ fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
 
-fn tell_late(id: &ContainerId, TimedOut(progress): TimedOut) {
+fn warn_late(id: &ContainerId, TimedOut(progress): TimedOut) {
     warn!(
         container = %id, written = progress.moved, left = progress.left,
         "container shown as exited before its whole log was written; the rest follows"
     );
 }
 
-/// Commands waiting for the worker before their senders wait too.
-const COMMANDS: usize = 256;
+/// A poll reads and writes at most a megabyte: one that takes longer waits for a file system.
+const POLL_LIMIT: Duration = Duration::from_secs(2);
 /// How long a new file may take: all others may have a poll before it.
 const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long the last read of a log may delay its caller.

@@ -81,7 +81,8 @@ impl Node {
         store.synced(LONG).await.unwrap();
         let (tracker, locks) = (TaskTracker::new(), KeyedLocks::default());
         let state = self.root.path().join("state");
-        let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone());
+        let logs =
+            Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone()).await;
         let dependencies = ContainerDependencies {
             engine: engine.clone(),
             store: store.clone(),

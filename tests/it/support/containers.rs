@@ -46,7 +46,7 @@ impl Verbs {
         let image_files = ImageFiles::new(engine.clone(), store.clone(), state, &tracker);
         let format = ContainerLogFormat::Docker;
         let dependencies = ContainerDependencies {
-            logs: Logs::start(format, state.join("logs"), engine.clone()),
+            logs: Logs::start(format, state.join("logs"), engine.clone()).await,
             image_files: image_files.clone(),
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(proc),

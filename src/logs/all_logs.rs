@@ -1,0 +1,152 @@
+//! All logs that are written: starts the task of each, and ends them.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::watch,
+    task::{self, JoinSet},
+    time::timeout,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    log_state::{LogState, ObserveReply},
+    log_task::LogTask,
+    logged_container::{LoggedContainer, RunState},
+    poll::{Log, Tools},
+    position_store::Saved,
+    progress::Progress,
+};
+use crate::{host::tail_watch::TailEvents, model::id::ContainerId};
+
+/// The logs by container. Their tasks are aborted when this is dropped.
+#[derive(Debug)]
+pub(super) struct AllLogs {
+    tools: Arc<Tools>,
+    known: Mutex<Known>,
+    _watching: Option<AbortOnDropHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    logs: HashMap<ContainerId, Arc<LogState>>,
+    tasks: JoinSet<()>,
+    /// Of an earlier run, and not asked for yet.
+    saved: HashMap<ContainerId, Saved>,
+    /// Removed not long ago, the latest last: an inspect that began before a removal may still report
+    /// them. Ids are never given twice.
+    departed: VecDeque<ContainerId>,
+}
+
+impl AllLogs {
+    /// No log yet. `saved` says how far an earlier process came.
+    pub(super) fn new(
+        tools: Arc<Tools>,
+        saved: HashMap<ContainerId, Saved>,
+        events: Option<TailEvents>,
+    ) -> Self {
+        let known = Mutex::new(Known { saved, ..Known::default() });
+        let watching = events.map(|events| {
+            let tools = Arc::clone(&tools);
+            let watching = tokio::spawn(async move { tools.watches.wake_logs(events).await });
+            AbortOnDropHandle::new(watching)
+        });
+        Self { tools, known, _watching: watching }
+    }
+
+    /// The store has seen this container. None if its log is not written any more.
+    pub(super) fn observe(
+        self: &Arc<Self>,
+        container: LoggedContainer,
+        run: RunState,
+    ) -> Option<ObserveReply> {
+        let mut known = self.known();
+        if known.departed.contains(&container.id) || self.tools.places.is_closed() {
+            return None;
+        }
+        let log = match known.logs.get(&container.id) {
+            Some(log) => Arc::clone(log),
+            None => self.follow(&mut known, &container),
+        };
+        Some(log.observe(container, run))
+    }
+
+    fn follow(self: &Arc<Self>, known: &mut Known, container: &LoggedContainer) -> Arc<LogState> {
+        let id = container.id.clone();
+        let saved = known.saved.remove(&id).unwrap_or_default();
+        let state = Arc::new(LogState::new(container.clone(), saved.complete));
+        let log = Log::new(container.clone(), saved.position, Arc::clone(&state.woken));
+        let task = LogTask::new(id.clone(), Arc::clone(&state), Arc::clone(&self.tools)).run(log);
+        known.logs.insert(id.clone(), Arc::clone(&state));
+        let all = Arc::downgrade(self);
+        known.tasks.spawn(async move {
+            task.await;
+            if let Some(all) = all.upgrade() {
+                all.known().logs.remove(&id);
+            }
+        });
+        // Forgets tasks that have ended.
+        while known.tasks.try_join_next().is_some() {}
+        state
+    }
+
+    /// The log of a container, if it is written.
+    pub(super) fn find(&self, id: &ContainerId) -> Option<Arc<LogState>> {
+        self.known().logs.get(id).cloned()
+    }
+
+    /// The container is gone. Returns what is closed when nothing is left of its log here.
+    pub(super) fn forget(&self, id: &ContainerId) -> watch::Receiver<Progress> {
+        let mut known = self.known();
+        if !known.departed.contains(id) {
+            known.departed.push_back(id.clone());
+            if known.departed.len() > REMEMBERED {
+                known.departed.pop_front();
+            }
+        }
+        if let Some(log) = known.logs.get(id) {
+            return log.leave();
+        }
+        let (done, receiver) = watch::channel(Progress::default());
+        if known.saved.remove(id).is_some() {
+            let (tools, id) = (Arc::clone(&self.tools), id.clone());
+            task::spawn_blocking(move || {
+                tools.positions.remove(&id);
+                drop(done);
+            });
+        }
+        receiver
+    }
+
+    /// All containers whose log is written, or was by an earlier process.
+    pub(super) fn ids(&self) -> Vec<ContainerId> {
+        let known = self.known();
+        known.logs.keys().chain(known.saved.keys()).cloned().collect()
+    }
+
+    /// Lets the polls in progress end, but for those that hang, and saves the positions of logs
+    /// that go on.
+    pub(super) async fn close(&self) {
+        self.tools.places.close();
+        let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known());
+        logs.values().for_each(|log| log.woken.notify_one());
+        drop(logs);
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        let _ = timeout(self.tools.poll_limit, ended).await;
+        // Callers that wait for a log whose poll hangs return when its task is aborted.
+        tasks.shutdown().await;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many of the departed are remembered: more than are removed while one inspect runs.
+const REMEMBERED: usize = 1024;
+
+#[cfg(test)]
+mod tests;
