@@ -9,7 +9,7 @@ use crate::{
     model::{
         id::ImageId,
         image::PullRequest,
-        reference::{ImageReference, InvalidReference},
+        reference::{ImageReference, InvalidReference, printable},
     },
     pause::archive,
 };
@@ -89,5 +89,5 @@ impl Images {
 }
 
 fn unpullable(name: &str, source: InvalidReference) -> ImageError {
-    ImageError::Unpullable { name: name.to_owned(), source }
+    ImageError::Unpullable { name: printable(name).into_owned(), source }
 }

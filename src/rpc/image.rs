@@ -13,7 +13,7 @@ use super::{
 use crate::{
     host::clock,
     image::service::Images,
-    model::{record::ImageRecord, time::Nanos},
+    model::{record::ImageRecord, reference::printable, time::Nanos},
     stats::service::Stats,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::{parse, render},
@@ -96,7 +96,7 @@ impl ImageService for ImageRpc {
         request: Request<cri::RemoveImageRequest>,
     ) -> Result<Response<cri::RemoveImageResponse>, Status> {
         let name = parse::image::image_name(request.get_ref().image.as_ref()).map_err(failed)?;
-        about(&name);
+        about(printable(&name));
         self.changeable().await?;
         self.images.remove(&name).await.map_err(failed)?;
         Ok(Response::new(cri::RemoveImageResponse {}))

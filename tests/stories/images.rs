@@ -1,6 +1,9 @@
 //! Images from registries, with and without credentials.
 
-use std::time::Duration;
+use std::{
+    fs,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use dockbridge::{pause::archive, wire::cri};
 use serde_json::json;
@@ -55,6 +58,53 @@ pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     cri.remove_image(&name).await?;
     // Removing one name removes the image, so the world's own name has to be pulled back.
     restore(&stage, &world).await?;
+    stage.leaves_nothing().await
+}
+
+/// Some write name and password before the registry. Such a name is of no image, and the password gets
+/// nowhere: kubelet writes errors into the events of pods.
+pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "names_with_passwords").await?;
+    let (cri, registry) = (&stage.cri, &world.registry);
+    let pod = stage.recipes.pod("names");
+    let sandbox = cri.run(&pod).await?;
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for name in [
+        format!("{registry}/busybox:1"),
+        format!("{registry}/busybox@{digest}"),
+        format!("{registry}/busybox:1@sha256:0"),
+        format!("{registry}/busy box"),
+        format!("busybox@{digest}"),
+        "busybox".to_owned(),
+    ] {
+        let name = format!("user:planted-password@{name}");
+        let image = Some(cri::ImageSpec { image: name.clone(), ..Default::default() });
+        let of_it = cri::ContainerConfig { image: image.clone(), ..stage.recipes.sleeper("of-it") };
+        let mut with_it = stage.recipes.sleeper("with-it");
+        let container_path = "/volume".to_owned();
+        with_it.mounts.push(cri::Mount { image, container_path, ..Default::default() });
+        let mut texts = Vec::new();
+        for answer in [
+            cri.pull(&name, None).await.map(drop),
+            cri.create(&sandbox, &of_it, &pod).await.map(drop),
+            cri.create(&sandbox, &with_it, &pod).await.map(drop),
+        ] {
+            let Err(refused) = answer else { fail!("{name} was taken") };
+            texts.push(refused.to_string());
+        }
+        ensure!(!matches!(cri.image(&name).await, Ok(Some(_))), "{name} was found");
+        texts.extend(cri.remove_image(&name).await.err().map(|refused| refused.to_string()));
+        let told = texts.iter().find(|text| text.contains("planted-"));
+        ensure_eq!(told, None);
+    }
+    let log = fs::read_to_string(stage.bridge.log())?;
+    ensure!(log.contains("busybox"), "the log has no detail: {log}");
+    ensure_eq!(log.lines().find(|line| line.contains("planted-")), None::<&str>);
+    let until = (SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 1).to_string();
+    let events = ["events", "--since", "10m", "--until", &until, "--format", "{{json .}}"];
+    let events = stage.engine.docker(&events).await?;
+    ensure!(events.contains(&sandbox) && !events.contains("planted-"), "{events}");
+    stage.cri.clear().await?;
     stage.leaves_nothing().await
 }
 

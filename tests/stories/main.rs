@@ -105,6 +105,7 @@ const STORIES: &[(&str, Story)] = stories![
     largest::that_kubelet_makes,
     largest::that_others_made,
     images::from_a_private_registry,
+    images::with_a_password_in_their_names,
     images::in_use_by_a_foreign_container,
     images::tagged_like_an_id,
     images::the_pause,

@@ -49,10 +49,10 @@ pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     text::word(name).map_err(|_| refused(name)).at("image")
 }
 
-/// The image as the user wrote it.
+/// The image as the user wrote it, without credentials: statuses and metrics show it.
 pub(super) fn user_name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     let name = &image.user_specified_image;
-    text::line(name).map_err(|_| refused(name)).at("user_specified_image")
+    text::line(&printable(name)).map_err(|_| refused(name)).at("user_specified_image")
 }
 
 /// A refusal must not show a password in the name.

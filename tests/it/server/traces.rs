@@ -75,6 +75,26 @@ async fn a_failed_call_has_its_error() {
     bridge.stop().await;
 }
 
+/// The log has the same fields.
+#[tokio::test]
+async fn a_password_in_the_name_of_an_image_is_in_no_span() {
+    let docker = docker().await;
+    let (endpoint, mut received) = collector().await;
+    let (environment, node, _noting) = environment(&endpoint, 1_000_000);
+    let bridge = start(environment, node, &docker).await;
+    let name = "user:S3CR3T@registry.example/x";
+    bridge.pull(name).await.unwrap_err();
+    bridge.remove_image(name).await.unwrap();
+    let mut spans = Vec::new();
+    while !spans.iter().any(|span: &Span| span.name == "RemoveImage") {
+        spans.extend(timeout(SOON, received.recv()).await.unwrap().unwrap());
+    }
+    let rpc = spans.iter().find(|span| span.name == "RemoveImage").unwrap();
+    assert_eq!(value(rpc, "about"), Some("registry.example/x"));
+    assert!(!format!("{spans:?}").contains("S3CR3T"), "{spans:#?}");
+    bridge.stop().await;
+}
+
 /// The pod start goes on without its caller, and the span with it.
 #[tokio::test]
 async fn a_call_whose_caller_leaves_is_no_long_success() {

@@ -294,6 +294,18 @@ fn credentials_come_in_every_form() {
     assert_eq!(read(anonymous), None);
 }
 
+/// Statuses and metrics show the name.
+#[test]
+fn the_name_that_a_user_wrote_is_kept_without_a_password() {
+    for (name, kept) in
+        [("nginx:1.27", "nginx:1.27"), ("user:S3CR3T@registry.example/x", "registry.example/x")]
+    {
+        let image =
+            cri::ImageSpec { user_specified_image: name.to_owned(), ..cri::ImageSpec::default() };
+        assert_eq!(image::user_name(&image).unwrap(), kept);
+    }
+}
+
 #[test]
 fn filters_never_fail_and_unknown_states_select_nothing() {
     assert_eq!(filter::sandbox_filter(None), SandboxFilter::default());
