@@ -92,7 +92,7 @@ impl Containers {
         mut deadline: watch::Receiver<Instant>,
     ) -> Result<(), ContainerError> {
         if grace.is_zero() {
-            return kill(&self.engine, id.as_str()).await;
+            return self.kill_now(id).await;
         }
         let asking = self.engine.stop_container(id.as_str(), grace);
         tokio::pin!(asking);
@@ -111,10 +111,15 @@ impl Containers {
                 _ = self.store.when(|now| (!runs(now, id)).then_some(())), if is_answer_lost => {
                     return Ok(());
                 }
-                () = sleep_until(kill_at) => return kill(&self.engine, id.as_str()).await,
+                () = sleep_until(kill_at) => return self.kill_now(id).await,
                 Ok(()) = deadline.changed() => {}
             }
         }
+    }
+
+    async fn kill_now(&self, id: &ContainerId) -> Result<(), ContainerError> {
+        self.store.expect_kill(id.as_str());
+        kill(&self.engine, id.as_str()).await
     }
 
     /// When the stop of this container turns into a kill: `at`, or sooner if a stop under way

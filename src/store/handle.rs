@@ -10,12 +10,13 @@ use tokio::{
 
 use super::{
     command::Command, engine_call::EngineCall, error::StoreError, inspect_queue::Target,
-    metrics::StoreMetrics, settings::SYNC_TIMEOUT, snapshot::Snapshot,
+    metrics::StoreMetrics, oom::OomDetector, settings::SYNC_TIMEOUT, snapshot::Snapshot,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     error::Kind,
-    model::{engine::EngineHealth, id::SandboxId, record::ImageRecord},
+    host::clock,
+    model::{engine::EngineHealth, id::SandboxId, record::ImageRecord, time::Nanos},
 };
 
 /// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
@@ -25,6 +26,7 @@ pub struct Store {
     commands: mpsc::Sender<Command>,
     published: watch::Receiver<()>,
     metrics: StoreMetrics,
+    oom: OomDetector,
 }
 
 impl Store {
@@ -33,13 +35,19 @@ impl Store {
         commands: mpsc::Sender<Command>,
         published: watch::Receiver<()>,
         metrics: StoreMetrics,
+        oom: OomDetector,
     ) -> Self {
-        Self { current, commands, published, metrics }
+        Self { current, commands, published, metrics, oom }
     }
 
     /// Its metrics.
     pub const fn metrics(&self) -> &StoreMetrics {
         &self.metrics
+    }
+
+    /// To be called before the engine is asked to kill a container: its end is then no OOM kill.
+    pub fn expect_kill(&self, id: &str) {
+        self.oom.record_own_kill(id, Nanos(clock::nanos()));
     }
 
     /// Whether the writer answers within `timeout`: a health check.

@@ -66,6 +66,8 @@ struct Known {
     causes: ExitCauses,
     /// Containers to which the engine sent a SIGKILL, and when it last did.
     engine_kills: HashMap<String, Nanos>,
+    /// Containers that dockbridge itself had killed, and when it last asked for that.
+    own_kills: HashMap<String, Nanos>,
     /// Containers with an `oom` event of the engine, and when the last one was.
     oom_events: HashMap<String, Nanos>,
     /// Of all these, what the last list lacked.
@@ -184,9 +186,17 @@ impl OomDetector {
         self.known().engine_kills.insert(id.to_owned(), at);
     }
 
+    /// A call is about to have the engine send it a SIGKILL. Of a container that hides signals no event
+    /// says so.
+    pub(super) fn record_own_kill(&self, id: &str, at: Nanos) {
+        self.known().own_kills.insert(id.to_owned(), at);
+    }
+
     /// Whether the engine did so in the run that has ended.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
-        !record.hides_signals && is_of_run(record, &self.known().engine_kills)
+        let known = self.known();
+        is_of_run(record, &known.own_kills)
+            || !record.hides_signals && is_of_run(record, &known.engine_kills)
     }
 
     /// The engine sent an `oom` event for it. Its inspect may never say so: the engine does not add
@@ -281,7 +291,8 @@ impl Known {
 
     fn ids(&self) -> impl Iterator<Item = &str> {
         let pods = self.pods.keys().map(SandboxId::as_str);
-        let events = self.engine_kills.keys().chain(self.oom_events.keys());
+        let kills = self.engine_kills.keys().chain(self.own_kills.keys());
+        let events = kills.chain(self.oom_events.keys());
         let containers = self.causes.ids().chain(events.map(String::as_str));
         let ended = self.accounting.values().flat_map(|one| &one.ended).map(String::as_str);
         pods.chain(containers).chain(ended)
@@ -291,12 +302,14 @@ impl Known {
     fn forget(&mut self, id: &str) {
         self.causes.forget(id);
         self.engine_kills.remove(id);
+        self.own_kills.remove(id);
         self.oom_events.remove(id);
     }
 
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.causes.retain(&keeps);
         self.engine_kills.retain(|id, _| keeps(id));
+        self.own_kills.retain(|id, _| keeps(id));
         self.oom_events.retain(|id, _| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
         let cgroups: HashSet<&PathBuf> = self.pods.values().map(|pod| &pod.cgroup).collect();

@@ -61,13 +61,14 @@ impl Store {
         let (to_commands, commands) = mpsc::channel(COMMANDS);
         let (to_published, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
+        let oom_of_handles = oom.clone();
         let inspector =
             Inspector { engine, hooks, oom, settings, signals: to_signals, relist: Arc::default() };
         let metrics = StoreMetrics::default();
         let publisher = Publisher::new(&current, to_published, metrics.clone());
         let writer = Writer::new(inspector, signals, checkpoints, publisher);
         task::spawn(writer.run(commands));
-        Self::new(current, to_commands, published, metrics)
+        Self::new(current, to_commands, published, metrics, oom_of_handles)
     }
 }
 

@@ -220,6 +220,7 @@ const STORIES: &[(&str, Story)] = stories![
     oom::of_a_child,
     oom::of_an_earlier_run,
     oom::of_nobody,
+    oom::beside_labels_named_like_attributes,
     stats::of_a_container,
     stats::of_its_layer,
     layers::of_every_shape,

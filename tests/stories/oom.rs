@@ -9,6 +9,7 @@ use tokio::process::Command;
 
 use crate::support::{
     cri::Cri,
+    cri_log::CriLog,
     failure::{Failure, Outcome, ensure, ensure_eq},
     kernel::Kernel,
     patience::{Looks, is_slow},
@@ -108,6 +109,56 @@ pub(crate) async fn of_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+/// Docker writes the labels of a container, and so those of its image, over the attributes of its events.
+pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome {
+    let mut stage = Stage::cni(&world, "oom_labels").await?;
+    let made = stage.engine.docker(&["create", &world.image, "true"]).await?;
+    for (number, signal) in ["9", "15", "none"].into_iter().enumerate() {
+        let image = format!("labelled.test/own:{number}");
+        let labels = format!("LABEL signal={signal} {LABELS}");
+        stage.engine.docker(&["commit", "-c", &labels, &made, &image]).await?;
+        let pod = stage.recipes.pod(&format!("labelled-{number}"));
+        let sandbox = stage.cri.run(&pod).await?;
+        let mut containers = [
+            small(&stage, "greedy", HOG),
+            // Docker's SIGTERM looks like a SIGKILL here, and is not what ends it.
+            small(&stage, "greedy-when-stopped", &format!("trap '{HOG}' TERM; {IDLE}")),
+            stage.recipes.container("deaf", &format!("trap '' TERM; {IDLE}")),
+            stage.recipes.container("obeys", &format!("trap 'exit 3' TERM; {IDLE}")),
+        ];
+        for container in &mut containers {
+            container.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
+        }
+        let ids = stage.up(&sandbox, &pod, &containers).await?;
+        let told = stage.cri.exec_sync(&ids[2], &["sh", "-c", "echo out; exit 5"], 60).await?;
+        ensure_eq!((told.exit_code, told.stdout), (5, b"out\n".to_vec()));
+        for (id, container) in ids.iter().zip(&containers).skip(1) {
+            CriLog::of(&pod, container).until("ready\n").await?;
+            let grace = if *id == ids[2] { 1 } else { 60 };
+            stage.cri.stop_container(id, grace).await?;
+        }
+        let mut ends = Vec::new();
+        for (id, name) in ids.iter().zip(["greedy", "greedy-when-stopped", "deaf", "obeys"]) {
+            ends.push(match name {
+                "deaf" | "obeys" => first_end(&stage.cri, id).await?,
+                _ => out_of_memory(&stage, id).await?,
+            });
+            let status = stage.cri.container(id).await?;
+            ensure_eq!(status.metadata.unwrap_or_default().name, name);
+            ensure_eq!(status.image.unwrap_or_default().image, image);
+        }
+        ensure_eq!(ends[2..], [killed_somehow(), ("Error".to_owned(), 3)]);
+        stage.cri = stage.bridge.restart().await?;
+        for (id, before) in ids.iter().zip(&ends) {
+            ensure_eq!(&first_end(&stage.cri, id).await?, before, "after a restart");
+        }
+        stage.cri.clear().await?;
+        stage.cri.remove_image(&image).await?;
+    }
+    stage.engine.docker(&["rm", &made]).await?;
+    stage.leaves_nothing().await
+}
+
 /// The first end that a status shows, of one that had too little memory.
 async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     let shown = first_end(&stage.cri, id).await?;
@@ -158,5 +209,10 @@ fn killed_somehow() -> (String, i32) {
 }
 
 const LITTLE: i64 = 32 << 20;
+/// Attributes of container events.
+const LABELS: &str =
+    "exitCode=77 execID=none execDuration=9 name=other image=other container=other";
+/// Ends only by a signal.
+const IDLE: &str = "echo ready; while :; do sleep 1 & wait $!; done";
 /// Fills far more.
 const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=4";

@@ -118,7 +118,20 @@ async fn a_label_named_signal_is_no_signal() {
     assert_eq!(oom.exit_cause(&labelled).await, Some(ExitCause::OutOfMemory));
     oom.forget(plain.id.as_str());
     oom.record_engine_kill(plain.id.as_str(), Nanos(i64::MAX));
+    assert_eq!(oom.exit_cause(&labelled).await, None);
     assert_eq!(oom.exit_cause(&plain).await, Some(ExitCause::AsReported));
+}
+
+/// A stop must not wait for the engine to learn of a cause that dockbridge itself is.
+#[tokio::test]
+async fn a_kill_of_our_own_explains_an_end_without_an_event() {
+    let oom = OomDetector::default();
+    let labelled = ContainerRecord { hides_signals: true, ..ended(137, ExitReason::Error) };
+    oom.record_own_kill(labelled.id.as_str(), Nanos(i64::MAX));
+    assert_eq!(oom.exit_cause(&labelled).await, Some(ExitCause::AsReported));
+    oom.forget(labelled.id.as_str());
+    oom.record_own_kill(labelled.id.as_str(), Nanos(0));
+    assert_eq!(oom.exit_cause(&labelled).await, None, "an earlier run was killed");
 }
 
 #[test]
