@@ -12,7 +12,7 @@ use crate::{
         attachment::Attachment,
         cgroup_parents::CgroupParents,
         network::NetworkMode,
-        record::{ContainerRecord, SandboxRecord},
+        record::{ContainerRecord, Process, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, GroupReading, MemoryReading, NetworkReading, PidsReading,
             PodReading,
@@ -83,6 +83,10 @@ impl Collector {
                 let requested = record.document.spec.resources.as_ref();
                 places.requested_shares = requested.map_or(0, |resources| resources.cpu_shares);
                 self.group(record.document.parent(), &places, work)?
+            }
+            // A sum without a container that was not inspected yet would be too small.
+            false if target.containers.iter().any(|one| one.process.is_listed()) => {
+                GroupReading::default()
             }
             false => {
                 let own = self.group(id, &places, work)?;
@@ -175,11 +179,11 @@ fn later(one: Nanos, other: Nanos) -> Nanos {
     one.max(other)
 }
 
-/// The cgroup parents of running pods.
+/// The cgroup parents of running pods, inspected or not.
 pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
-    CgroupParents::of(
-        all.iter().filter(|record| record.pid().is_some()).map(|record| &*record.document),
-    )
+    let runs =
+        |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
+    CgroupParents::of(all.iter().filter(runs).map(|record| &*record.document))
 }
 
 /// The name of the interface that has the pod's address.

@@ -32,7 +32,7 @@ use crate::{
         document::{ContainerDocument, SandboxDocument, VERSION},
         id::{ContainerId, SandboxId},
         network::NetworkMode,
-        record::{ContainerRecord, Process, SandboxRecord},
+        record::{ContainerRecord, ListedState, Process, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, Detail, DeviceReading, Disks, GroupReading, LayerReading,
             Limit, MemoryReading, PidsReading, Pressure, SwapReading,
@@ -360,6 +360,33 @@ fn a_pod_beside_foreign_containers() {
     // An earlier sandbox of the same pod is no stranger.
     let attempts = [sandbox("6f2a", "/p"), sandbox("6f2a", "/p")];
     assert!(parents(&attempts).is_own(&attempts[0].document));
+}
+
+/// Right after a restart the engine's list is known and the inspects are not. A figure that is unknown
+/// then is absent, never 0, and no total leaves it out.
+#[test]
+fn a_figure_is_absent_until_the_inspect() {
+    let collector = collector("v2-cgroupfs");
+    let options = read_options(Detail::Usage);
+    let mut work = ReadContext { options: &options, files: Files::default() };
+    let mut listed = container(OTHER, 42);
+    Arc::make_mut(&mut listed).process = Process::Listed(ListedState::Running);
+    let reading = collector.container(&listed, &mut work).unwrap();
+    assert_eq!(reading.group, GroupReading::default());
+    let shown = render::stats::container(&reading);
+    assert_eq!((shown.cpu, shown.memory, shown.swap), (None, None, None));
+    let pod = sandbox("6f2a", "");
+    for (containers, is_known) in [(vec![container(ID, 42)], true), (vec![listed], false)] {
+        let target = PodTarget::among(&pod, &containers, &parents(&[]));
+        let reading = collector.pod(&target, &mut work).unwrap();
+        let shown = render::stats::pod(&reading).linux.unwrap();
+        assert_eq!((shown.cpu.is_some(), shown.memory.is_some()), (is_known, is_known));
+        assert_eq!(shown.containers.len(), 1);
+    }
+    // A parent that another pod has, too, is not read as this pod's.
+    let (pod, mut other) = (sandbox("6f2a", "/p"), sandbox("77", "/p"));
+    Arc::make_mut(&mut other).process = Some(Process::Listed(ListedState::Running));
+    assert!(!parents(&[Arc::clone(&pod), other]).is_own(&pod.document));
 }
 
 #[test]
