@@ -64,11 +64,13 @@ pub async fn examine(settings: &Settings) -> Findings {
     let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
     for pod in &pods {
         let own = containers.remove(&pod.id).unwrap_or_default();
-        let attachment = match known.contains(&pod.id) {
-            true => None,
-            false => adopter.find(pod).await,
-        };
-        findings.push(judge(pod, &own, known.contains(&pod.id), attachment.as_ref()));
+        let is_known = known.contains(&pod.id);
+        let mut attachment = None;
+        if !is_known {
+            let Some(pod) = adopter.inspected(pod).await else { continue };
+            attachment = adopter.find(&pod).await;
+        }
+        findings.push(judge(pod, &own, is_known, attachment.as_ref()));
     }
     findings.extend(orphans(&containers, &pods));
     Findings(findings)

@@ -56,14 +56,17 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
     }
 
-    /// Returns the checkpoints of pods that had none, after writing them to disk.
+    /// Returns the checkpoints of pods that had none, after writing them to disk. Only a pod that CNI
+    /// connected has one.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
-        let unknown = found.iter().filter(|pod| !self.known.contains(&pod.id));
+        let connected = found.iter().filter(|pod| pod.document.network == NetworkMode::Cni);
+        let unknown = connected.filter(|pod| !self.known.contains(&pod.id));
         let adopted = join_all(unknown.map(|pod| self.adopt_one(pod))).await;
         adopted.into_iter().flatten().collect()
     }
 
-    async fn adopt_one(&self, pod: &SandboxRecord) -> Option<SandboxCheckpoint> {
+    async fn adopt_one(&self, listed: &SandboxRecord) -> Option<SandboxCheckpoint> {
+        let pod = &self.inspected(listed).await?;
         let attachment = self.find(pod).await?;
         let adopted = checkpoint(pod, attachment);
         if let Err(error) = self.checkpoints.save(&adopted, Durability::Synced).await {
@@ -73,6 +76,24 @@ impl Adopter {
         let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
         info!(sandbox = %pod.id, name = pod.name, ?addresses, "pod without a checkpoint adopted");
         Some(adopted)
+    }
+
+    /// The pod as its inspect has it, or as listed if the inspect fails or takes long. None if it was run
+    /// by hand, from an image that brings a pod's labels, under the name of that pod.
+    pub async fn inspected(&self, listed: &SandboxRecord) -> Option<SandboxRecord> {
+        let id = &listed.id;
+        match timeout(INSPECT_TIMEOUT, self.engine.inspect_container(id.as_str())).await {
+            Ok(Ok(Observed::Sandbox(pod))) => return Some(pod),
+            Ok(Ok(Observed::Container(_) | Observed::Foreign(_))) => return None,
+            Ok(Err(error)) => {
+                let error = chain(&error);
+                warn!(sandbox = %id, error, "docker inspect of a pod to adopt failed; trying again later");
+            }
+            Err(_) => {
+                warn!(sandbox = %id, "docker inspect of a pod to adopt takes long; trying again later");
+            }
+        }
+        Some(listed.clone())
     }
 
     /// The network state of a pod, as far as it can be found; none when there is nothing to release.
@@ -87,8 +108,7 @@ impl Adopter {
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
             // Without a pid it is adopted later, when it was inspected.
-            let pid = self.pid(pod).await?;
-            let found = self.network.attachment_from_namespace(network.clone(), pid).await;
+            let found = self.network.attachment_from_namespace(network.clone(), pod.pid()?).await;
             if found.is_some() {
                 return found;
             }
@@ -135,27 +155,7 @@ impl Adopter {
         }
         network
     }
-
-    async fn pid(&self, pod: &SandboxRecord) -> Option<u32> {
-        if let Some(pid) = pod.pid() {
-            return Some(pid);
-        }
-        let inspect = self.engine.inspect_container(pod.id.as_str());
-        match timeout(PID_TIMEOUT, inspect).await {
-            Ok(Ok(Observed::Sandbox(record))) => record.pid(),
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => {
-                let error = chain(&error);
-                warn!(sandbox = %pod.id, error, "docker inspect of a pod to adopt failed; trying again later");
-                None
-            }
-            Err(_) => {
-                warn!(sandbox = %pod.id, "docker inspect of a pod to adopt takes long; trying again later");
-                None
-            }
-        }
-    }
 }
 
 /// No pod is listed before this ends.
-const PID_TIMEOUT: Duration = Duration::from_secs(2);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -215,7 +215,7 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
         },
         "HostConfig": {
             "Mounts": host.mounts, "NetworkMode": host.network_mode, "IpcMode": host.ipc_mode,
-            "CpuShares": host.cpu_shares,
+            "CpuShares": host.cpu_shares, "Init": host.init,
         },
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).expect("an inspect");

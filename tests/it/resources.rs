@@ -40,7 +40,7 @@ impl Node {
             world.start(&sandbox);
             let container = workload(world, &sandbox, "main");
             world.container_mut(&container).unwrap().body["HostConfig"] = json!({
-                "NetworkMode": format!("container:{sandbox}"),
+                "NetworkMode": format!("container:{sandbox}"), "Init": false,
                 "CpuShares": 512, "Memory": 64 << 20, "MemorySwap": 64 << 20, "OomScoreAdj": 900,
             });
             container

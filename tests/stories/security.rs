@@ -298,7 +298,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
 
 /// An image that says it is a pod's: what its labels say is not believed.
 pub(crate) async fn by_an_impostor(world: World) -> Outcome {
-    let stage = Stage::cni(&world, "impostor").await?;
+    let mut stage = Stage::cni(&world, "impostor").await?;
     let pod = stage.recipes.pod("honest");
     let sandbox = stage.cri.run(&pod).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("model")]).await?;
@@ -314,13 +314,49 @@ pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     let listed = stage.cri.containers().await?;
     ensure!(listed.iter().all(|one| one.id != stranger), "a stranger is listed as a pod's");
     let item = listed.into_iter().find(|one| one.id == ours[0]).unwrap_or_default();
-    ensure_eq!((item.labels, item.pod_sandbox_id), (honest.labels, sandbox));
+    ensure_eq!((item.labels, item.pod_sandbox_id), (honest.labels, sandbox.clone()));
     ensure_eq!(stage.cri.sandboxes().await?.len(), 1_usize);
 
     stage.engine.docker(&["rm", "-f", &stranger]).await?;
-    stage.cri.clear().await?;
+    under_our_names(&mut stage, (&sandbox, &ids[0]), &planted).await?;
     stage.cri.remove_image(&planted).await?;
     stage.leaves_nothing().await
+}
+
+/// Run by hand from committed images, with the very names of a container and a pod that are gone, and the
+/// container also in the pod's namespaces.
+async fn under_our_names(
+    stage: &mut Stage,
+    (sandbox, container): (&str, &str),
+    planted: &str,
+) -> Outcome {
+    let paused = "dockbridge.test/impostor-pause:1";
+    stage.engine.docker(&["commit", sandbox, paused]).await?;
+    let named = ["inspect", "-f", "{{.Name}}", sandbox, container];
+    let named = stage.engine.docker(&named).await?;
+    let names: Vec<&str> = named.lines().map(|name| name.trim_start_matches('/')).collect();
+    stage.cri.remove_container(container).await?;
+    let joined = format!("container:{sandbox}");
+    let words = ["run", "-d", "--name", names[1], "--network", &joined, "--ipc", &joined];
+    let words = [&words[..], &[planted, "sleep", "600"]].concat();
+    let copy = stage.engine.docker(&words).await?;
+    let shown = stage.cri.containers().await?;
+    ensure!(shown.iter().all(|one| one.id != copy), "a copy is listed as a pod's: {shown:?}");
+    stage.cri.clear().await?;
+    let words = ["run", "-d", "--name", names[0], "--network", "none", paused];
+    let pause = stage.engine.docker(&words).await?;
+    // As after the loss of the state directory: whatever looks like a pod is adopted.
+    stage.cri = stage.bridge.restart().await?;
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(50));
+    while !(stage.cri.sandboxes().await?.is_empty() && stage.cri.containers().await?.is_empty()) {
+        ensure!(looks.again().await, "a copy is still listed");
+    }
+    stage.cri.remove(&pause).await?;
+    stage.cri.remove_container(&copy).await?;
+    let running = ["inspect", "-f", "{{.State.Running}}", &pause, &copy];
+    ensure_eq!(stage.engine.docker(&running).await?, "true\ntrue");
+    stage.engine.docker(&["rm", "-f", &pause, &copy]).await?;
+    Ok(stage.cri.remove_image(paused).await?)
 }
 
 /// An image with all labels of a container of ours, and with some of a pod's besides.

@@ -5,8 +5,9 @@
 //! which is also how the pods of cri-dockerd are taken over.
 //!
 //! Labels may come from the image of a container run by hand, and a document decides where we
-//! write logs as root. So labels count only with facts that no image can set ([`is_ours`]), and a
-//! workload's document only when it agrees with the sandbox label, which cri-dockerd writes too.
+//! write logs as root. So labels count only with facts that no image can set: see [`is_made_here`].
+//! A workload's document counts only when it agrees with the sandbox label, which cri-dockerd writes
+//! too.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -33,47 +34,49 @@ use crate::{
 pub fn observe(inspect: &ContainerInspect) -> Observed {
     let kind = inspect.config.labels.get(label::TYPE).map(String::as_str);
     let observed = match kind {
-        Some(label::TYPE_SANDBOX) => sandbox(inspect).map(Observed::Sandbox),
-        Some(label::TYPE_CONTAINER) => container(inspect).map(Observed::Container),
+        Some(label::TYPE_SANDBOX) => sandbox(inspect),
+        Some(label::TYPE_CONTAINER) => container(inspect),
         _ => None,
     };
-    let ours = observed.filter(|observed| is_ours(observed, inspect));
-    ours.unwrap_or_else(|| {
-        Observed::Foreign(ForeignContainer {
-            image: ImageId::try_from(inspect.image.as_str()).ok(),
-            joined: joined(&inspect.host_config.network_mode)
-                .and_then(|id| SandboxId::try_from(id).ok()),
-        })
+    observed.unwrap_or_else(|| foreign(inspect))
+}
+
+/// The container as no part of a pod.
+pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
+    let owner = joined(&inspect.host_config.network_mode);
+    Observed::Foreign(ForeignContainer {
+        image: ImageId::try_from(inspect.image.as_str()).ok(),
+        joined: owner.and_then(|id| SandboxId::try_from(id).ok()),
     })
 }
 
-/// Whether it was made as what its labels say. The name tells, and where it contradicts the labels, as
-/// after `docker rename`, what the engine was asked for: `docker commit` copies labels into an image,
-/// but not this. An entry of a list lacks it.
-fn is_ours(observed: &Observed, inspect: &ContainerInspect) -> bool {
-    let host = &inspect.host_config;
+/// Whether the name agrees with the document. The name is all that a list has: an inspect decides.
+pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
-            let pod = &record.document.spec.metadata;
-            let rest = bare(&inspect.name).strip_prefix(&sandbox_name(pod));
+            let rest = record.name.strip_prefix(&sandbox_name(&record.document.spec.metadata));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-                || host.cpu_shares == PAUSE_CPU_SHARES
         }
         Observed::Container(record) => {
-            let (document, pod) = (&record.document, record.document.sandbox.as_str());
-            let ContainerMetadata { name, attempt } = &document.spec.metadata;
-            joined(&host.network_mode) == Some(pod)
-                && (is_named(&inspect.name, name, *attempt) || joined(&host.ipc_mode) == Some(pod))
+            let ContainerMetadata { name, attempt } = &record.document.spec.metadata;
+            is_named(&record.name, name, *attempt)
         }
         Observed::Foreign(_) => false,
     }
+}
+
+/// Whether dockbridge made it. Every dockbridge states that the engine's init is not wanted, `docker run`
+/// states nothing unless it is told to, and neither `docker commit`, `docker rename` nor `docker update`
+/// has this field.
+fn is_made_here(inspect: &ContainerInspect) -> bool {
+    inspect.host_config.init == Some(false)
 }
 
 /// Whether the name is of the scheme ([`crate::model::name`]) and has these parts. Those between them
 /// may contain any number of underscores.
 fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     let start = format!("k8s_{container}_");
-    let Some(rest) = bare(name).strip_prefix(&start) else { return false };
+    let Some(rest) = name.strip_prefix(&start) else { return false };
     let mut fields = rest.rsplit('_');
     let attempt = attempt.to_string();
     let (last, before) = (fields.next(), fields.next());
@@ -85,30 +88,36 @@ fn joined(mode: &str) -> Option<&str> {
     mode.strip_prefix("container:")
 }
 
-fn sandbox(inspect: &ContainerInspect) -> Option<SandboxRecord> {
+fn sandbox(inspect: &ContainerInspect) -> Option<Observed> {
     let created_at = instant(&inspect.created);
-    let document = document(inspect, label::SANDBOX_DOCUMENT)
-        .filter(|document: &SandboxDocument| document.version <= VERSION)
-        .or_else(|| adopted::sandbox(inspect))?;
-    Some(SandboxRecord {
+    let ours = document(inspect, label::SANDBOX_DOCUMENT)
+        .filter(|document: &SandboxDocument| document.version <= VERSION);
+    let is_adopted = ours.is_none();
+    let observed = Observed::Sandbox(SandboxRecord {
         id: SandboxId::try_from(inspect.id.as_str()).ok()?,
         name: bare(&inspect.name).to_owned(),
-        document: Arc::new(document),
+        document: Arc::new(ours.or_else(|| adopted::sandbox(inspect))?),
         created_at,
         process: Some(process::observe(&inspect.state, created_at)),
         engine_addresses: addresses(&inspect.network_settings),
         attachment: None,
-    })
+    });
+    let is_theirs =
+        || inspect.host_config.cpu_shares == PAUSE_CPU_SHARES || has_its_name(&observed);
+    (is_made_here(inspect) || is_adopted && is_theirs()).then_some(observed)
 }
 
-fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
+fn container(inspect: &ContainerInspect) -> Option<Observed> {
     let created_at = instant(&inspect.created);
-    let document = document(inspect, label::CONTAINER_DOCUMENT)
+    let ours = document(inspect, label::CONTAINER_DOCUMENT)
         .filter(|document: &ContainerDocument| document.version <= VERSION)
         .filter(|document| labelled_sandbox(inspect) == Some(document.sandbox.as_str()))
-        .map(|document| unread::read_back(document, inspect))
-        .or_else(|| adopted::container(inspect))?;
-    Some(ContainerRecord {
+        .map(|document| unread::read_back(document, inspect));
+    let is_adopted = ours.is_none();
+    let document = ours.or_else(|| adopted::container(inspect))?;
+    let pod = Some(document.sandbox.to_string());
+    let joins = |mode: &str| joined(mode) == pod.as_deref();
+    let observed = Observed::Container(ContainerRecord {
         id: ContainerId::try_from(inspect.id.as_str()).ok()?,
         name: bare(&inspect.name).to_owned(),
         document: Arc::new(document),
@@ -119,7 +128,11 @@ fn container(inspect: &ContainerInspect) -> Option<ContainerRecord> {
         engine_log: absolute(Some(&inspect.log_path)),
         writable_layer: absolute(inspect.graph_driver.data.get("UpperDir")),
         limits: limits::limits(&inspect.host_config),
-    })
+    });
+    let host = &inspect.host_config;
+    let is_theirs = || joins(&host.ipc_mode) || has_its_name(&observed);
+    let counts = joins(&host.network_mode) && (is_made_here(inspect) || is_adopted && is_theirs());
+    counts.then_some(observed)
 }
 
 fn absolute(path: Option<&String>) -> Option<PathBuf> {

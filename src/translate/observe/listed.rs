@@ -31,13 +31,17 @@ pub fn observe(entry: ContainerSummary) -> Observed {
         },
         host_config: InspectHostConfig {
             network_mode: entry.host_config.network_mode,
+            // Unknown: the name stands in for it.
+            init: Some(false),
             ..InspectHostConfig::default()
         },
         network_settings: entry.network_settings,
         mounts: entry.mounts,
         ..ContainerInspect::default()
     };
-    match container::observe(&inspect) {
+    let observed = container::observe(&inspect);
+    match observed {
+        _ if !container::has_its_name(&observed) => container::foreign(&inspect),
         Observed::Sandbox(record) => {
             Observed::Sandbox(SandboxRecord { created_at, process: Some(process), ..record })
         }

@@ -421,7 +421,10 @@ fn sandbox_inspect() -> Value {
     let labels = json!({
         label::TYPE: label::TYPE_SANDBOX, label::SANDBOX_DOCUMENT: document.to_string(),
     });
-    json!({"Id": id('a'), "Name": "/k8s_POD_p_n_u_0", "Config": {"Labels": labels}})
+    json!({
+        "Id": id('a'), "Name": "/k8s_POD_p_n_u_0", "Config": {"Labels": labels},
+        "HostConfig": {"Init": false},
+    })
 }
 
 /// As cri-dockerd would make it.

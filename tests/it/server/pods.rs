@@ -13,6 +13,7 @@ use dockbridge::{
     wire::cri::{self, PodSandboxState as State},
 };
 use prost::Message as _;
+use serde_json::{Value, json};
 
 use super::networks::{ANSWER, Resident, leases, script, stage};
 use crate::skips::{Lack, skip};
@@ -21,6 +22,7 @@ use crate::support::{
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
+        world::Container,
     },
 };
 
@@ -35,17 +37,24 @@ async fn a_pod_is_its_containers_whatever_their_names() {
     let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
     bridge.start_container(&id).await.unwrap();
     let before = docker.count("GET /containers/*/json");
-    let (copy, guest) = docker.world(|world| {
-        let made = world.container(&id).unwrap().clone();
+    let copies = docker.world(|world| {
+        let [pause, made] = [&sandbox, &id].map(|id| world.container(id).unwrap().clone());
         world.rename(&id, "quirky_hopper");
         world.rename(&sandbox, "loving_curie");
-        let copied = serde_json::json!({ "Image": made.body["Image"], "Labels": made.labels });
-        let mut joined = copied.clone();
-        joined["HostConfig"]["NetworkMode"] = format!("container:{sandbox}").into();
-        (world.add_container(&made.name, copied), world.add_container("debugger", joined))
+        // As `docker commit` and `docker run` do it.
+        let copy = |of: &Container, host: Value| {
+            json!({ "Image": of.body["Image"], "Labels": of.labels, "HostConfig": host })
+        };
+        let joined = format!("container:{sandbox}");
+        let whole = json!({ "NetworkMode": joined, "IpcMode": joined });
+        [
+            world.add_container(&made.name, copy(&made, whole.clone())),
+            world.add_container("debugger", copy(&made, whole)),
+            world.add_container(&pause.name, copy(&pause, json!({ "CpuShares": 2 }))),
+        ]
     });
     // Each is inspected because of its event.
-    eventually(|| docker.count("GET /containers/*/json") >= before + 4).await;
+    eventually(|| docker.count("GET /containers/*/json") >= before + 5).await;
     shows_only(&bridge, &sandbox, &id).await;
     let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Docker).await;
     bridge.until_ready(true).await;
@@ -54,7 +63,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
     bridge.remove_pod(&sandbox).await.unwrap();
     let left: Vec<String> =
         docker.world(|world| world.containers.iter().map(|one| one.id.clone()).collect());
-    assert_eq!(left, [copy, guest]);
+    assert_eq!(left, copies);
 }
 
 /// Waits until one pod with one container is shown.
@@ -72,6 +81,38 @@ async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
         assert!(Instant::now() < until, "shown are {shown:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// From an image that was committed from a pause, under the name of the pod that is gone.
+#[tokio::test]
+async fn a_pause_run_by_hand_is_not_adopted() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let made = docker.world(|world| world.container(&id).unwrap().clone());
+    bridge.clear(&docker).await;
+    let copy = docker.world(|world| {
+        let host = json!({ "NetworkMode": "none", "CpuShares": 2 });
+        let body =
+            json!({ "Image": made.body["Image"], "Labels": made.labels, "HostConfig": host });
+        let copy = world.add_container(&made.name, body);
+        world.start(&copy);
+        copy
+    });
+    let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Cni).await;
+    // The list has its labels and its name; an inspect decides.
+    let until = Instant::now() + LONG;
+    while !bridge.pods().await.unwrap().is_empty() {
+        assert!(Instant::now() < until, "it is still shown");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!bridge.node().path(&format!("state/sandboxes/{copy}.json")).exists());
+    bridge.stop_pod(&copy).await.unwrap();
+    bridge.remove_pod(&copy).await.unwrap();
+    let left: Vec<String> =
+        docker.world(|world| world.containers.iter().map(|one| one.id.clone()).collect());
+    assert_eq!(left, [copy.as_str()]);
+    docker.world(|world| world.remove(&copy));
+    bridge.assert_clean(&docker).await;
 }
 
 /// Plugins of one pod must be called one after the other.

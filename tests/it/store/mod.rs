@@ -73,7 +73,8 @@ fn pod_in(world: &mut World, name: &str, cgroup: &str) -> String {
         label::TYPE: label::TYPE_SANDBOX,
         label::SANDBOX_DOCUMENT: document.to_string(),
     });
-    world.add_container(&format!("k8s_POD_{name}_ns_{name}_0"), json!({ "Labels": labels }))
+    let body = json!({ "Labels": labels, "HostConfig": { "Init": false } });
+    world.add_container(&format!("k8s_POD_{name}_ns_{name}_0"), body)
 }
 
 /// A workload container of ours, not started.
@@ -88,7 +89,7 @@ pub(crate) fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
         label::SANDBOX_ID: sandbox,
         label::CONTAINER_DOCUMENT: document.to_string(),
     });
-    let host = json!({ "NetworkMode": format!("container:{sandbox}") });
+    let host = json!({ "NetworkMode": format!("container:{sandbox}"), "Init": false });
     let body = json!({ "Labels": labels, "HostConfig": host });
     world.add_container(&format!("k8s_{name}_pod_ns_uid_0"), body)
 }

@@ -4,32 +4,69 @@
 
 use super::*;
 
-/// Anybody may run an image by hand, and an image may bring any labels.
+/// Anybody may run an image by hand, and an image may bring any labels. An image that was committed from
+/// a pause brings ours, and the pod's name is free once its pause is gone.
 #[test]
-fn labels_without_the_name_are_foreign() {
+fn a_container_run_by_hand_is_foreign_whatever_its_name() {
     let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
     for (name, kind) in [
         ("/quirky_hopper", label::TYPE_SANDBOX),
         ("/k8s_POD_other_n_u_0", label::TYPE_SANDBOX),
         ("/k8s_POD_p_n_u_00", label::TYPE_SANDBOX),
+        ("/k8s_POD_p_n_u_0", label::TYPE_SANDBOX),
         ("/k8s_POD_p_n_u_0", "something"),
         ("/k8s_POD_p_n_u_0", ""),
     ] {
         let labels = json!({label::TYPE: kind, label::SANDBOX_DOCUMENT: document});
         let image = image_id();
-        let inspect =
-            json!({"Id": id('a'), "Name": name, "Image": image, "Config": {"Labels": labels}});
+        let inspect = json!({
+            "Id": id('a'), "Name": name, "Image": image, "Config": {"Labels": labels},
+            "HostConfig": {"CpuShares": 2},
+        });
         let image = ImageId::try_from(image).ok();
         assert_eq!(observe(inspect), Observed::Foreign(image.into()), "{name} {kind}");
     }
 }
 
-/// `docker rename` changes the name alone, `docker commit` copies the labels alone.
+/// With our document, what every dockbridge asks the engine for decides, and never the name.
 #[test]
-fn labels_count_with_what_the_engine_was_asked_for() {
+fn our_labels_count_with_what_the_engine_was_asked_for() {
     let pod = format!("container:{}", id('a'));
     let other = format!("container:{}", id('e'));
-    for (name, network, ipc, ours) in [
+    let document = json!({
+        "version": 1, "sandbox": id('a'), "image_id": image_id(), "image_ref": "x",
+        "spec": {"metadata": {"name": "app", "attempt": 0}, "image": "x"},
+    });
+    for name in ["/k8s_app_p_n_u_0", "/quirky_hopper"] {
+        for (network, init, ours) in [
+            (&pod, json!(false), true),
+            (&pod, json!(null), false),
+            (&pod, json!(true), false),
+            (&other, json!(false), false),
+        ] {
+            let mut inspect = container_inspect();
+            inspect["Config"]["Labels"][label::CONTAINER_DOCUMENT] = json!(document.to_string());
+            inspect["Name"] = json!(name);
+            inspect["HostConfig"] = json!({"NetworkMode": network, "IpcMode": pod, "Init": init});
+            let seen = observe(inspect);
+            let what = format!("{name} {network} {init}: {seen:?}");
+            assert_eq!(matches!(seen, Observed::Container(_)), ours, "{what}");
+        }
+        for (init, ours) in [(json!(false), true), (json!(null), false), (json!(true), false)] {
+            let mut inspect = sandbox_inspect();
+            (inspect["Name"], inspect["HostConfig"]) = (json!(name), json!({ "Init": init }));
+            assert_eq!(matches!(observe(inspect), Observed::Sandbox(_)), ours, "{name} {init}");
+        }
+    }
+}
+
+/// A server that leaves no document asks for less: cri-dockerd's objects are known by their names, and
+/// after `docker rename` by what its request said.
+#[test]
+fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
+    let pod = format!("container:{}", id('a'));
+    let other = format!("container:{}", id('e'));
+    for (name, network, ipc, counts) in [
         ("/k8s_app_p_n_u_0", pod.as_str(), "", true),
         ("/k8s_app_p_n_u_0_0badcafe", &pod, "", true),
         ("/quirky_hopper", &pod, &pod, true),
@@ -45,23 +82,24 @@ fn labels_count_with_what_the_engine_was_asked_for() {
         inspect["Name"] = json!(name);
         inspect["HostConfig"] = json!({ "NetworkMode": network, "IpcMode": ipc });
         let seen = observe(inspect);
-        assert_eq!(
-            matches!(seen, Observed::Container(_)),
-            ours,
-            "{name} {network} {ipc}: {seen:?}"
-        );
+        let is_seen = matches!(seen, Observed::Container(_));
+        assert_eq!(is_seen, counts, "{name} {network} {ipc}: {seen:?}");
     }
-    for (name, shares, ours) in [
+    for (name, shares, counts) in [
         ("/k8s_POD_p_n_u_0", 0, true),
         ("/k8s_POD_p_n_u_0_0badcafe", 0, true),
         ("/quirky_hopper", 2, true),
         ("/quirky_hopper", 0, false),
-        ("/k8s_POD_p_n_u_1", 0, false),
+        ("/k8s_POD_q_n_u_1", 0, false),
         ("/k8s_app_p_n_u_0", 0, false),
     ] {
         let mut inspect = sandbox_inspect();
+        inspect["Config"]["Labels"] = json!({
+            label::TYPE: label::TYPE_SANDBOX, label::POD_NAME: "p",
+            label::POD_NAMESPACE: "n", label::POD_UID: "u",
+        });
         (inspect["Name"], inspect["HostConfig"]) = (json!(name), json!({ "CpuShares": shares }));
-        assert_eq!(matches!(observe(inspect), Observed::Sandbox(_)), ours, "{name} {shares}");
+        assert_eq!(matches!(observe(inspect), Observed::Sandbox(_)), counts, "{name} {shares}");
     }
 }
 

@@ -72,7 +72,7 @@ fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, Stri
         },
         "HostConfig": {
             "Mounts": host.mounts, "NetworkMode": host.network_mode, "IpcMode": host.ipc_mode,
-            "CpuShares": host.cpu_shares,
+            "CpuShares": host.cpu_shares, "Init": host.init,
         },
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).unwrap();
