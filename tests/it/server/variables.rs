@@ -66,6 +66,14 @@ async fn variables_are_in_no_label_and_are_read_back() {
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     bridge.until_ready(true).await;
     assert_eq!(status(&bridge, &id).await, before);
+    docker.forget_requests();
+    for _ in 0..300 {
+        assert_eq!(bridge.containers().await.unwrap().len(), 1);
+        assert_eq!(status(&bridge, &id).await, before);
+    }
+    // The work that follows a start makes a few.
+    let asked = docker.requests().len();
+    assert!(asked < 100, "{asked} requests for reads");
     assert_eq!(bridge.create(&sandbox, &secretive("c"), &config).await.unwrap(), id);
     let mut other = secretive("c");
     other.envs[2].value = b"another".to_vec();
