@@ -139,6 +139,8 @@ struct Round {
     fresh: (String, CriLog),
     /// A pod and a container of this pod that are still to be created.
     others: (cri::PodSandboxConfig, cri::ContainerConfig),
+    /// Pods that are stopped, and removed.
+    leaving: [String; 2],
     image: String,
 }
 
@@ -152,6 +154,13 @@ impl Round {
         let recipes = &stage.recipes;
         let pod = recipes.pod(&name);
         let sandbox = stage.cri.run(&pod).await?;
+        let mut leaving = Vec::new();
+        for end in ["stopped", "removed"] {
+            let pod = recipes.pod(&format!("{name}-{end}"));
+            let id = stage.cri.run(&pod).await?;
+            stage.up(&id, &pod, &[recipes.container("ends", "exec sleep 600")]).await?;
+            leaving.push(id);
+        }
         let last = lines(length) - 1;
         let count = format!(
             "i=0; while [ $i -le {last} ]; do echo line $i; i=$((i+1)); \
@@ -193,6 +202,7 @@ impl Round {
             removed: ids[4].clone(),
             fresh: logged(5),
             others: (recipes.pod(&format!("{name}-later")), recipes.sleeper("later")),
+            leaving: [leaving.remove(0), leaving.remove(0)],
             sandbox,
             pod,
             image,
@@ -233,6 +243,8 @@ impl Round {
             // Kubelet does not repeat a start.
             "StartContainer" => cri.start(&self.fresh.0).await?,
             "StopContainer" => repeated(|| cri.stop_container(&self.stopping.0, grace)).await?,
+            "StopPodSandbox" => repeated(|| cri.stop(&self.leaving[0])).await?,
+            "RemovePodSandbox" => repeated(|| cri.remove(&self.leaving[1])).await?,
             "RemoveContainer" => cri.remove_container(&self.removed).await?,
             "UpdateContainerResources" => cri.set_shares(&self.main, SHARES).await?,
             "PullImage" => drop(repeated(|| cri.pull(&self.image, None)).await?),
@@ -334,7 +346,9 @@ impl Round {
     async fn check_lists(&self, stage: &Stage) -> Outcome {
         let pods = self.cri.sandboxes().await?;
         let ready = pods.iter().filter(|pod| pod.state() == S::SandboxReady).count();
-        ensure_eq!((pods.len(), ready), (2, 2));
+        ensure_eq!((pods.len(), ready), (3, 2));
+        let stopped = pods.iter().find(|pod| pod.id == self.leaving[0]);
+        ensure_eq!(stopped.map(cri::PodSandbox::state), Some(S::SandboxNotready));
         let containers = self.cri.containers().await?;
         let mut states: Vec<(String, C)> = containers
             .iter()
@@ -344,6 +358,7 @@ impl Round {
         let wanted = [
             ("counting", C::ContainerExited),
             ("echo", C::ContainerRunning),
+            ("ends", C::ContainerExited),
             ("fresh", C::ContainerExited),
             ("later", C::ContainerCreated),
             ("main", C::ContainerRunning),
@@ -360,19 +375,24 @@ async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Out
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
     loop {
         match call().await {
-            Err(refused) if refused.code == Code::Unavailable && looks.again().await => {}
+            Err(refused) if SILENT.contains(&refused.code) && looks.again().await => {}
             answer => return Ok(answer?),
         }
     }
 }
+
+/// The engine cannot be reached, or has not answered in time.
+const SILENT: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
 
 /// How many lines take half a second longer than the silence.
 fn lines(length: Duration) -> u128 {
     (length.as_millis() + 500) / 50 * BURST
 }
 
-const CALLS: [&str; 11] = [
+const CALLS: [&str; 13] = [
     "RunPodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
     "CreateContainer",
     "StartContainer",
     "StopContainer",

@@ -1,7 +1,11 @@
 //! Commands in containers while Docker or its containerd is stopped: callers get an error in time,
 //! and no process is left.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use dockbridge::wire::cri;
 use nix::{
@@ -12,9 +16,12 @@ use tokio::time::sleep;
 use tonic::Code;
 
 use crate::execs::{Set, until};
+use crate::pods::until_exited;
 use crate::support::{
-    failure::{Outcome, ensure, ensure_eq},
+    cri_log::CriLog,
+    failure::{Outcome, ensure, ensure_eq, fail},
     remote::{Ended, SPDY, Session, WEBSOCKET, Wish, exec_request},
+    stated::is_full_size,
     upgrade::Place,
     world::World,
 };
@@ -29,16 +36,33 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     set.clear().await
 }
 
-/// The engine stands still in the moment in which commands end: no output and no exit code is lost,
-/// also when a child keeps the output open or the command's time is up meanwhile.
+/// Docker or its containerd stands still in the moment in which commands and a container end: no output
+/// and no exit code is lost, also when a child keeps the output open or the command's time is up
+/// meanwhile.
 pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     let set = Set::up(&world, "stalls_at_ends").await?;
-    for (child, rest, timeout) in [("", 400, 0), ("sleep 4321 & ", 400, 1), ("", 2000, 1)] {
-        let rest = Duration::from_millis(rest);
-        let (answer, streamed) = set.ends_in_a_stall(child, rest, timeout).await?;
-        ensure_eq!((answer.stdout.len(), answer.exit_code), (40_000, 3), "{child:?} {rest:?}");
+    let dockerd = Pid::from_raw(set.stage.engine.pid()?);
+    let containerd = set.stage.engine.containerd()?;
+    let mut cases = vec![
+        (dockerd, "", 400, 0),
+        (dockerd, CHILD, 400, 1),
+        (dockerd, "", 2_000, 1),
+        (containerd, "", 400, 0),
+    ];
+    if is_full_size() {
+        for rest in [2_000, 20_000] {
+            cases.extend([(dockerd, CHILD, rest, 0), (containerd, CHILD, rest, 0)]);
+        }
+    }
+    for (who, child, rest, timeout) in cases {
+        let case = format!("{child:?}, {who} stopped for {rest} ms");
+        let (answer, ended) =
+            set.ends_in_a_stall(who, child, Duration::from_millis(rest), timeout).await?;
+        ensure_eq!((answer.stdout.len(), answer.exit_code), (OUTPUT, 3), "{case}");
+        let [attached, streamed @ ..] = &ended[..] else { fail!("nothing was attached") };
+        ensure_eq!((attached.stdout.len(), attached.code()?), (OUTPUT, 0), "attached, {case}");
         for ended in streamed {
-            ensure_eq!((ended.stdout.len(), ended.code()?), (40_000, 3), "{child:?} {rest:?}");
+            ensure_eq!((ended.stdout.len(), ended.code()?), (OUTPUT, 3), "{case}");
         }
     }
     set.clear().await
@@ -102,47 +126,64 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 }
 
 impl Set {
-    /// An ExecSync and a stream of each kind. Their processes are known to dockbridge when the engine
-    /// is stopped; then they end.
+    /// An ExecSync, a stream of each kind and an attached container. Their processes are known to
+    /// dockbridge when the engine is stopped; then they end. Returns what the attached client got first.
     async fn ends_in_a_stall(
         &self,
+        who: Pid,
         child: &str,
         rest: Duration,
         timeout: i64,
     ) -> Outcome<(cri::ExecSyncResponse, Vec<Ended>)> {
+        let cri = &self.stage.cri;
         let line = format!(
-            "{child}until [ -e /tmp/end ]; do sleep 0.01; done; head -c 40000 /dev/zero; exit 3"
+            "{child}until [ -e /tmp/end ]; do sleep 0.01; done; head -c {OUTPUT} /dev/zero | tr '\\0' x; \
+             exit 3"
         );
-        let init = ["inspect", "-f", "{{.State.Pid}}", &self.container];
-        let init = self.stage.engine.docker(&init).await?;
-        let sign = PathBuf::from(format!("/proc/{init}/root/tmp/end"));
-        let _ = fs::remove_file(&sign);
-        fs::create_dir_all(format!("/proc/{init}/root/tmp"))?;
+        let pod = self.stage.recipes.pod("pod");
+        let sandboxes = cri.sandboxes().await?;
+        let config = self.stage.recipes.container("ends", &line);
+        let ends = self.stage.up(&sandboxes[0].id, &pod, std::slice::from_ref(&config)).await?;
+        let mut signs = Vec::new();
+        for id in [&self.container, &ends[0]] {
+            let init = self.stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
+            let sign = PathBuf::from(format!("/proc/{init}/root/tmp/end"));
+            fs::create_dir_all(format!("/proc/{init}/root/tmp"))?;
+            let _ = fs::remove_file(&sign);
+            signs.push(sign);
+        }
         let call = self.run(&line, timeout);
         let streams = async {
-            let open =
-                |way| Session::shell(&self.stage.cri, way, &self.container, &line, Wish::Output);
+            let open = |way| Session::shell(cri, way, &self.container, &line, Wish::Output);
+            let mut attached = Session::attach(cri, SPDY, &ends[0], Wish::Output).await?;
             let (mut one, mut two) = (open(SPDY).await?, open(WEBSOCKET).await?);
-            let (one, two) = tokio::join!(one.collect(), two.collect());
-            Outcome::Ok(vec![one?, two?])
+            let (attached, one, two) =
+                tokio::join!(attached.collect(), one.collect(), two.collect());
+            Outcome::Ok(vec![attached?, one?, two?])
         };
         let stalls = async {
             until(|| Ok(self.alive("tmp/end")?.len() == 3)).await?;
             sleep(Duration::from_millis(300)).await;
-            let engine = Pid::from_raw(self.stage.engine.pid()?);
-            kill(engine, Signal::SIGSTOP)?;
+            kill(who, Signal::SIGSTOP)?;
             let stalled = async {
-                fs::write(&sign, "")?;
+                for sign in &signs {
+                    fs::write(sign, "")?;
+                }
                 until(|| Ok(self.alive("tmp/end")?.is_empty())).await?;
                 sleep(rest).await;
                 Outcome::Ok(())
             };
             let stalled = stalled.await;
-            kill(engine, Signal::SIGCONT)?;
+            kill(who, Signal::SIGCONT)?;
             stalled
         };
         let (answer, streamed, stalled) = tokio::join!(call, streams, stalls);
         stalled?;
+        ensure_eq!(until_exited(cri, &ends[0]).await?.exit_code, 3);
+        let logged = CriLog::of(&pod, &config).text("stdout")?;
+        cri.remove_container(&ends[0]).await?;
+        fs::remove_file(Path::new(&pod.log_directory).join(&config.log_path))?;
+        ensure_eq!(logged.len(), OUTPUT, "in the log");
         Ok((answer?, streamed?))
     }
 
@@ -165,3 +206,7 @@ impl Set {
         until(ended).await
     }
 }
+
+/// Keeps the output of its command open.
+const CHILD: &str = "sleep 4321 & ";
+const OUTPUT: usize = 40_000;
