@@ -28,6 +28,7 @@ pub mod namespaces;
 pub mod netns;
 pub mod orphans;
 pub mod overlay;
+pub mod pause_program;
 pub mod pidfd;
 pub mod plugin_process;
 pub mod process;

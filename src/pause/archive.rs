@@ -93,7 +93,7 @@ impl Blob {
 /// dockbridge that has to work without CAP_SYS_PTRACE.
 fn config(machine: Machine, layer: &Blob) -> Value {
     json!({
-        "architecture": machine.architecture(),
+        "architecture": machine.architecture,
         "os": "linux",
         "created": CREATED,
         "config": {
@@ -125,7 +125,7 @@ fn manifest(config: &Blob, layer: &Blob) -> Value {
 fn index(machine: Machine, manifest: &Blob) -> Value {
     let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
     let details = json!({
-        "platform": { "architecture": machine.architecture(), "os": "linux" },
+        "platform": { "architecture": machine.architecture, "os": "linux" },
         "annotations": {
             "io.containerd.image.name": format!("docker.io/{}", reference()),
             "org.opencontainers.image.ref.name": tag(),

@@ -1,55 +1,34 @@
 //! The pause program as an ELF file: machine code in one read-only, executable segment.
 
-use super::machine_code;
+use crate::host::pause_program;
 
-/// A processor architecture that the pause is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
-    /// 64-bit x86.
-    X86_64,
-    /// 64-bit ARM.
-    Aarch64,
+/// A processor architecture with its pause.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// The name image configurations use (Go's).
+    pub architecture: &'static str,
+    /// `e_machine` of the ELF header.
+    pub(super) number: u16,
+    pub(super) code: &'static [u8],
 }
 
 impl Machine {
     /// The one this binary runs on, and with it the engine at the other end of a local socket.
-    pub const fn host() -> Self {
-        if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 }
-    }
-
-    /// The name image configurations use (Go's).
-    pub const fn architecture(self) -> &'static str {
-        match self {
-            Self::X86_64 => "amd64",
-            Self::Aarch64 => "arm64",
-        }
-    }
-
-    /// `e_machine` of the ELF header.
-    const fn number(self) -> u16 {
-        match self {
-            Self::X86_64 => 62,
-            Self::Aarch64 => 183,
-        }
-    }
-
-    const fn code(self) -> &'static [u8] {
-        match self {
-            Self::X86_64 => machine_code::X86_64,
-            Self::Aarch64 => machine_code::AARCH64,
-        }
+    pub fn host() -> Self {
+        let (architecture, number) =
+            if cfg!(target_arch = "aarch64") { ("arm64", 183) } else { ("amd64", 62) };
+        Self { architecture, number, code: pause_program::machine_code() }
     }
 }
 
 /// The pause program as a static executable.
 pub fn program(machine: Machine) -> Vec<u8> {
-    let code = machine.code();
-    let size = HEADERS + code.len() as u64;
+    let size = HEADERS + machine.code.len() as u64;
     let mut file = file_header(machine);
     file.extend(segment(PT_LOAD, FLAG_READ | FLAG_EXECUTE, size, PAGE));
     // Marks the stack as not executable; without it old kernels make it executable.
     file.extend(segment(PT_GNU_STACK, FLAG_READ | FLAG_WRITE, 0, 16));
-    file.extend_from_slice(code);
+    file.extend_from_slice(machine.code);
     file
 }
 
@@ -58,7 +37,7 @@ fn file_header(machine: Machine) -> Vec<u8> {
     let mut header = vec![0x7f, b'E', b'L', b'F', CLASS_64, LITTLE_ENDIAN, CURRENT, ABI_SYSTEM_V];
     header.resize(16, 0);
     header.extend(ET_EXEC.to_le_bytes());
-    header.extend(machine.number().to_le_bytes());
+    header.extend(machine.number.to_le_bytes());
     header.extend(u32::from(CURRENT).to_le_bytes());
     header.extend((BASE + HEADERS).to_le_bytes());
     header.extend(u64::from(FILE_HEADER).to_le_bytes()); // the program headers follow at once

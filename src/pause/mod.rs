@@ -1,13 +1,12 @@
 //! The pause image, built into the binary, so that a node without any registry runs pods.
 //!
 //! It does no I/O and does not know engines. Start with [`archive::archive`]: it makes an image that
-//! every engine can load, with a layer (`ustar`) that holds the program (`elf`), two hundred
-//! bytes of `machine_code` that keep a pod's namespaces open.
+//! every engine can load, with a layer (`ustar`) that holds the program (`elf`), which keeps a
+//! pod's namespaces open ([`crate::host::pause_program`]).
 
 pub mod archive;
 pub mod elf;
 
-mod machine_code;
 mod ustar;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The pause: its bytes against its sources, its file against the ELF rules, its image against
-//! the formats, and the program itself at work on this machine.
+//! The pause of both architectures: its file against the ELF rules, its image against the formats, and
+//! the program itself at work.
 
 use std::{
     collections::BTreeMap,
@@ -20,31 +20,14 @@ use sha2::{Digest, Sha256};
 use super::{
     archive,
     elf::{self, Machine},
-    machine_code, ustar,
+    ustar,
 };
 use crate::skips::{Lack, skip};
 
-const MACHINES: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
-
-#[test]
-fn code_is_what_the_sources_assemble_to() {
-    for (machine, source, prefix, expected) in [
-        (Machine::X86_64, "pause_x86_64.S", "x86_64-linux-gnu-", machine_code::X86_64),
-        (Machine::Aarch64, "pause_aarch64.S", "aarch64-linux-gnu-", machine_code::AARCH64),
-    ] {
-        // This machine's own may have no prefix.
-        let native = (machine == Machine::host()).then(|| assemble("", source)).flatten();
-        match assemble(prefix, source).or(native) {
-            Some(assembled) => assert_eq!(hex(&assembled), hex(expected), "{source}"),
-            None if machine == Machine::host() => skip(Lack::Program("as")),
-            None => skip(Lack::Program("aarch64-linux-gnu-as")),
-        }
-    }
-}
-
 #[test]
 fn program_is_a_minimal_static_executable() {
-    for (machine, number) in [(Machine::X86_64, 62), (Machine::Aarch64, 183)] {
+    for machine in machines() {
+        let number = if machine.architecture == "arm64" { 183 } else { 62 };
         let file = elf::program(machine);
         assert_eq!(file[..8], [0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
         let (kind, entry, headers) = (half(&file, 16), long(&file, 24), long(&file, 32));
@@ -57,14 +40,13 @@ fn program_is_a_minimal_static_executable() {
         assert_eq!([long(load, 32), long(load, 40)], [file.len() as u64; 2]);
         assert_eq!((word(stack, 0), word(stack, 4)), (0x6474_e551, 6), "PT_GNU_STACK, no execute");
         assert_eq!(entry - address, 176, "starts at the code");
-        let code = &file[176..];
-        assert!(code.len() < 256 && [machine_code::X86_64, machine_code::AARCH64].contains(&code));
+        assert!(file[176..] == *machine.code && machine.code.len() < 256);
     }
 }
 
 #[test]
 fn archive_describes_the_same_blobs_to_both_image_stores() {
-    for machine in MACHINES {
+    for machine in machines() {
         let files = read_tar(&archive::archive_for(machine));
         let docker = json(&files["manifest.json"]);
         assert_eq!(docker[0]["RepoTags"], serde_json::json!([archive::reference()]));
@@ -72,7 +54,7 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
         let layer_path = docker[0]["Layers"][0].as_str().unwrap();
 
         let config = json(&files[config_path]);
-        assert_eq!(config["architecture"], machine.architecture());
+        assert_eq!(config["architecture"], machine.architecture);
         assert_eq!(config["os"], "linux");
         assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/pause"]));
         assert_eq!(config["rootfs"]["diff_ids"][0], digest(&files[layer_path]));
@@ -81,7 +63,7 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
 
         assert_eq!(json(&files["oci-layout"])["imageLayoutVersion"], "1.0.0");
         let entry = &json(&files["index.json"])["manifests"][0];
-        assert_eq!(entry["platform"]["architecture"], machine.architecture());
+        assert_eq!(entry["platform"]["architecture"], machine.architecture);
         let name = &entry["annotations"]["io.containerd.image.name"];
         assert_eq!(name.as_str(), Some(format!("docker.io/{}", archive::reference()).as_str()));
         let manifest = json(described(&files, entry));
@@ -94,9 +76,11 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
 /// in `archive::reference`, and then these digests.
 #[test]
 fn archive_never_changes_under_one_name() {
-    let digests = MACHINES.map(|machine| digest(&archive::archive_for(machine)));
     assert_eq!(archive::reference(), "dockbridge/pause:2");
-    assert_eq!(digests, DIGESTS);
+    for machine in machines() {
+        let digest = digest(&archive::archive_for(machine));
+        assert!(DIGESTS.contains(&(machine.architecture, &*digest)), "{machine:x?} {digest}");
+    }
     assert_eq!(archive::archive(), archive::archive_for(Machine::host()));
 }
 
@@ -134,10 +118,12 @@ fn tar_is_what_tar_reads() {
 /// What the filter allows, for the calls and architectures that there are.
 #[test]
 fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
-    for (code, here, elsewhere, calls) in [
-        (machine_code::X86_64, AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, [61, 128, 231]),
-        (machine_code::AARCH64, AUDIT_ARCH_AARCH64, AUDIT_ARCH_X86_64, [94, 137, 260]),
-    ] {
+    for machine in machines() {
+        let (here, elsewhere, calls) = match machine.architecture {
+            "arm64" => (AUDIT_ARCH_AARCH64, AUDIT_ARCH_X86_64, [94, 137, 260]),
+            _ => (AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, [61, 128, 231]),
+        };
+        let code = machine.code;
         // It is at the end, and begins with its only load of the architecture.
         let begin = code.windows(8).position(|step| step == LOAD_ARCHITECTURE).unwrap();
         let filter = &code[begin..];
@@ -260,11 +246,11 @@ impl Installed {
 /// This machine's pause, and the other one under an emulator if there is one.
 fn installed() -> Vec<Installed> {
     let mut found = Vec::new();
-    for machine in MACHINES {
-        let native = machine == Machine::host();
-        let emulator = match machine {
-            Machine::X86_64 => "qemu-x86_64-static",
-            Machine::Aarch64 => "qemu-aarch64-static",
+    for machine in machines() {
+        let native = machine.architecture == Machine::host().architecture;
+        let emulator = match machine.architecture {
+            "arm64" => "qemu-aarch64-static",
+            _ => "qemu-x86_64-static",
         };
         if !native && Command::new(emulator).arg("-version").output().is_err() {
             skip(Lack::Program(emulator));
@@ -272,7 +258,7 @@ fn installed() -> Vec<Installed> {
         }
         let home = tempfile::tempdir().unwrap();
         found.push(Installed {
-            name: machine.architecture(),
+            name: machine.architecture,
             runner: (!native).then_some(emulator),
             program: install(home.path(), machine),
             warm_up: Duration::from_millis(if native { 100 } else { 800 }),
@@ -292,20 +278,46 @@ fn install(home: &Path, machine: Machine) -> PathBuf {
     program
 }
 
-/// None where there is no such assembler.
-fn assemble(prefix: &str, source: &str) -> Option<Vec<u8>> {
+/// This machine, and the one of the other architecture, whose program the compiler assembles. It needs no
+/// standard library of that architecture, but a feature that no stable compiler has without this variable.
+fn machines() -> Vec<Machine> {
+    let host = Machine::host();
+    let (architecture, number, target, source, options) = match host.architecture {
+        "arm64" => ("amd64", 62, "x86_64-unknown-linux-gnu", "x86_64.S", "att_syntax, raw"),
+        _ => ("arm64", 183, "aarch64-unknown-linux-gnu", "aarch64.S", "raw"),
+    };
     let home = tempfile::tempdir().unwrap();
-    let (object, text) = (home.path().join("object"), home.path().join("text"));
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pause");
-    let mut assembler = Command::new(format!("{prefix}as"));
-    assembler.arg("-I").arg(&sources).arg("-o").arg(&object).arg(sources.join(source));
-    let assembled = assembler.output().ok()?;
-    assert!(assembled.status.success(), "{}", String::from_utf8_lossy(&assembled.stderr));
-    let copy = ["-O", "binary", "-j", ".text"];
-    let copied =
-        Command::new(format!("{prefix}objcopy")).args(copy).args([&object, &text]).output();
-    assert!(copied.ok()?.status.success());
-    Some(fs::read(text).unwrap())
+    let (text, object) = (home.path().join("pause.rs"), home.path().join("pause.o"));
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/host/pause_program");
+    fs::write(
+        &text,
+        format!(
+            "#![feature(no_core, rustc_attrs)] #![no_core] #![allow(internal_features)]
+            #[rustc_builtin_macro] macro_rules! global_asm {{ () => {{}} }}
+            #[rustc_builtin_macro] macro_rules! include_str {{ () => {{}} }}
+            global_asm!(include_str!(\"{sources}/{source}\"), include_str!(\"{sources}/filter.S\"),
+                options({options}));"
+        ),
+    )
+    .unwrap();
+    let mut compiler = Command::new("rustc");
+    compiler.args(["--crate-type=lib", "--emit=obj", "--target", target, "-o"]).arg(&object);
+    let Ok(compiled) = compiler.arg(text).env("RUSTC_BOOTSTRAP", "1").output() else {
+        skip(Lack::Program("rustc"));
+        return vec![host];
+    };
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let code = read_only_data(&fs::read(object).unwrap()).leak();
+    vec![host, Machine { architecture, number, code }]
+}
+
+/// The only section of an object file that programs read and do not write or run.
+fn read_only_data(object: &[u8]) -> Vec<u8> {
+    let place = |bytes, at| usize::try_from(long(bytes, at)).unwrap();
+    let headers = object[place(object, 40)..].chunks_exact(64);
+    let found = headers.filter(|header| (word(header, 4), long(header, 8)) == (1, 2));
+    let [section] = found.collect::<Vec<_>>()[..] else { panic!("one section of data") };
+    object[place(section, 24)..][..place(section, 32)].to_vec()
 }
 
 /// The plain files of a tar archive; checks each header's checksum.
@@ -389,9 +401,9 @@ fn within(time_limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-const DIGESTS: [&str; 2] = [
-    "sha256:8d43c48dfc280d5f6eade6690eeaba188f19d0aae6c766fd4633dad3511ad47e",
-    "sha256:63a7f261fd6968da6283141f283e70f6100dae484ad9cf4a172aa3ba9a30677f",
+const DIGESTS: [(&str, &str); 2] = [
+    ("amd64", "sha256:8d43c48dfc280d5f6eade6690eeaba188f19d0aae6c766fd4633dad3511ad47e"),
+    ("arm64", "sha256:63a7f261fd6968da6283141f283e70f6100dae484ad9cf4a172aa3ba9a30677f"),
 ];
 /// `linux/audit.h`.
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;

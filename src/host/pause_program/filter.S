@@ -15,6 +15,7 @@
         .long   \value
         .endm
 
+.Lfilter:
         step    LOAD, 0, 0, 4
         step    IF_EQUAL, 0, 4, AUDIT_ARCH
         step    LOAD, 0, 0, 0
@@ -23,3 +24,8 @@
         step    IF_EQUAL, 1, 0, SYS_exit_group
         step    RETURN, 0, 0, FAIL_WITH_EPERM
         step    RETURN, 0, 0, ALLOW
+
+        .globl  dockbridge_pause_end
+        .hidden dockbridge_pause_end
+dockbridge_pause_end:
+        .popsection

@@ -1,8 +1,6 @@
 // The pause program for 64-bit ARM Linux: holds a pod's namespaces open and is their pid 1.
 //
-// The same program, step by step, as pause_x86_64.S; the reasons are told there.
-//
-// `machine_code.rs` holds the assembled bytes; its test assembles this file and compares.
+// The same program, step by step, as x86_64.S, which has the reasons.
 
         .set    SYS_exit_group, 94
         .set    SYS_rt_sigprocmask, 135
@@ -16,15 +14,18 @@
         .set    SIGCHLD, 17
         .set    EINTR, 4
         .set    WNOHANG, 1
+        .set    FILTER_LENGTH, 8
         // Signal n is bit n - 1: SIGINT 2, SIGTERM 15, SIGCHLD 17.
         .set    SIGNALS_LOW, (1 << 1) | (1 << 14)
         .set    SIGNALS_HIGH, 1
 
-        .text
-        .globl  _start
-_start:
+        .pushsection .rodata.dockbridge_pause, "a", @progbits
+        .balign 8
+        .globl  dockbridge_pause
+        .hidden dockbridge_pause
+dockbridge_pause:
         mov     x9, #FILTER_LENGTH      // struct sock_fprog: a length and an address
-        adr     x10, filter
+        adr     x10, .Lfilter
         stp     x9, x10, [sp, #-16]!
         movz    x9, #SIGNALS_LOW
         movk    x9, #SIGNALS_HIGH, lsl #16
@@ -49,7 +50,7 @@ _start:
         mov     x8, #SYS_prctl
         svc     #0
 
-reap:                                   // one SIGCHLD can stand for many children
+.Lreap:                                 // one SIGCHLD can stand for many children
         mov     x0, #-1                 // any child
         mov     x1, #0
         mov     x2, #WNOHANG
@@ -57,7 +58,7 @@ reap:                                   // one SIGCHLD can stand for many childr
         mov     x8, #SYS_wait4
         svc     #0
         cmp     x0, #0
-        b.gt    reap                    // until 0 (none has ended) or ECHILD (none is left)
+        b.gt    .Lreap                  // until 0 (none has ended) or ECHILD (none is left)
 
         mov     x0, sp
         mov     x1, #0                  // who sent it is of no interest
@@ -66,16 +67,11 @@ reap:                                   // one SIGCHLD can stand for many childr
         mov     x8, #SYS_rt_sigtimedwait
         svc     #0
         cmp     x0, #SIGCHLD
-        b.eq    reap
+        b.eq    .Lreap
         cmn     x0, #EINTR              // stopped and continued, or traced
-        b.eq    reap
+        b.eq    .Lreap
 
         cmp     x0, #0
         cset    x0, le                  // SIGTERM, SIGINT: 0; a kernel that refuses to wait: 1
         mov     x8, #SYS_exit_group
         svc     #0
-
-        .balign 8
-filter:
-        .include "filter.S"
-        .set    FILTER_LENGTH, (. - filter) / 8

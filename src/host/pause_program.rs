@@ -1,0 +1,32 @@
+//! The pause program for this processor, assembled with dockbridge. Only a container runs it: here it is
+//! a few hundred bytes of data.
+
+#![allow(unsafe_code, reason = "an assembled program, and its labels as a slice")]
+
+use std::{arch::global_asm, slice};
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    include_str!("pause_program/x86_64.S"),
+    include_str!("pause_program/filter.S"),
+    options(att_syntax, raw)
+);
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    include_str!("pause_program/aarch64.S"),
+    include_str!("pause_program/filter.S"),
+    options(raw)
+);
+
+// SAFETY: the sources above define both, as labels in read-only data.
+unsafe extern "C" {
+    safe static dockbridge_pause: u8;
+    safe static dockbridge_pause_end: u8;
+}
+
+/// Its machine code, which runs at any address.
+pub fn machine_code() -> &'static [u8] {
+    let (begin, end) = (&raw const dockbridge_pause, &raw const dockbridge_pause_end);
+    // SAFETY: both labels are in one section, in this order, and nothing writes to it.
+    unsafe { slice::from_raw_parts(begin, end.addr() - begin.addr()) }
+}
