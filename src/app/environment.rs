@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What the process was started with.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Environment {
     pub log: LogControl,
     /// Where the settings come from, for reloads.

@@ -15,15 +15,9 @@ use tokio::{join, runtime, time};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::{
-    check::alive,
-    error::chain,
-    store::handle::Store,
-    telemetry::systemd::{Notification, Systemd},
-};
+use crate::{check::alive, error::chain, store::handle::Store, telemetry::systemd::Systemd};
 
 /// Checks our own socket and store until it is dropped.
-#[derive(Debug)]
 pub(super) struct Watchdog {
     systemd: Systemd,
     running: Option<DropGuard>,
@@ -55,7 +49,7 @@ impl Watchdog {
     /// Sends the stop notification and ends the checks: the socket is about to close.
     pub(super) fn stop(mut self) {
         drop(self.running.take());
-        let _ = self.systemd.notify(Notification::Stopping);
+        self.systemd.stopping();
     }
 }
 
@@ -144,7 +138,7 @@ impl SelfChecks {
                 }
                 CheckError::Store => warn!("self check failed: the store does not answer"),
             }
-            if self.systemd.notify(Notification::Status(words)) {
+            if self.systemd.status(words) {
                 self.last_status = LastStatus::Failed(words);
             }
         }
@@ -155,13 +149,13 @@ impl SelfChecks {
             info!("self check passed: socket and store answer again");
         }
         // What systemd did not take is sent again after the next check: without READY it would end us.
-        self.ready = self.ready || self.systemd.notify(Notification::Ready);
+        self.ready = self.ready || self.systemd.ready();
         let known = matches!(&self.last_status, LastStatus::Serving(told) if *told == words);
-        if !known && self.systemd.notify(Notification::Status(&words)) {
+        if !known && self.systemd.status(&words) {
             self.last_status = LastStatus::Serving(words);
         }
         if self.systemd.watchdog().is_some() {
-            let _ = self.systemd.notify(Notification::Alive);
+            self.systemd.alive();
         }
     }
 }

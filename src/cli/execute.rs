@@ -153,8 +153,8 @@ fn serve(
         warn!("{warning}");
     }
     // Before anything that opens a descriptor, which could get the number of one that is missing.
-    let inherited = inherited_socket::take(environment, process::id())?;
-    let systemd = Systemd::from_environment(environment, process::id());
+    let inherited = inherited_socket::take()?;
+    let systemd = Systemd::of_process(environment);
     let locks = EngineLocks::default();
     let missing = capability::missing();
     let mut runtime = runtime::Builder::new_multi_thread();

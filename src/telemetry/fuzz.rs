@@ -1,9 +1,9 @@
-//! Entry points for `make fuzz`: headers of callers and variables of systemd.
+//! Entry points for `make fuzz`: headers of callers.
 
-use super::{systemd, trace::parent::Parent};
+use super::trace::parent::Parent;
 use crate::fuzz::texts;
 
-/// A header of W3C's Trace Context, and systemd's watchdog.
+/// A header of W3C's Trace Context.
 pub(crate) fn parent(bytes: &[u8]) {
     for text in texts(bytes) {
         if let Some(parent) = Parent::parse(text) {
@@ -13,6 +13,5 @@ pub(crate) fn parent(bytes: &[u8]) {
             let written = format!("00-{trace}-{span}-{:02x}", u8::from(parent.sampled));
             assert_eq!(Parent::parse(&written), Some(parent));
         }
-        let _ = systemd::watchdog(&|name| (name == "WATCHDOG_USEC").then(|| text.to_owned()), 1);
     }
 }

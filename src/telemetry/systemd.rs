@@ -1,63 +1,62 @@
 //! Notifications to systemd: ready, status, watchdog, stopping (sd_notify(3)).
 //!
-//! The protocol is one datagram of lines to the socket in `NOTIFY_SOCKET`. The crates for it read
-//! the environment by themselves; ours is read in one place. `app` decides when to send what.
+//! The sd-notify crate reads the variables systemd set for this process. `app` decides when to send what.
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io,
-    os::{
-        linux::net::SocketAddrExt as _,
-        unix::net::{SocketAddr, UnixDatagram},
-    },
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
+use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
-/// The notification socket; without effect unless systemd started us with `Type=notify`.
-#[derive(Clone, Debug, Default)]
+/// Sends notifications, if systemd started us with `Type=notify`.
+#[derive(Clone, Default)]
 pub struct Systemd {
-    socket: Option<Arc<SocketAddr>>,
+    send: Option<Arc<dyn Notify>>,
     watchdog: Option<Duration>,
 }
 
-/// A notification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notification<'a> {
-    /// The CRI socket is served.
-    Ready,
-    /// One line for `systemctl status`.
-    Status(&'a str),
-    /// Keep-alive, to be sent more often than [`Systemd::watchdog`].
-    Alive,
-    Stopping,
+trait Notify: Send + Sync {
+    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()>;
+}
+
+impl<F: Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync> Notify for F {
+    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()> {
+        self(states)
+    }
 }
 
 impl Systemd {
-    /// From the environment of process `pid`: `NOTIFY_SOCKET` (a path, or `@` and
-    /// an abstract name), `WATCHDOG_USEC` and `WATCHDOG_PID`.
-    pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -> Self {
-        let Some(name) = environment("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
-            return Self::default();
-        };
-        match address(&name) {
-            Ok(socket) => {
-                Self { socket: Some(Arc::new(socket)), watchdog: watchdog(environment, pid) }
+    /// The systemd that started this process. `environment` reads the process's own variables.
+    pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
+            Some(socket) if socket.starts_with('/') => {
+                Self::new(sd_notify::watchdog_enabled(), sd_notify::notify)
             }
-            Err(error) => {
-                warn!(NOTIFY_SOCKET = name, %error, "the notification socket of systemd cannot be used; systemd gets no notifications");
+            Some(socket) => {
+                warn!(
+                    NOTIFY_SOCKET = socket,
+                    "the notification socket of systemd cannot be used; systemd gets no notifications"
+                );
                 Self::default()
             }
+            None => Self::default(),
         }
     }
 
-    /// Whether there is a socket to notify.
+    /// `send` sends a notification. The watchdog of a service without one is `None` or zero.
+    pub fn new(
+        watchdog: Option<Duration>,
+        send: impl Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let watchdog = watchdog.filter(|time| !time.is_zero());
+        Self { send: Some(Arc::new(send)), watchdog }
+    }
+
+    /// Whether systemd gets notifications.
     pub const fn is_present(&self) -> bool {
-        self.socket.is_some()
+        self.send.is_some()
     }
 
     /// The longest time between two keep-alives before systemd kills us.
@@ -65,30 +64,30 @@ impl Systemd {
         self.watchdog
     }
 
-    /// Sends a notification. Never waits. False if systemd did not take it: then it has to be sent
-    /// again.
-    pub fn notify(&self, notification: Notification<'_>) -> bool {
-        let Some(socket) = &self.socket else { return true };
-        let sent = UnixDatagram::unbound().and_then(|ours| {
-            ours.set_nonblocking(true)?;
-            ours.send_to_addr(notification.line().as_bytes(), socket)
-        });
-        if let Err(error) = sent {
-            debug!(?notification, %error, "cannot notify systemd; retrying");
-            return false;
-        }
-        true
+    /// Reports that the CRI socket is served. Returns false if this has to be sent again, as do the others.
+    pub fn ready(&self) -> bool {
+        self.notify(&[NotifyState::Ready])
     }
-}
 
-impl Notification<'_> {
-    fn line(self) -> String {
-        match self {
-            Self::Ready => "READY=1".to_owned(),
-            Self::Status(words) => format!("STATUS={}", one_line(words)),
-            Self::Alive => "WATCHDOG=1".to_owned(),
-            Self::Stopping => "STOPPING=1\nSTATUS=stopping; pods keep running".to_owned(),
-        }
+    /// Sends one line for `systemctl status`.
+    pub fn status(&self, words: &str) -> bool {
+        self.notify(&[NotifyState::Status(&one_line(words))])
+    }
+
+    /// Sends a keep-alive. Call it more often than [`Systemd::watchdog`].
+    pub fn alive(&self) -> bool {
+        self.notify(&[NotifyState::Watchdog])
+    }
+
+    /// Reports that dockbridge stops.
+    pub fn stopping(&self) -> bool {
+        self.notify(&[NotifyState::Stopping, NotifyState::Status("stopping; pods keep running")])
+    }
+
+    fn notify(&self, notification: &[NotifyState<'_>]) -> bool {
+        let sent = self.send.as_ref().map_or(Ok(()), |send| send.notify(notification));
+        sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd; retrying"))
+            .is_ok()
     }
 }
 
@@ -96,33 +95,6 @@ impl Notification<'_> {
 fn one_line(words: &str) -> String {
     let plain = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(LONGEST_STATUS).collect()
-}
-
-fn address(name: &str) -> io::Result<SocketAddr> {
-    match name.strip_prefix('@') {
-        Some(abstract_name) => SocketAddr::from_abstract_name(abstract_name),
-        None if name.starts_with('/') => SocketAddr::from_pathname(name),
-        None => Err(io::Error::other("it is neither a path nor an abstract name")),
-    }
-}
-
-pub(super) fn watchdog(environment: &dyn Fn(&str) -> Option<String>, pid: u32) -> Option<Duration> {
-    let text = environment("WATCHDOG_USEC")?;
-    // A parent's watchdog is not ours.
-    if environment("WATCHDOG_PID").is_some_and(|whose| whose != pid.to_string()) {
-        return None;
-    }
-    match text.parse() {
-        Ok(0) => None,
-        Ok(micros) => Some(Duration::from_micros(micros)),
-        Err(_) => {
-            warn!(
-                WATCHDOG_USEC = text,
-                "cannot parse the watchdog time of systemd; sending no keep-alives"
-            );
-            None
-        }
-    }
 }
 
 /// In characters: what a terminal shows.

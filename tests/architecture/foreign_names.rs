@@ -9,7 +9,7 @@ struct Foreign {
     only: &'static [&'static str],
 }
 
-const FOREIGN: [Foreign; 11] = [
+const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "CRI types",
         paths: &["crate::wire::cri"],
@@ -46,6 +46,11 @@ const FOREIGN: [Foreign; 11] = [
         only: &["host", "oci_runtime::execute"],
     },
     Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },
+    Foreign {
+        what: "systemd's variables",
+        paths: &["sd_notify"],
+        only: &["telemetry::systemd", "host::inherited_socket"],
+    },
     Foreign {
         what: "randomness",
         paths: &["rand"],

@@ -88,13 +88,12 @@ async fn systemd_gets_all_notifications() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("notify");
     let notify = UnixDatagram::bind(&path).unwrap();
-    let environment = |variable: &str| match variable {
-        "NOTIFY_SOCKET" => Some(path.display().to_string()),
-        // A sign of life twice a second.
-        "WATCHDOG_USEC" => Some("1000000".to_owned()),
-        _ => None,
-    };
-    let systemd = Systemd::from_environment(&environment, std::process::id());
+    // A sign of life twice a second.
+    let systemd = Systemd::new(Some(Duration::from_secs(1)), move |states| {
+        let lines: Vec<_> = states.iter().map(ToString::to_string).collect();
+        let socket = std::os::unix::net::UnixDatagram::unbound()?;
+        socket.send_to(lines.join("\n").as_bytes(), &path).map(drop)
+    });
     let environment = Environment { systemd, ..Environment::default() };
     let (stop, stopped) = oneshot::channel::<()>();
     let served = tokio::spawn(app::run(settings(room.path(), "cri"), environment, async {
@@ -169,5 +168,5 @@ async fn failing_features_are_logged_where_pods_can_run() {
 async fn heard(notify: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     let length = timeout(SOON, notify.recv(&mut bytes)).await.unwrap().unwrap();
-    String::from_utf8(bytes[..length].to_vec()).unwrap()
+    String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
 }

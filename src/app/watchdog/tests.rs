@@ -4,14 +4,13 @@
 use std::{
     future::pending,
     io,
-    os::unix::net::UnixDatagram,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -33,20 +32,21 @@ use crate::{
 
 #[test]
 fn a_server_that_answers_is_ready_and_alive_until_it_stops() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let served = serve(&systemd.socket(), Answers::default());
     let watchdog = systemd.start_watchdog();
     for news in ["READY=1", SERVING, "WATCHDOG=1", "WATCHDOG=1"] {
         systemd.until(news);
     }
     watchdog.stop();
-    systemd.until("STOPPING=1\nSTATUS=stopping; pods keep running");
+    systemd.until("STOPPING=1");
+    assert_eq!(systemd.next(), "STATUS=stopping; pods keep running");
     drop(served);
 }
 
 #[test]
 fn a_refusal_is_a_sign_of_life() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let _served = serve(&systemd.socket(), Answers { refuse: true, ..Answers::default() });
     let _watch = systemd.start_watchdog();
     systemd.until("READY=1");
@@ -56,7 +56,7 @@ fn a_refusal_is_a_sign_of_life() {
 
 #[test]
 fn a_hanging_server_is_not_alive_until_it_answers_again() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let answers = Answers::default();
     let _served = serve(&systemd.socket(), answers.clone());
     let _watch = systemd.start_watchdog();
@@ -72,7 +72,7 @@ fn a_hanging_server_is_not_alive_until_it_answers_again() {
 
 #[test]
 fn a_blocked_runtime_is_not_alive() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.start_watchdog();
     systemd.until("WATCHDOG=1");
@@ -86,7 +86,7 @@ fn a_blocked_runtime_is_not_alive() {
 /// Status answers from the last snapshot, however old that is.
 #[test]
 fn a_store_that_hangs_is_not_alive() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let _served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.start_watchdog();
     systemd.until("WATCHDOG=1");
@@ -100,7 +100,7 @@ fn a_store_that_hangs_is_not_alive() {
 
 #[test]
 fn a_store_that_hangs_from_the_start_is_not_ready() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let release = block(&systemd.writer);
     let _served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.start_watchdog();
@@ -117,7 +117,7 @@ fn a_store_that_hangs_from_the_start_is_not_ready() {
 
 #[test]
 fn a_socket_that_hangs_up_is_not_served() {
-    let systemd = FakeSystemd::start(1_000_000);
+    let systemd = FakeSystemd::start(SECOND);
     let listener = std::os::unix::net::UnixListener::bind(systemd.socket()).unwrap();
     std::thread::spawn(move || listener.incoming().for_each(drop));
     let _watch = systemd.start_watchdog();
@@ -126,7 +126,7 @@ fn a_socket_that_hangs_up_is_not_served() {
 
 #[test]
 fn without_a_watchdog_each_notification_is_sent_once() {
-    let systemd = FakeSystemd::start(0);
+    let systemd = FakeSystemd::start(Duration::ZERO);
     let answers = Answers::default();
     let _served = serve(&systemd.socket(), answers.clone());
     let every = Duration::from_millis(50);
@@ -140,27 +140,28 @@ fn without_a_watchdog_each_notification_is_sent_once() {
     assert_eq!(systemd.receive(Duration::ZERO), None);
 }
 
-/// A notify socket, a place for the CRI's, and a store of an engine that is away.
+/// What systemd receives, a place for the CRI's socket, and a store of an engine that is away.
 struct FakeSystemd {
     directory: TempDir,
-    socket: UnixDatagram,
-    watchdog: u64,
+    sent: mpsc::Sender<String>,
+    received: mpsc::Receiver<String>,
+    watchdog: Duration,
     store: Store,
     /// Where the store's writer runs.
     writer: Runtime,
 }
 
 impl FakeSystemd {
-    fn start(watchdog: u64) -> Self {
+    fn start(watchdog: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
+        let (sent, received) = mpsc::channel();
         let writer = runtime();
         let engine = Engine::new(directory.path().join("docker.sock"), Timeouts::default());
         let store = writer.block_on(async {
             let oom = OomDetector::new(Cgroups::default());
             Store::start(engine, Vec::new(), StoreSettings::default(), StoreHooks::none(), oom)
         });
-        Self { directory, socket, watchdog, store, writer }
+        Self { directory, sent, received, watchdog, store, writer }
     }
 
     fn socket(&self) -> std::path::PathBuf {
@@ -172,12 +173,13 @@ impl FakeSystemd {
     }
 
     fn checks(&self) -> SelfChecks {
-        let environment = |name: &str| match name {
-            "NOTIFY_SOCKET" => Some(self.directory.path().join("notify").display().to_string()),
-            "WATCHDOG_USEC" => Some(self.watchdog.to_string()),
-            _ => None,
-        };
-        let systemd = Systemd::from_environment(&environment, 1);
+        let sent = self.sent.clone();
+        let systemd = Systemd::new(Some(self.watchdog), move |states| {
+            states
+                .iter()
+                .try_for_each(|state| sent.send(state.to_string()))
+                .map_err(io::Error::other)
+        });
         SelfChecks::new(systemd, self.socket(), self.store.clone())
     }
 
@@ -203,20 +205,8 @@ impl FakeSystemd {
         while self.next() != wanted {}
     }
 
-    /// What broke it.
     fn receive(&self, time_limit: Duration) -> Option<String> {
-        let end = Instant::now() + time_limit;
-        let mut bytes = [0; 4096];
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();
-            match self.socket.recv(&mut bytes) {
-                Ok(length) => return Some(String::from_utf8(bytes[..length].to_vec()).unwrap()),
-                // The process was stopped and continued.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
-            }
-        }
+        self.received.recv_timeout(time_limit).ok()
     }
 }
 
@@ -271,6 +261,7 @@ fn serve(socket: &Path, answers: Answers) -> Runtime {
     runtime
 }
 
+const SECOND: Duration = Duration::from_secs(1);
 const SERVING: &str = "STATUS=serving the container runtime interface";
 const SOCKET_FAILED: &str = "STATUS=its own socket does not answer";
 const STORE_FAILED: &str = "STATUS=its own store does not answer";

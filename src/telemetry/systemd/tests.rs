@@ -1,89 +1,57 @@
-//! What is read from the environment, and what arrives on the socket.
+//! What is read from the environment, and what is sent.
 
 use std::{
-    os::{
-        linux::net::SocketAddrExt as _,
-        unix::net::{SocketAddr, UnixDatagram},
-    },
+    io,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use super::{Notification, Systemd};
+use super::Systemd;
 
 #[test]
-fn news_arrive_as_lines_of_the_protocol() {
-    let room = tempfile::tempdir().unwrap();
-    let path = room.path().join("notify");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    let systemd =
-        Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", path.to_str().unwrap())]), 1);
+fn notifications_are_lines_of_the_protocol() {
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&sent);
+    let systemd = Systemd::new(None, move |states| {
+        lines.lock().unwrap().extend(states.iter().map(ToString::to_string));
+        Ok(())
+    });
     assert!(systemd.is_present() && systemd.watchdog().is_none());
-    for (notification, line) in [
-        (Notification::Ready, "READY=1"),
-        (Notification::Status("serving"), "STATUS=serving"),
-        (
-            Notification::Status("docker says:\nWATCHDOG=trigger"),
-            "STATUS=docker says: WATCHDOG=trigger",
-        ),
-        (Notification::Alive, "WATCHDOG=1"),
-        (Notification::Stopping, "STOPPING=1\nSTATUS=stopping; pods keep running"),
-    ] {
-        systemd.notify(notification);
-        assert_eq!(received(&socket), line);
-    }
-    systemd.notify(Notification::Status(&"é".repeat(5000)));
-    assert!(received(&socket).len() < 1000);
-}
-
-#[test]
-fn an_abstract_socket_is_reached() {
-    let name = format!("dockbridge-notify-{}", std::process::id());
-    let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", &format!("@{name}"))]), 1)
-        .notify(Notification::Ready);
-    assert_eq!(received(&socket), "READY=1");
-}
-
-#[test]
-fn the_watchdog_is_ours_or_none() {
-    let usual = ("NOTIFY_SOCKET", "/run/notify");
-    let half_a_minute = Some(Duration::from_secs(30));
-    let cases = [
-        (vec![usual], None),
-        (vec![usual, ("WATCHDOG_USEC", "30000000")], half_a_minute),
-        (vec![usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "7")], half_a_minute),
-        (vec![usual, ("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "8")], None),
-        (vec![usual, ("WATCHDOG_USEC", "0")], None),
-        (vec![usual, ("WATCHDOG_USEC", "-1")], None),
-        (vec![("WATCHDOG_USEC", "30000000")], None),
+    assert!(systemd.ready() && systemd.status("serving") && systemd.alive());
+    assert!(systemd.status("docker says:\nWATCHDOG=trigger") && systemd.stopping());
+    let expected = [
+        "READY=1",
+        "STATUS=serving",
+        "WATCHDOG=1",
+        "STATUS=docker says: WATCHDOG=trigger",
+        "STOPPING=1",
+        "STATUS=stopping; pods keep running",
     ];
-    for (variables, expected) in cases {
-        assert_eq!(
-            Systemd::from_environment(&environment(&variables), 7).watchdog(),
-            expected,
-            "{variables:?}"
-        );
+    assert_eq!(*sent.lock().unwrap(), expected);
+    assert!(systemd.status(&"é".repeat(5000)));
+    assert!(sent.lock().unwrap().last().unwrap().len() < 1000);
+}
+
+#[test]
+fn a_notification_that_fails_has_to_be_sent_again() {
+    let systemd = Systemd::new(None, |_| Err(io::ErrorKind::WouldBlock.into()));
+    assert!(!systemd.ready());
+    assert!(Systemd::default().ready());
+}
+
+#[test]
+fn a_watchdog_of_zero_is_none() {
+    for (given, expected) in [(0, None), (30, Some(Duration::from_secs(30)))] {
+        let systemd = Systemd::new(Some(Duration::from_secs(given)), |_| Ok(()));
+        assert_eq!(systemd.watchdog(), expected);
     }
 }
 
 #[test]
-fn notifications_without_a_receiver_are_dropped() {
-    for name in ["", "vsock:2:1234", "relative", "/nowhere/notify"] {
-        let systemd = Systemd::from_environment(&environment(&[("NOTIFY_SOCKET", name)]), 1);
+fn only_sockets_with_a_path_are_notified() {
+    for name in ["", "vsock:2:1234", "relative", "@abstract", "/nowhere/notify"] {
+        let systemd = Systemd::of_process(&|_| Some(name.to_owned()));
         assert_eq!(systemd.is_present(), name.starts_with('/'), "{name:?}");
-        systemd.notify(Notification::Ready);
     }
-}
-
-fn environment(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
-    let owned: Vec<(String, String)> =
-        variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    move |wanted| owned.iter().find(|(name, _)| name == wanted).map(|(_, text)| text.clone())
-}
-
-fn received(socket: &UnixDatagram) -> String {
-    let mut bytes = [0; 4096];
-    socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
-    let length = socket.recv(&mut bytes).unwrap();
-    String::from_utf8(bytes[..length].to_vec()).unwrap()
+    assert!(!Systemd::of_process(&|_| None).is_present());
 }
