@@ -70,7 +70,7 @@ fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Lists that are asked for so often that their items stay encoded between two answers
-/// (`rpc::kept`). On the wire a message in a field and its bytes in one are the same.
+/// (`rpc::encoded_lists`). On the wire a message in a field and its bytes in one are the same.
 const ENCODED: [&str; 4] = [
     "ListContainersResponse",
     "ListPodSandboxResponse",

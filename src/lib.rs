@@ -79,6 +79,9 @@ pub mod wire;
 #[cfg(test)]
 #[path = "../tests/clock/mod.rs"]
 mod clock;
+#[cfg(any(test, feature = "fuzz"))]
+#[path = "../tests/fuzz/input.rs"]
+mod fuzz_input;
 #[cfg(test)]
 #[path = "../tests/skips/mod.rs"]
 mod skips;

@@ -15,7 +15,7 @@ use super::{
     log_messages, pull, tar,
 };
 use crate::{
-    fuzz::{portions, texts},
+    fuzz_input::{portions, texts},
     model::{engine::ApiVersion, stream::Source},
     translate::observe,
     wire::docker,

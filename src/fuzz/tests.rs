@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use super::{TARGETS, portions};
+use super::TARGETS;
+use crate::fuzz_input::portions;
 
 #[test]
 fn committed_inputs_are_read() {

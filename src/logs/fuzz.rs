@@ -7,7 +7,7 @@ use super::{
     position::LastWritten,
     position_store::{self, Saved},
 };
-use crate::{fuzz::portions, model::stream::Source};
+use crate::{fuzz_input::portions, model::stream::Source};
 
 /// A file of the engine's: converted at once or in pieces, the same lines come out, and each is of
 /// the CRI's form. An entry in the usual shape is what any reader of JSON finds in it.

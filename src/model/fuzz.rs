@@ -7,7 +7,7 @@ use super::{
     pinned_images::NamePattern,
     reference::{ImageReference, names_id},
 };
-use crate::fuzz::texts;
+use crate::fuzz_input::texts;
 
 /// `passwd` and `group` of an image, divided by a NUL.
 pub(crate) fn accounts(bytes: &[u8]) {

@@ -5,7 +5,7 @@ use super::{
     mux::{Channel, Demux, MESSAGE_HEADER, MESSAGE_LIMIT, ProtocolError, frames},
     ttrpc::{Decoder, Envelope, decode},
 };
-use crate::{fuzz::portions, wire::nri};
+use crate::{fuzz_input::portions, wire::nri};
 
 /// Frames and the messages in them.
 pub(crate) fn frames_of_plugins(bytes: &[u8]) {

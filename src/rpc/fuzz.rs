@@ -1,7 +1,7 @@
 //! An entry point for `make fuzz`: the bytes of a connection.
 
 use super::authority_filter::AuthorityFilter;
-use crate::fuzz::portions;
+use crate::fuzz_input::portions;
 
 /// However they are cut, the same bytes are overwritten.
 pub(crate) fn authorities(bytes: &[u8]) {

@@ -19,7 +19,7 @@ use super::{
     upgrade::{Encoding, Purpose, negotiate},
     websocket::message::{ClientMessage, Format, LARGEST_MESSAGE, limits},
 };
-use crate::fuzz::portions;
+use crate::fuzz_input::portions;
 
 /// A request as lines: method and address, then headers. What it names is agreed upon or refused;
 /// a token is worth nothing, ports are between 1 and 65535.

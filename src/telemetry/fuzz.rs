@@ -1,7 +1,7 @@
 //! Entry points for `make fuzz`: headers of callers.
 
 use super::trace::parent::Parent;
-use crate::fuzz::texts;
+use crate::fuzz_input::texts;
 
 /// A header of W3C's Trace Context.
 pub(crate) fn parent(bytes: &[u8]) {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     error::Kind,
-    fuzz::texts,
+    fuzz_input::texts,
     model::{
         container::{ContainerLogFormat, ContainerSpec},
         engine::{ApiVersion, EngineInfo},

@@ -2,7 +2,7 @@
 
 use super::shown::shown;
 use crate::{
-    fuzz::texts,
+    fuzz_input::texts,
     host::cgroup::{limits::Limits, weight::CpuWeight},
     model::resources::Resources,
     translate::plan::cgroup_files::{CgroupFile, CgroupLimit},

@@ -8,7 +8,7 @@ use super::{
     plugin, result,
     version::{Version, VersionReply, listed},
 };
-use crate::{fuzz::texts, network::quantity};
+use crate::{fuzz_input::texts, network::quantity};
 
 /// The output of a plugin: the result of ADD, the reply to VERSION, or an error.
 pub(crate) fn result(bytes: &[u8]) {

@@ -15,7 +15,7 @@ use super::{
     frame::{self, ResetReason},
     limits::Limits,
 };
-use crate::fuzz::portions;
+use crate::fuzz_input::portions;
 
 /// Cuts do not matter, and frames that have a written form are read back from it.
 pub(crate) fn frames(bytes: &[u8]) {
