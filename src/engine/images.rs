@@ -95,7 +95,7 @@ impl Engine {
     /// # Errors
     /// See [`EngineError`].
     pub async fn image_bytes(&self) -> Result<u64, EngineError> {
-        let by_type = self.version().await? >= DISK_USAGE_BY_TYPE;
+        let by_type = self.version().await? >= ApiVersion::DISK_USAGE_BY_TYPE;
         let target = if by_type { "/system/df?type=image" } else { "/system/df" };
         let usage: Usage = self.json(self.about_images("measure images", target)?).await?;
         let stated = usage.image_usage.and_then(|part| part.total_size).or(usage.layers_size);
@@ -144,6 +144,3 @@ fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineE
 fn call(verb: &'static str, name: &str) -> Call {
     Call { verb, subject: Subject::Image(printable(name).into_owned()) }
 }
-
-/// From here `/system/df` can be asked for a part (23.0).
-const DISK_USAGE_BY_TYPE: ApiVersion = ApiVersion::new(42);

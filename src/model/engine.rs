@@ -20,6 +20,12 @@ impl ApiVersion {
     pub const OLDEST: Self = Self::new(41);
     /// The newest we know the meaning of; later engines are used with this one.
     pub const NEWEST: Self = Self::new(53);
+    /// From here `/system/df` can be asked for a part (23.0).
+    pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
+    /// From here the engine makes missing sources of mounts (23.0).
+    pub const MAKES_MOUNT_SOURCES: Self = Self::new(42);
+    /// From here `seccomp=builtin` is known (23.0). 20.10 reads `builtin` as the text of a profile.
+    pub const SECCOMP_BUILTIN: Self = Self::new(42);
     /// From here a container can carry OCI annotations (24.0).
     pub const ANNOTATIONS: Self = Self::new(43);
     /// From here read-only binds are recursive by default (25.0).

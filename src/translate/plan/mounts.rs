@@ -43,7 +43,7 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
             mounts.push(pod_file(source, target, engine));
         }
     }
-    let makes_directories = engine.api >= MAKES_SOURCES;
+    let makes_directories = engine.api >= ApiVersion::MAKES_MOUNT_SOURCES;
     let made_by_caller = stated.iter().filter(|mount| !makes_directories && mount.image.is_none());
     let directories = made_by_caller.map(|mount| PathBuf::from(&mount.host_path)).collect();
     Ok(Mounts { mounts, directories })
@@ -56,7 +56,7 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
     }
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),
-        create_mountpoint: (engine.api >= MAKES_SOURCES).then_some(true),
+        create_mountpoint: (engine.api >= ApiVersion::MAKES_MOUNT_SOURCES).then_some(true),
         ..read_only::bind_options(mount, engine.api)
     };
     Ok(docker::Mount {
@@ -115,5 +115,3 @@ pub(super) fn is_same_path(one: &str, other: &str) -> bool {
 
 /// Files that each container of a pod has, be they the engine's or ours.
 pub(super) const POD_FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];
-/// From here the engine makes missing sources of mounts (23.0).
-const MAKES_SOURCES: ApiVersion = ApiVersion::new(42);

@@ -54,7 +54,9 @@ pub(super) fn sandbox(
 fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
     match default_profile(engine) {
         None => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
-        Some(_) if engine.api >= HAS_BUILTIN => Ok(Some("seccomp=builtin".to_owned())),
+        Some(_) if engine.api >= ApiVersion::SECCOMP_BUILTIN => {
+            Ok(Some("seccomp=builtin".to_owned()))
+        }
         Some("unconfined") => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
         Some(_) => Ok(None),
     }
@@ -167,8 +169,6 @@ struct Argument {
 }
 
 const UNCONFINED: &str = "seccomp=unconfined";
-/// From this version (23.0) on `builtin` is known; 20.10 takes it for the text of a profile.
-const HAS_BUILTIN: ApiVersion = ApiVersion::new(42);
 /// A system call has six.
 const HIGHEST_ARGUMENT: u32 = 5;
 const EXCERPT: usize = 40;
