@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     io::{self, Write},
-    process::{self, ExitCode},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -66,34 +66,31 @@ pub fn execute(
         }
         resolved => resolved?,
     };
-    match command {
-        Command::Serve | Command::Version | Command::Reload(_) => {
+    let passed = match command {
+        Command::Serve => {
             serve(source, resolved, &warnings, environment)?;
+            true
         }
         Command::Config(_) => {
             for warning in warnings {
                 writeln!(out, "# {warning}")?;
             }
             write!(out, "{resolved}")?;
+            true
         }
         Command::Debug(args) => {
-            if !client::run(&resolved.settings.run_dir, args.command.requests(), out)? {
-                return Ok(ExitCode::FAILURE);
-            }
+            client::run(&resolved.settings.run_dir, args.command.requests(), out)?
         }
-        Command::Support => bug_report::report::write(&resolved, &warnings, out)?,
-        Command::Setup(args) => {
-            if !setup::run(&resolved.settings.docker, &args, out)? {
-                return Ok(ExitCode::FAILURE);
-            }
+        Command::Support => {
+            bug_report::report::write(&resolved, &warnings, out)?;
+            true
         }
-        Command::Check(args) => {
-            if !check::run(&resolved.settings, &args, out)? {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+        Command::Setup(args) => setup::run(&resolved.settings.docker, &args, out)?,
+        Command::Check(args) => check::run(&resolved.settings, &args, out)?,
+        // Both have returned above, without the settings.
+        Command::Version | Command::Reload(_) => true,
+    };
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What the running dockbridge is asked for: the path, and whether our environment goes with it.
