@@ -18,7 +18,6 @@ use std::{convert::Infallible, future::Future, path::Path, time::Duration};
 
 use tokio::{
     sync::mpsc,
-    task::spawn_blocking,
     time::{sleep, timeout},
 };
 use tokio_util::{
@@ -40,6 +39,7 @@ use self::{
 };
 use crate::{
     admin::server::Listeners,
+    concurrency::blocking::blocking,
     config::{
         live::{Live, LiveSettings},
         settings::Settings,
@@ -212,8 +212,7 @@ fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppEr
 async fn trim_heap() -> Infallible {
     loop {
         sleep(TRIM_EVERY).await;
-        // It only fails when it panics.
-        let _ = spawn_blocking(heap::trim).await;
+        blocking(heap::trim).await;
     }
 }
 

@@ -13,7 +13,9 @@ use super::{
     endpoints::{DIFF, HEALTH, LOG_LEVEL, METRICS, READY, RELOAD, STATE, TASKS},
     health, state,
 };
-use crate::{config::source::Variables, telemetry::registry::MEDIA_TYPE};
+use crate::{
+    concurrency::blocking::blocking, config::source::Variables, telemetry::registry::MEDIA_TYPE,
+};
 
 /// Which paths a client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +66,7 @@ fn methods(path: &str, access: Access) -> Option<&'static str> {
 async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
     let registry = context.registry.clone();
     // Some of it is read from files.
-    match tokio::task::spawn_blocking(move || registry.text()).await {
-        Ok(body) => typed(StatusCode::OK, MEDIA_TYPE, body),
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n"),
-    }
+    typed(StatusCode::OK, MEDIA_TYPE, blocking(move || registry.text()).await)
 }
 
 async fn health(context: &AdminContext) -> Response<Full<Bytes>> {

@@ -4,7 +4,7 @@
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
-use tokio::{signal::unix::Signal, sync::mpsc, task::spawn_blocking, time::timeout};
+use tokio::{signal::unix::Signal, sync::mpsc, time::timeout};
 use tracing::{info, warn};
 
 use super::span_export::SpanExport;
@@ -13,6 +13,7 @@ use crate::{
         context::ReloadRequest,
         server::{MetricsSwitch, bind_metrics},
     },
+    concurrency::blocking::blocking,
     config::{
         diff::{Difference, differences, names, reloaded},
         key::Key,
@@ -161,10 +162,9 @@ impl Reloader {
     async fn read(&self, variables: Option<Variables>) -> Result<(ConfigSource, Resolved), String> {
         let mut source = self.source.clone();
         source.variables = variables.unwrap_or(source.variables);
-        let reading = spawn_blocking(move || (source.resolve(), source));
+        let reading = blocking(move || (source.resolve(), source));
         let late = || format!("the configuration was not read within {READ_TIMEOUT:?}");
-        let read = timeout(READ_TIMEOUT, reading).await.map_err(|_| late())?;
-        let (resolved, source) = read.map_err(|error| error.to_string())?;
+        let (resolved, source) = timeout(READ_TIMEOUT, reading).await.map_err(|_| late())?;
         Ok((source, resolved.map_err(|error| chain(&error))?))
     }
 

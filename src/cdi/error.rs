@@ -30,9 +30,6 @@ pub enum CdiError {
         /// Why not.
         problem: Arc<EditError>,
     },
-    /// The task that reads the files panicked or was cancelled.
-    #[error("cannot read the CDI specifications: {0}")]
-    Lost(Arc<str>),
 }
 
 /// Why an edit of a device cannot be applied.
@@ -124,14 +121,7 @@ impl CdiError {
             Self::Unknown { .. } | Self::Duplicate { .. } | Self::Unusable { .. } => {
                 Kind::FailedPrecondition
             }
-            Self::Lost(_) => Kind::Internal,
         }
-    }
-}
-
-impl From<tokio::task::JoinError> for CdiError {
-    fn from(lost: tokio::task::JoinError) -> Self {
-        Self::Lost(lost.to_string().into())
     }
 }
 

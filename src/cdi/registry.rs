@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use super::{device_index::DeviceIndex, engine_edits, error::CdiError, oci_changes};
-use crate::model::{cdi::CdiEdits, oci_changes::OciChanges};
+use crate::{
+    concurrency::blocking::blocking,
+    model::{cdi::CdiEdits, oci_changes::OciChanges},
+};
 
 /// The specification files of this host. Read at each use, as vendors rewrite them.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +60,7 @@ impl Registry {
         query: impl FnOnce(&DeviceIndex) -> Result<T, CdiError> + Send + 'static,
     ) -> Result<T, CdiError> {
         let directories = self.directories.clone();
-        tokio::task::spawn_blocking(move || query(&DeviceIndex::read(directories))).await?
+        blocking(move || query(&DeviceIndex::read(directories))).await
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use tokio::task::spawn_blocking;
-
 use super::{
     capability, cni, engine,
     finding::{Finding, Findings},
@@ -15,6 +13,7 @@ use super::{
     subject::Subject,
 };
 use crate::{
+    concurrency::blocking::blocking,
     config::settings::Settings,
     engine::lock::EngineLocks,
     host::lock::Holder,
@@ -54,8 +53,8 @@ pub async fn examine(settings: &Settings, locks: &EngineLocks, will_run: bool) -
     findings.extend(node::clock().await);
     let settings = settings.clone();
     let pid = server.as_ref().and_then(|server| server.pid);
-    let local = spawn_blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
-    findings.extend(local.await.unwrap_or_default());
+    let local = blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
+    findings.extend(local.await);
     findings.sort_by_key(|finding| finding.subject);
     Examined { findings: Findings(findings), server }
 }

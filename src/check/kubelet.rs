@@ -11,10 +11,10 @@ use std::{
 };
 
 use serde::Deserialize;
-use tokio::task::spawn_blocking;
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
+    concurrency::blocking::blocking,
     host::{
         file,
         process::{self, Program},
@@ -70,14 +70,14 @@ impl Config {
 
 /// Looks for a kubelet; none when there is neither a process nor a configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
-    let (pid, words) = spawn_blocking(running).await.unwrap_or_default();
+    let (pid, words) = blocking(running).await;
     let path = PathBuf::from(option(&words, "--config").unwrap_or(CONFIG));
     if pid.is_none() && !path.exists() {
         return None;
     }
     let directory = option(&words, "--config-dir").map(PathBuf::from);
     let read = move || read_files(&path, directory.as_deref());
-    let config = spawn_blocking(read).await.unwrap_or_else(|panic| Err(panic.to_string()));
+    let config = blocking(read).await;
     let config = config.map(|config| with_flags(config, &words));
     Some(Kubelet { pid, version: version().await, config })
 }

@@ -9,7 +9,6 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::task;
 use tracing::{info, warn};
 
 use super::{
@@ -23,6 +22,7 @@ use super::{
     write_order::WriteOrder,
 };
 use crate::{
+    concurrency::blocking::blocking,
     error::chain,
     host::{
         error::HostError,
@@ -70,7 +70,7 @@ impl Checkpoints {
     /// trusted. Never fails: a directory that cannot be read is reported like a damaged file.
     pub async fn load(&self) -> Loaded {
         let paths = Arc::clone(&self.paths);
-        let loaded = task::spawn_blocking(move || paths.load()).await.unwrap_or_default();
+        let loaded = blocking(move || paths.load()).await;
         for Quarantined { path, reason } in &loaded.quarantined {
             warn!(file = %path.display(), reason, "checkpoint cannot be used; moved to quarantine");
         }
@@ -80,7 +80,7 @@ impl Checkpoints {
     /// The sandboxes that have a checkpoint now, even while the directory changes.
     pub async fn stored(&self) -> HashSet<SandboxId> {
         let paths = Arc::clone(&self.paths);
-        task::spawn_blocking(move || paths.stored()).await.unwrap_or_default()
+        blocking(move || paths.stored()).await
     }
 
     /// Stores a sandbox; the old file stays until the new one is complete.
@@ -102,8 +102,7 @@ impl Checkpoints {
     /// The disk refuses.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
         let (cri_dockerd, of) = (self.cri_dockerd.clone(), id.clone());
-        let removed = task::spawn_blocking(move || cri_dockerd.remove(&of)).await;
-        if let Ok(Err(error)) = removed {
+        if let Err(error) = blocking(move || cri_dockerd.remove(&of)).await {
             let error = chain(&error);
             warn!(sandbox = %id, error, "cannot remove the checkpoint of cri-dockerd or dockershim; it stays");
         }
@@ -113,7 +112,7 @@ impl Checkpoints {
     /// The host ports in the checkpoint that cri-dockerd or dockershim has of a pod; none without one.
     pub async fn cri_dockerd_ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         let (cri_dockerd, id) = (self.cri_dockerd.clone(), id.clone());
-        task::spawn_blocking(move || cri_dockerd.ports(&id)).await.unwrap_or_default()
+        blocking(move || cri_dockerd.ports(&id)).await
     }
 
     /// Stores the pod CIDRs that kubelet sent.
@@ -185,7 +184,7 @@ impl Checkpoints {
     /// Reads a single file.
     async fn read<T: DeserializeOwned + Send + 'static>(&self, name: &'static str) -> Option<T> {
         let paths = Arc::clone(&self.paths);
-        task::spawn_blocking(move || paths.load_single(name)).await.unwrap_or_default()
+        blocking(move || paths.load_single(name)).await
     }
 
     async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
@@ -212,11 +211,7 @@ impl Checkpoints {
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
     ) -> Result<(), CheckpointError> {
         let write = self.order.request(&path);
-        match task::spawn_blocking(move || write.run(|| work(&path))).await {
-            Ok(Some(done)) => Ok(done?),
-            Ok(None) => Ok(()),
-            Err(_) => Err(CheckpointError::Lost),
-        }
+        Ok(blocking(move || write.run(|| work(&path))).await.unwrap_or(Ok(()))?)
     }
 }
 

@@ -18,9 +18,6 @@ pub enum CheckpointError {
         #[source]
         source: serde_json::Error,
     },
-    /// The task that writes the file panicked or was cancelled.
-    #[error("internal error: the task writing the checkpoint panicked")]
-    Lost,
 }
 
 impl CheckpointError {
@@ -28,7 +25,7 @@ impl CheckpointError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Host(error) => error.kind(),
-            Self::Encode { .. } | Self::Lost => Kind::Internal,
+            Self::Encode { .. } => Kind::Internal,
         }
     }
 }

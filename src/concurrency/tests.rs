@@ -12,6 +12,8 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::{
+    backoff::Backoff,
+    blocking::blocking,
     keyed_locks::KeyedLocks,
     single_flight::{Lost, SingleFlight},
 };
@@ -91,4 +93,22 @@ async fn what_can_be_left_does_not_wait() {
     assert!(writer.is_some() && locks.try_write("pod").is_none());
     drop(writer);
     assert!(locks.try_write("pod").is_some());
+}
+
+#[tokio::test]
+async fn a_panic_of_blocking_work_continues_in_the_caller() {
+    assert_eq!(blocking(|| 7).await, 7);
+    let caller = tokio::spawn(async { blocking(|| panic!("on purpose")).await });
+    let panic = caller.await.unwrap_err().into_panic();
+    assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+}
+
+#[test]
+fn pauses_double_up_to_the_longest() {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
+    let pauses: Vec<u64> = (0..5).map(|_| backoff.failed().as_secs()).collect();
+    assert_eq!(pauses, [1, 2, 4, 5, 5]);
+    backoff.succeeded();
+    assert_eq!(backoff.failed(), Duration::from_secs(1));
+    assert_eq!(backoff.after(u32::MAX), Duration::from_secs(5));
 }

@@ -2,7 +2,6 @@
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
-use tokio::task::{JoinError, spawn_blocking};
 use tracing::{info, warn};
 
 use super::{
@@ -13,6 +12,7 @@ use super::{
     volumes::Volumes,
 };
 use crate::{
+    concurrency::blocking::blocking,
     engine::error::EngineError,
     error::{Kind, chain},
     model::{
@@ -184,9 +184,8 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Co
 /// switch for it.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
     let directories = plan.directories.clone();
-    let lost = |lost: JoinError| ContainerError::file("create the mount source", "/", lost.into());
-    within_deadline(|check| async move {
-        let making = spawn_blocking(move || {
+    within_deadline(|check| {
+        blocking(move || {
             directories.into_iter().try_for_each(|path| {
                 check.at(&path)?;
                 // The caller chose the place.
@@ -197,8 +196,7 @@ async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> 
                     kind: Kind::InvalidArgument,
                 })
             })
-        });
-        making.await.map_err(lost)?
+        })
     })
     .await
 }

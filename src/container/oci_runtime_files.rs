@@ -2,7 +2,6 @@
 //! the container; and where the user namespaces of pods are pinned, which containers join.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,6 +11,7 @@ use tracing::warn;
 
 use super::{error::ContainerError, pod_files::named_after_pods};
 use crate::{
+    concurrency::blocking::blocking,
     error::chain,
     host::error::HostError,
     model::{engine::EngineInfo, id::SandboxId, oci_edits::OciEdits},
@@ -89,9 +89,8 @@ impl OciRuntimeFiles {
         work: impl FnOnce(&EditsDirectory, &str) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, ContainerError> {
         let (directory, owner) = (self.directory.clone(), id.to_owned());
-        let path = directory.of(id);
-        let done = tokio::task::spawn_blocking(move || work(&directory, &owner)).await;
-        done.unwrap_or_else(|lost| Err(HostError::new("work on", &path, io::Error::other(lost))))
+        blocking(move || work(&directory, &owner))
+            .await
             .map_err(|error| ContainerError::Edits { id: id.to_owned(), source: Arc::new(error) })
     }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use super::error::ContainerError;
 use crate::{
+    concurrency::blocking::blocking,
     host::file::{Durability, Readers, replace_for},
     model::{id::SandboxId, network::NetworkMode, record::SandboxRecord},
     translate::plan::{
@@ -97,10 +98,7 @@ impl PodFilesRoot {
         let Some(text) = text else { return Ok(None) };
         let path = self.root.join(id.as_str()).join(name);
         let target = path.clone();
-        let written = tokio::task::spawn_blocking(move || write_once(&target, &text))
-            .await
-            .unwrap_or_else(|lost| Err(io::Error::other(lost)));
-        match written {
+        match blocking(move || write_once(&target, &text)).await {
             Ok(()) => Ok(Some(path)),
             Err(cause) => Err(ContainerError::file("write the pod file", path, cause)),
         }

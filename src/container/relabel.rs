@@ -10,6 +10,7 @@ use tracing::info;
 
 use super::{error::ContainerError, service::Containers};
 use crate::{
+    concurrency::blocking::blocking,
     error::Kind,
     host::relabel::{SELINUX, relabel},
     model::{container::ContainerSpec, engine::EngineInfo, id::SandboxId},
@@ -53,7 +54,7 @@ async fn relabel_source(
     cancellation: Arc<CancellationToken>,
 ) -> Result<(), ContainerError> {
     let (place, stopping) = (source.clone(), Arc::clone(&cancellation));
-    let relabelling = tokio::task::spawn_blocking(move || {
+    let relabelling = blocking(move || {
         let place = Path::new(&place);
         // Not every engine has made it by now.
         DirBuilder::new().recursive(true).mode(0o755).create(place).or_else(present)?;
@@ -69,7 +70,7 @@ async fn relabel_source(
         Ok(())
     });
     let done = tokio::select! {
-        done = relabelling => done.unwrap_or_else(|lost| Err(lost.into())),
+        done = relabelling => done,
         () = cut_short(&stopping) => Err(io::ErrorKind::Interrupted.into()),
     };
     done.map_err(|cause| match cause.kind() {

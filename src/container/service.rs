@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     concurrency::{
-        cancellations::Cancellations, keyed_locks::KeyedLocks, single_flight::SingleFlight,
+        blocking::blocking, cancellations::Cancellations, keyed_locks::KeyedLocks,
+        single_flight::SingleFlight,
     },
     config::live::LiveSettings,
     engine::client::Engine,
@@ -179,8 +180,8 @@ impl Containers {
             return known.score;
         }
         let socket = self.engine.socket().to_owned();
-        let asking = tokio::task::spawn_blocking(move || oom_floor(&socket));
-        let Ok(Ok(score)) = tokio::time::timeout(FLOOR_TIMEOUT, asking).await else { return 0 };
+        let asking = blocking(move || oom_floor(&socket));
+        let Ok(score) = tokio::time::timeout(FLOOR_TIMEOUT, asking).await else { return 0 };
         let found = engine.map(|engine| Floor { engine, score });
         *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = found;
         score

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use tracing::warn;
 
 use crate::{
+    concurrency::blocking::blocking,
     error::chain,
     host::{
         file::read_if_present,
@@ -21,15 +22,13 @@ use crate::{
 /// absent: the pull is then anonymous, and its error names what is missing.
 pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
     let place = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read_if_present(&place, LONGEST_CONFIG)).await;
-    let bytes = match read {
-        Ok(Ok(bytes)) => bytes?,
-        Ok(Err(refused)) => {
+    let bytes = match blocking(move || read_if_present(&place, LONGEST_CONFIG)).await {
+        Ok(bytes) => bytes?,
+        Err(refused) => {
             let error = refused.source;
             warn!(path = %path.display(), %error, "cannot read the registry credentials; pulling without them");
             return None;
         }
-        Err(_) => return None,
     };
     if let Some(helper) = helper(&bytes, domain) {
         let found = ask(path, &helper, domain).await;

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::stall::StuckLayer;
 use crate::{
+    concurrency::single_flight::Lost,
     engine::error::EngineError,
     error::Kind,
     model::{
@@ -62,12 +63,8 @@ pub enum ImageError {
     /// The engine has not answered yet, so the path of its image store is unknown.
     #[error("docker has not answered yet: the image file system is unknown")]
     NoFilesystem,
-    /// The task of the call panicked.
-    #[error("internal error: the {verb} ended without a result")]
-    Lost {
-        /// The name of the call.
-        verb: &'static str,
-    },
+    #[error(transparent)]
+    Lost(#[from] Lost),
 }
 
 fn stuck_at(layer: Option<&StuckLayer>) -> String {
@@ -85,7 +82,7 @@ impl ImageError {
                 Kind::FailedPrecondition
             }
             Self::NoFilesystem => Kind::Unavailable,
-            Self::NotLoaded { .. } | Self::Lost { .. } => Kind::Internal,
+            Self::NotLoaded { .. } | Self::Lost(_) => Kind::Internal,
         }
     }
 }

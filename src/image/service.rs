@@ -10,7 +10,7 @@ use super::{
     stall::LastProgress, usage::UsageMonitor,
 };
 use crate::{
-    concurrency::single_flight::SingleFlight,
+    concurrency::single_flight::{Lost, SingleFlight},
     engine::client::Engine,
     model::{
         id::ImageId,
@@ -83,7 +83,7 @@ impl Images {
     pub async fn pull(&self, request: PullRequest) -> Result<ImageId, ImageError> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
-        self.pulls.run(key, pull).await.unwrap_or(Err(ImageError::Lost { verb: "pull" }))
+        self.pulls.run(key, pull).await.ok_or(Lost)?
     }
 
     /// Removes an image, given by any of its names, with all its names.
@@ -99,8 +99,7 @@ impl Images {
         };
         let (images, key) = (self.clone(), id.clone());
         let removal = async move { images.remove_now(&id).await };
-        let answer = self.removals.run(key, removal).await;
-        answer.map_err(|_| ImageError::Lost { verb: "removal" })?
+        self.removals.run(key, removal).await?
     }
 
     /// The image of pause containers; loaded or pulled when the engine lacks it.
@@ -112,8 +111,7 @@ impl Images {
             return Ok(id);
         }
         let images = self.clone();
-        let answer = self.loads.run((), async move { images.ensure_pause().await }).await;
-        answer.map_err(|_| ImageError::Lost { verb: "loading of the pause image" })?
+        self.loads.run((), async move { images.ensure_pause().await }).await?
     }
 
     /// Whether kubelet's image collection must keep the image: it is the pause image, under any

@@ -19,6 +19,7 @@ use super::{
     cancelling_single_flight::CancellingSingleFlight, error::ImageError, remove::has_name,
 };
 use crate::{
+    concurrency::single_flight::Lost,
     engine::{
         error::{Call, EngineError, PullFault, Subject},
         storage::mountpoint,
@@ -224,7 +225,7 @@ fn failures_have_the_form_kubelet_parses() {
     );
     assert_eq!(ImageError::from(StoreError::Closed).kind(), Kind::Unavailable);
     assert_eq!(ImageError::NoFilesystem.kind(), Kind::Unavailable);
-    assert_eq!(ImageError::Lost { verb: "pull" }.kind(), Kind::Internal);
+    assert_eq!(ImageError::from(Lost).kind(), Kind::Internal);
 }
 
 fn unreached() -> usize {

@@ -6,13 +6,13 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
-    task::spawn_blocking,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tracing::debug;
 
 use super::error::ImageError;
 use crate::{
+    concurrency::blocking::blocking,
     engine::{client::Engine, storage},
     host::{clock, disk},
     model::{engine::EngineInfo, image::FilesystemUsage, record::ImageRecord, time::Nanos},
@@ -120,7 +120,7 @@ impl Disk {
     async fn read(engine: &EngineInfo) -> Self {
         let mountpoint = storage::mountpoint(engine).await;
         let place = mountpoint.clone();
-        let size = spawn_blocking(move || disk::size(&place).ok()).await.ok().flatten();
+        let size = blocking(move || disk::size(&place).ok()).await;
         let inodes = size.and_then(disk::Size::used_inodes);
         Self { mountpoint, inodes, read_at: Nanos(clock::nanos()) }
     }

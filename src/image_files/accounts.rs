@@ -29,7 +29,7 @@ impl ImageFiles {
             };
             read.map(|accounts| service.cache_accounts(id, accounts))
         };
-        self.reading.run(image.clone(), reading).await.map_err(|_| ImageFilesError::Panicked)?
+        self.reading.run(image.clone(), reading).await?
     }
 
     fn known_accounts(&self, image: &ImageId) -> Option<Arc<Accounts>> {

@@ -15,8 +15,9 @@ use tracing::{debug, warn};
 
 use super::{error::ImageFilesError, service::ImageFiles};
 use crate::{
+    concurrency::blocking::blocking,
     error::chain,
-    host::{error::HostError, overlay},
+    host::overlay,
     model::{engine::EngineInfo, id::ImageId},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
@@ -60,11 +61,11 @@ impl ImageFiles {
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
         // Without a pin the image may have been removed and pulled again with other layers.
-        if new || !is_mounted(&root).await? {
+        if new || !is_mounted(&root).await {
             self.mount_layers(engine, image).await?;
         }
         let (socket, shown) = (self.engine.socket().to_owned(), root.clone());
-        match blocking(move || Ok(overlay::is_visible_to(&socket, &shown))).await? {
+        match blocking(move || overlay::is_visible_to(&socket, &shown)).await {
             true => Ok(root),
             false => Err(ImageFilesError::NotVisible { path: root }),
         }
@@ -137,7 +138,7 @@ impl ImageFiles {
     /// Removes the directories that no container needs, as found on this host.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
-        let found = blocking(move || Ok(images_in(&directories))).await.unwrap_or_default();
+        let found = blocking(move || images_in(&directories)).await;
         self.release_all(found).await;
     }
 
@@ -163,10 +164,10 @@ impl ImageFiles {
             layers => layers?.ok_or_else(|| ImageFilesError::unsupported(engine))?,
         };
         let root = self.directory_of(image);
-        blocking(move || {
+        Ok(blocking(move || {
             overlay::unmount(&root).and_then(|()| overlay::mount_layers(&layers, &root))
         })
-        .await
+        .await?)
     }
 
     fn directory_of(&self, image: &ImageId) -> PathBuf {
@@ -196,14 +197,7 @@ fn images_in(directories: &Path) -> Vec<ImageId> {
     names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
 }
 
-async fn is_mounted(root: &Path) -> Result<bool, ImageFilesError> {
+async fn is_mounted(root: &Path) -> bool {
     let root = root.to_owned();
-    blocking(move || Ok(overlay::is_mounted(&root))).await
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
-) -> Result<T, ImageFilesError> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(|_| ImageFilesError::Panicked)?;
-    Ok(done?)
+    blocking(move || overlay::is_mounted(&root)).await
 }

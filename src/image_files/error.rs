@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use thiserror::Error;
 
 use crate::{
-    engine::error::EngineError, error::Kind, host::error::HostError, model::engine::ApiVersion,
-    store::error::StoreError,
+    concurrency::single_flight::Lost, engine::error::EngineError, error::Kind,
+    host::error::HostError, model::engine::ApiVersion, store::error::StoreError,
 };
 
 /// Reading or mounting the files of an image failed.
@@ -67,8 +67,8 @@ pub enum ImageFilesError {
     /// A system call of ours failed.
     #[error(transparent)]
     Host(#[from] Arc<HostError>),
-    #[error("internal error: the image inspection ended without a result")]
-    Panicked,
+    #[error(transparent)]
+    Lost(#[from] Lost),
 }
 
 impl ImageFilesError {
@@ -83,7 +83,7 @@ impl ImageFilesError {
             Self::Unsupported { .. } => Kind::Unimplemented,
             Self::NotVisible { .. } => Kind::FailedPrecondition,
             Self::Host(error) => error.kind(),
-            Self::Panicked => Kind::Internal,
+            Self::Lost(_) => Kind::Internal,
         }
     }
 }

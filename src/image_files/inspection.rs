@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::{error::ImageFilesError, service::ImageFiles};
 use crate::{
+    concurrency::single_flight::Lost,
     engine::{
         archive::{PathContent, PathKind},
         client::Engine,
@@ -51,7 +52,7 @@ impl ImageFiles {
                 }
             }
         });
-        opening.await.map_err(|_| ImageFilesError::Panicked)?
+        opening.await.map_err(|_| Lost)?
     }
 
     /// Removes the inspection containers that earlier processes left.

@@ -16,7 +16,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
 use super::{directory::needed, service::ImageFiles};
-use crate::{error::chain, model::id::ImageId, store::snapshot::Snapshot};
+use crate::{
+    concurrency::backoff::Backoff, error::chain, model::id::ImageId, store::snapshot::Snapshot,
+};
 
 impl ImageFiles {
     /// Restores pins and directories whenever they are missing, for ever.
@@ -67,24 +69,19 @@ fn missing(now: &Snapshot) -> BTreeSet<ImageId> {
 
 /// When images that could not be restored are tried again.
 #[derive(Debug, Default)]
-struct Backoffs(HashMap<ImageId, Backoff>);
-
-#[derive(Debug)]
-struct Backoff {
-    pause: Duration,
-    until: Instant,
-}
+struct Backoffs(HashMap<ImageId, (Backoff, Instant)>);
 
 impl Backoffs {
     fn are_due(&self, image: &ImageId, now: Instant) -> bool {
-        self.0.get(image).is_none_or(|one| one.until <= now)
+        self.0.get(image).is_none_or(|(_, until)| *until <= now)
     }
 
     /// Another failure; returns the pause until the next try.
     fn failed(&mut self, image: &ImageId, now: Instant) -> Duration {
-        let before = self.0.get(image).map(|one| one.pause.saturating_mul(2));
-        let pause = before.unwrap_or(FIRST_PAUSE).min(LONGEST_PAUSE);
-        self.0.insert(image.clone(), Backoff { pause, until: now + pause });
+        let first = || (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), now);
+        let (backoff, until) = self.0.entry(image.clone()).or_insert_with(first);
+        let pause = backoff.failed();
+        *until = now + pause;
         pause
     }
 
@@ -95,7 +92,7 @@ impl Backoffs {
 
     /// When the first pause is over.
     fn next(&self) -> Option<Instant> {
-        self.0.values().map(|one| one.until).min()
+        self.0.values().map(|(_, until)| *until).min()
     }
 }
 

@@ -14,10 +14,10 @@ use super::{
     },
     error::NetworkError,
     gc::{self, AttachmentKey},
-    service::{INTERFACE, Network, QUERY_TIMEOUT, blocking, has_namespace, list_of},
+    service::{INTERFACE, Network, QUERY_TIMEOUT, has_namespace, list_of},
 };
 use crate::{
-    host::error::HostError,
+    concurrency::blocking::blocking,
     model::{attachment::AttachmentIntent, id::SandboxId},
 };
 
@@ -33,7 +33,7 @@ impl Network {
             cache.remove_drafts();
             cache.all()
         };
-        let entries = blocking(Path::new("/"), read).await?;
+        let entries = blocking(read).await;
         let (stale, valid) =
             gc::split_stale(entries, live.iter().map(AttachmentKey::from).collect());
         let mut failures = Vec::new();
@@ -67,7 +67,7 @@ impl Network {
 
     /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
     pub async fn has_attachment(&self, sandbox: &SandboxId) -> bool {
-        self.cached_of(sandbox).await.is_ok_and(|entries| !entries.is_empty())
+        !self.cached_of(sandbox).await.is_empty()
     }
 
     /// Disconnects a pod that neither Docker nor a checkpoint knows, by what the cache has of it. DEL
@@ -80,7 +80,7 @@ impl Network {
         sandbox: &SandboxId,
         namespace: &Path,
     ) -> Result<(), NetworkError> {
-        for entry in self.cached_of(sandbox).await? {
+        for entry in self.cached_of(sandbox).await {
             let network = entry.network.clone();
             let failures = self.del_cached(entry, Some(namespace)).await?;
             self.forgive((sandbox, &network), namespace, failures).await?;
@@ -88,10 +88,10 @@ impl Network {
         Ok(())
     }
 
-    async fn cached_of(&self, sandbox: &SandboxId) -> Result<Vec<CachedResult>, HostError> {
+    async fn cached_of(&self, sandbox: &SandboxId) -> Vec<CachedResult> {
         let (cache, id) = (self.cache.clone(), sandbox.to_string());
         let find = move || cache.find(&id, INTERFACE).into_iter().filter(gc::is_ours).collect();
-        blocking(Path::new("/"), find).await
+        blocking(find).await
     }
 
     /// Runs DEL as the cached ADD ran, and forgets the result if all plugins succeed.
@@ -116,7 +116,7 @@ impl Network {
             self.active.remove(&AttachmentKey::from(&entry));
             let cache = self.cache.clone();
             let remove = move || cache.remove(&entry.network, &entry.container, &entry.interface);
-            blocking(Path::new("/"), remove).await??;
+            blocking(remove).await?;
         }
         Ok(failures)
     }

@@ -36,8 +36,9 @@ use super::{
     gc::{ActiveAttachments, AttachmentKey},
 };
 use crate::{
+    concurrency::blocking::blocking,
     config::live::LiveSettings,
-    host::{error::HostError, netns},
+    host::netns,
     model::{
         attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
         id::SandboxId,
@@ -172,7 +173,7 @@ impl Network {
         let list = recorded(intent)?;
         let conf = runtime_conf(intent)?;
         let path = intent.pod.netns.clone();
-        blocking(&intent.pod.netns, move || prepare_namespace(&path)).await??;
+        blocking(move || prepare_namespace(&path)).await?;
         let _adding = self.active.add(AttachmentKey::from(intent)).await;
         let result = self.chain(&list).add(&conf).await?;
         let addresses = addresses(intent, &result);
@@ -200,7 +201,7 @@ impl Network {
         let mut conf = runtime_conf(intent)?;
         let (cache, lookup, path) = (self.cache.clone(), intent.clone(), intent.pod.netns.clone());
         let inspect = move || (has_namespace(&path), cached(&cache, &lookup));
-        let (has_netns, entry) = blocking(&intent.pod.netns, inspect).await?;
+        let (has_netns, entry) = blocking(inspect).await;
         if !has_netns {
             conf.netns.clear();
         }
@@ -215,13 +216,13 @@ impl Network {
         }
         let (cache, intent) = (self.cache.clone(), intent.clone());
         let id = intent.pod.id.clone();
-        blocking(&intent.pod.netns.clone(), move || {
+        blocking(move || {
             let id = intent.pod.id.as_str();
             cache.remove(&intent.network, id, &intent.interface)?;
             // cri-dockerd connects `lo` by a network of its own, and caches that result too.
             cache.remove(LOOPBACK, id, &intent.interface)
         })
-        .await??;
+        .await?;
         self.active.remove(&key);
         info!(sandbox = %id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
@@ -243,7 +244,7 @@ impl Network {
         }
         let path = namespace.to_owned();
         let gone = move || netns::is_gone(&path) || netns::is_our_own(&path);
-        let is_gone = blocking(namespace, gone).await?;
+        let is_gone = blocking(gone).await;
         let (forgiven, failures): (Vec<_>, Vec<_>) =
             failures.into_iter().partition(|failure| is_gone && failure.is_final());
         NetworkError::from_failures(failures)?;
@@ -261,7 +262,7 @@ impl Network {
     pub async fn attachment_from_cache(&self, pod: PodNetwork) -> Option<Attachment> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
         let find = move || cache.find(id.as_str(), INTERFACE);
-        let entries = blocking(&pod.netns, find).await.ok()?;
+        let entries = blocking(find).await;
         let (entry, list) = entries.into_iter().find_map(|entry| {
             let list = list_of(&entry).filter(|list| !list.is_loopback())?;
             Some((entry, list))
@@ -292,7 +293,7 @@ impl Network {
             true => Ok(Vec::new()),
             false => netns::addresses(&at, INTERFACE),
         };
-        let found = blocking(&intent.pod.netns, read).await.ok()?;
+        let found = blocking(read).await;
         let found = found.inspect_err(|error| {
             debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting it without an attachment");
         });
@@ -342,7 +343,7 @@ impl Network {
             ours: true,
         };
         let cache = self.cache.clone();
-        Ok(blocking(&intent.pod.netns, move || cache.write(&entry)).await??)
+        Ok(blocking(move || cache.write(&entry)).await?)
     }
 }
 
@@ -397,15 +398,6 @@ fn prepare_namespace(path: &Path) -> Result<(), NetworkError> {
 /// counts as none: DEL there would remove the host's interfaces.
 pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
-}
-
-/// Runs work that touches the disk or the kernel on a blocking thread.
-pub(super) async fn blocking<T: Send + 'static>(
-    about: &Path,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, HostError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|e| HostError::new("finish work on", about, std::io::Error::other(e)))
 }
 
 /// The interface every Kubernetes runtime gives a pod.

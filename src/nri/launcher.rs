@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use super::{plugin::check_name, service::Shared};
 use crate::{
+    concurrency::backoff::Backoff,
     config::settings::NriSettings,
     host::{file, plugin_process::PluginProcess},
 };
@@ -77,7 +78,7 @@ impl Shared {
     }
 
     async fn keep_running(self: &Arc<Self>, path: PathBuf, plugin: InstalledPlugin) {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let began = Instant::now();
             if let Err(error) = self.run(&path, &plugin).await {
@@ -85,10 +86,10 @@ impl Shared {
                 warn!(plugin = %path.display(), error, "cannot start an NRI plugin; retrying");
             }
             if began.elapsed() > LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
+                backoff.succeeded();
             }
             tokio::select! {
-                () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = sleep(backoff.failed()) => {}
                 () = self.leaving.cancelled() => return,
             }
         }

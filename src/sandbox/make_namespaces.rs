@@ -3,10 +3,11 @@
 //! A network namespace is made with the user namespace, if there is one: only who has rights in the
 //! user namespace that a network namespace was made in can configure it and mount its sysfs.
 
-use std::{io, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
+    concurrency::blocking::blocking,
     host::{
         error::HostError,
         namespaces::{IdMaps, NamespaceHolder},
@@ -82,9 +83,8 @@ impl Sandboxes {
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
     ) -> Result<(), SandboxError> {
         let at = self.deps.containers.oci_runtime_files().user_pin(id);
-        let path = at.clone();
-        let done = tokio::task::spawn_blocking(move || work(&at)).await;
-        done.unwrap_or_else(|lost| Err(HostError::new("work on", &path, io::Error::other(lost))))
+        blocking(move || work(&at))
+            .await
             .map_err(|e| SandboxError::UserNamespace { id: id.to_string(), source: Arc::new(e) })
     }
 }

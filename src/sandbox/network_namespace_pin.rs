@@ -2,13 +2,13 @@
 //! can clean up in it after the pause container has ended.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
+    concurrency::blocking::blocking,
     host::{error::HostError, netns},
     model::{attachment::Attachment, id::SandboxId},
 };
@@ -44,7 +44,7 @@ impl Sandboxes {
     /// Whether the namespace is pinned.
     pub(super) async fn is_pinned(&self, id: &SandboxId) -> bool {
         let at = self.pin_of(id);
-        tokio::task::spawn_blocking(move || netns::is_pinned(&at)).await.unwrap_or_default()
+        blocking(move || netns::is_pinned(&at)).await
     }
 
     /// Unpins the namespace, and the pod's user namespace. What is not pinned is success.
@@ -86,10 +86,9 @@ impl Sandboxes {
         id: &SandboxId,
         change: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, SandboxError> {
-        let (path, at) = (self.pin_of(id), self.pin_of(id));
-        let lost = |error| Err(HostError::new("finish work on", &path, io::Error::other(error)));
-        let done = tokio::task::spawn_blocking(move || change(&at)).await;
-        done.unwrap_or_else(lost)
+        let at = self.pin_of(id);
+        blocking(move || change(&at))
+            .await
             .map_err(|error| SandboxError::Pin { id: id.to_string(), source: Arc::new(error) })
     }
 }

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::time::sleep;
 
 use super::{collector::Collector, disks};
-use crate::{engine::storage, store::handle::Store};
+use crate::{concurrency::blocking::blocking, engine::storage, store::handle::Store};
 
 /// Reads them until the collector is dropped. Only this task waits for a read that hangs.
 pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
@@ -20,13 +20,12 @@ pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
             Some(engine) => Some(storage::mountpoint(&engine).await),
             None => None,
         };
-        // It only fails when it panics, which is logged, or when the runtime ends.
-        let read = spawn_blocking(move || {
+        let disks;
+        (disks, known) = blocking(move || {
             let disks = disks::read(&proc, path.as_deref(), &mut known);
             (disks, known)
-        });
-        let Ok((disks, held)) = read.await else { return };
-        known = held;
+        })
+        .await;
         if let Some(collector) = collector.upgrade() {
             collector.disks.set(disks, Instant::now());
         }

@@ -7,9 +7,6 @@ use crate::error::Kind;
 /// Nothing was read.
 #[derive(Debug, Error)]
 pub enum StatsError {
-    /// The threads that read did not come to an end: dockbridge is ending, or a bug.
-    #[error("reading the stats of containers was interrupted")]
-    Interrupted(#[from] tokio::task::JoinError),
     /// Figures would be missing, which would look like no limit and no memory use.
     #[error(
         "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
@@ -22,7 +19,6 @@ impl StatsError {
     /// What the caller can do about it.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Interrupted(_) => Kind::Internal,
             Self::Starved => Kind::ResourceExhausted,
         }
     }

@@ -11,14 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::{cgroup_reader, collector::Collector, layers::Measurement, read::upper};
 use crate::{
+    concurrency::blocking::blocking,
     engine::storage,
     host::tree::Walk,
     model::{engine::EngineInfo, record::ContainerRecord, stats::LayerReading},
@@ -42,9 +40,7 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
         let began = Instant::now();
         let step = STEP.div_ceil(jobs.len());
         let results = move || jobs.into_iter().map(|job| job.go_on(step)).collect::<Vec<_>>();
-        // It only fails when it panics, which is logged, or when the runtime ends.
-        let Ok(results) = spawn_blocking(results).await else { return };
-        schedule.handle(results, &collector);
+        schedule.handle(blocking(results).await, &collector);
         drop(collector);
         sleep(began.elapsed().max(SHORTEST_STEP) * REST).await;
     }
@@ -185,7 +181,7 @@ async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, Pat
         let table = fs::read_to_string(proc.join("self/mountinfo"))?;
         Ok::<_, io::Error>(upper::directories(&table, &root_dir))
     };
-    let read = spawn_blocking(read).await.unwrap_or_else(|panic| Err(panic.into()));
+    let read = blocking(read).await;
     read.inspect_err(|error| debug!(%error, "cannot read the mount table")).unwrap_or_default()
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{task::JoinSet, time::sleep};
+use tokio::time::sleep;
 
 use super::{
     cgroup_reader::read_options,
@@ -21,6 +21,7 @@ use super::{
     read::file::Files,
 };
 use crate::{
+    concurrency::blocking::blocking,
     host::cgroup::Cgroups,
     model::{
         filter::{ContainerFilter, SandboxFilter},
@@ -122,15 +123,12 @@ impl Stats {
     }
 
     /// Which figures this machine has at all, whether or not there is any pod.
-    ///
-    /// # Errors
-    /// See [`StatsError`].
-    pub async fn machine_sample(&self, now: &Snapshot) -> Result<MachineSample, StatsError> {
+    pub async fn machine_sample(&self, now: &Snapshot) -> MachineSample {
         let collector = Arc::clone(&self.collector);
         // Only overlays have a directory that can be measured.
         let overlay = |driver: &str| driver.contains(OVERLAY);
         let layers = now.engine.as_ref().is_none_or(|engine| overlay(&engine.storage_driver));
-        Ok(tokio::task::spawn_blocking(move || collector.machine_sample(layers)).await?)
+        blocking(move || collector.machine_sample(layers)).await
     }
 
     /// Reads `subjects` on a few threads; their order stays.
@@ -151,8 +149,8 @@ impl Stats {
             Detail::Everything => &self.collector.thorough,
         };
         let mut subjects = subjects.into_iter();
-        let mut reading = JoinSet::new();
-        for place in 0.. {
+        let mut reading = Vec::new();
+        loop {
             let part: Vec<T> = subjects.by_ref().take(share).collect();
             if part.is_empty() {
                 break;
@@ -160,19 +158,19 @@ impl Stats {
             let (collector, options) = (Arc::clone(&self.collector), Arc::clone(&options));
             // The semaphore is never closed.
             let permit = Arc::clone(threads).acquire_owned().await.ok();
-            reading.spawn_blocking(move || {
+            reading.push(blocking(move || {
                 let mut work = ReadContext { options: &options, files: Files::default() };
-                let read = part.iter().filter_map(|one| read(&collector, one, &mut work)).collect();
+                let read = part.iter().filter_map(|one| read(&collector, one, &mut work));
+                let read: Vec<R> = read.collect();
                 drop(permit);
-                if work.files.starved { Err(StatsError::Starved) } else { Ok((place, read)) }
-            });
+                if work.files.starved { Err(StatsError::Starved) } else { Ok(read) }
+            }));
         }
-        let mut parts: Vec<(u32, Vec<R>)> = Vec::new();
-        while let Some(part) = reading.join_next().await {
-            parts.push(part??);
+        let mut all = Vec::new();
+        for part in reading {
+            all.extend(part.await?);
         }
-        parts.sort_by_key(|(place, _)| *place);
-        Ok(parts.into_iter().flat_map(|(_, read)| read).collect())
+        Ok(all)
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::{hooks::StoreHooks, settings::StoreSettings, signal::Signal, state::Listing};
 use crate::{
+    concurrency::backoff::Backoff,
     engine::{client::Engine, error::EngineError, events::Events},
     error::chain,
     model::engine::EngineEvent,
@@ -31,7 +32,7 @@ pub(super) struct EventStream {
     relist: Arc<Notify>,
     containers_listed: bool,
     images_listed: bool,
-    reconnect_after: Duration,
+    reconnect: Backoff,
 }
 
 /// Why a connection ended.
@@ -57,7 +58,7 @@ impl EventStream {
             relist,
             containers_listed: false,
             images_listed: false,
-            reconnect_after: FIRST_RECONNECT,
+            reconnect: Backoff::new(FIRST_RECONNECT, LONGEST_RECONNECT),
         }
     }
 
@@ -69,8 +70,7 @@ impl EventStream {
             if self.signals.send(Signal::Disconnected(reason)).await.is_err() {
                 return;
             }
-            time::sleep(self.reconnect_after).await;
-            self.reconnect_after = (self.reconnect_after * 2).min(LONGEST_RECONNECT);
+            time::sleep(self.reconnect.failed()).await;
         }
     }
 
@@ -121,7 +121,8 @@ impl EventStream {
                     soonest = now + AFTER_UNREADABLE;
                     due = if std::mem::take(&mut is_missed) { soonest } else { now + interval };
                     not_before = now + self.settings.relist_min_interval;
-                    (self.reconnect_after, self.containers_listed) = (FIRST_RECONNECT, true);
+                    self.reconnect.succeeded();
+                    self.containers_listed = true;
                     self.send(Signal::Listed(listing)).await?;
                 }
             }

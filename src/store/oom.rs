@@ -23,7 +23,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::task::spawn_blocking;
 use tracing::warn;
 
 pub(super) use self::causes::ExitCause;
@@ -33,6 +32,7 @@ use self::{
 };
 use crate::{
     checkpoint::{directory::Checkpoints, record::MemoryKills},
+    concurrency::blocking::blocking,
     error::chain,
     host::cgroup::{Cgroups, Hierarchy},
     model::{
@@ -109,13 +109,12 @@ impl OomDetector {
         }
         let _lock = self.counting.lock().await;
         let (cgroups, id) = (self.cgroups.clone(), record.id.clone());
-        let counted = spawn_blocking(move || {
+        let counted = blocking(move || {
             let cgroup = pod_cgroup(&cgroups, pid, id.as_str())?;
             let count = KillCount::read(&cgroup, &HashSet::new())?;
             Some((cgroup, count))
         });
-        // It only fails when it panics, and that is logged.
-        if let Ok(Some((cgroup, count))) = counted.await {
+        if let Some((cgroup, count)) = counted.await {
             let mut known = self.known();
             known.accounting.entry(cgroup.clone()).or_default().begin(count);
             let pod = Pod { document: Arc::clone(&record.document), cgroup };
@@ -168,7 +167,7 @@ impl OomDetector {
         let _lock = self.counting.lock().await;
         let (cgroup, ended) = self.known().has_ended(record)?;
         let path = cgroup.clone();
-        let count = spawn_blocking(move || KillCount::read(&path, &ended)).await.ok().flatten();
+        let count = blocking(move || KillCount::read(&path, &ended)).await;
         self.known().attribute(record, &cgroup, count)
     }
 

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
+    concurrency::backoff::Backoff,
     engine::{client::Engine, error::EngineError},
     error::chain,
     host::clock,
@@ -321,7 +322,9 @@ impl Writer {
         let result = result.map_err(|failure| failure.of(target.name()));
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };
-        let pause = pause_after(failures, self.inspector.settings.relist_interval);
+        let longest = self.inspector.settings.relist_interval;
+        // Everything is inspected at that interval anyway.
+        let pause = Backoff::new(FIRST_PAUSE, longest).after(failures);
         if failures == 1 {
             warn!(error, "docker inspect failed; serving the last known state, retrying");
         } else {
@@ -397,12 +400,6 @@ fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
         event_stream.run().await;
         Done::EventStreamEnded
     })
-}
-
-/// Doubles from failure to failure, up to the interval at which everything is inspected anyway.
-fn pause_after(failures: u32, longest: Duration) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_PAUSE.saturating_mul(doubled).min(longest)
 }
 
 /// Commands waiting for the writer before their callers wait too.

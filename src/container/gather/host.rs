@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use tokio::task::JoinError;
 use tracing::warn;
 
 use super::{devices, host_check::within_deadline, mounts, selinux};
 use crate::{
+    concurrency::blocking::blocking,
     container::{error::ContainerError, service::Containers},
     host::apparmor,
     model::{
@@ -63,12 +63,7 @@ async fn check(
     + Send
     + 'static,
 ) -> Result<(), ContainerError> {
-    let panicked = |error: JoinError| ContainerError::file("check", "/", error.into());
-    within_deadline(|check| async move {
-        let checking = tokio::task::spawn_blocking(move || work(&|path| check.at(path)));
-        checking.await.map_err(panicked)?
-    })
-    .await
+    within_deadline(|check| blocking(move || work(&|path| check.at(path)))).await
 }
 
 /// The engine notices a profile that is not loaded at the start only. An engine without AppArmor

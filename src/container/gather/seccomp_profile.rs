@@ -8,7 +8,8 @@ use std::{
 
 use super::host_check::within_deadline;
 use crate::{
-    container::error::ContainerError, error::Kind, host::file::read_text, model::security::Profile,
+    concurrency::blocking::blocking, container::error::ContainerError, error::Kind,
+    host::file::read_text, model::security::Profile,
 };
 
 /// The text of a localhost seccomp profile; none for any other, and for the privileged, who
@@ -28,8 +29,7 @@ pub async fn seccomp_profile(
     let place = path.clone();
     within_deadline(|check| async move {
         check.at(&place)?;
-        let read = tokio::task::spawn_blocking(move || read_profile(&place)).await;
-        match read.unwrap_or_else(|lost| Err(lost.into())) {
+        match blocking(move || read_profile(&place)).await {
             Ok(text) => Ok(Some(text)),
             Err(cause) => Err(ContainerError::File {
                 action: "read the seccomp profile",

@@ -11,7 +11,7 @@ use super::{
     shown::{shown, text},
 };
 use crate::{
-    concurrency::single_flight::Lost,
+    concurrency::blocking::blocking,
     error::chain,
     host::{
         cgroup::{self, Cgroup, Cgroups, limits::Limits},
@@ -192,7 +192,7 @@ impl ContainerCgroup {
 
     async fn read(&self, setting: &CgroupFile) -> Option<String> {
         let (cgroup, setting) = (self.clone(), setting.clone());
-        blocking(move || cgroup.current(&setting)).await.ok().flatten()
+        blocking(move || cgroup.current(&setting)).await
     }
 }
 
@@ -228,13 +228,6 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
         }
     }
     false
-}
-
-/// Runs blocking work on a thread of its own.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Lost> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Lost)
 }
 
 /// How long systemd may take for one call.

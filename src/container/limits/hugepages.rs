@@ -2,6 +2,7 @@
 
 use super::error::LimitError;
 use crate::{
+    concurrency::blocking::blocking,
     container::{error::ContainerError, service::Containers},
     host::cgroup::{Hierarchy, hugetlb},
     model::{engine::EngineInfo, resources::Resources},
@@ -28,7 +29,7 @@ impl Containers {
         let read = move || {
             (hugetlb::page_sizes(), cgroups.has_controller(hierarchy, "hugetlb").unwrap_or(true))
         };
-        let (known, counted) = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        let (known, counted) = blocking(read).await;
         for size in sizes {
             if !known.contains(&size) {
                 let known =

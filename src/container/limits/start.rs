@@ -7,11 +7,9 @@
 
 use tracing::warn;
 
-use super::{
-    cgroup::{ContainerCgroup, blocking},
-    error::LimitError,
-};
+use super::{cgroup::ContainerCgroup, error::LimitError};
 use crate::{
+    concurrency::blocking::blocking,
     container::{error::ContainerError, service::Containers},
     error::chain,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
@@ -81,7 +79,7 @@ impl Containers {
         let Some(engine) = self.store.snapshot().engine.clone() else { return false };
         let Ok(settings) = cgroup_files(&self.requested(record), &engine) else { return false };
         let Some(cgroup) = self.cgroup(record).await else { return false };
-        blocking(move || cgroup.differing(settings)).await.is_ok_and(|other| !other.is_empty())
+        !blocking(move || cgroup.differing(settings)).await.is_empty()
     }
 
     async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
@@ -95,10 +93,7 @@ impl Containers {
     /// The control group of a container, while it runs where we can see it.
     pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
         let (cgroups, record) = (self.cgroups.clone(), record.clone());
-        tokio::task::spawn_blocking(move || ContainerCgroup::find(&cgroups, &record))
-            .await
-            .ok()
-            .flatten()
+        blocking(move || ContainerCgroup::find(&cgroups, &record)).await
     }
 
     /// No control group was found: the container has ended meanwhile, or we cannot see it.
@@ -128,11 +123,11 @@ async fn apply(
         let (cgroup, settings) = (cgroup.clone(), settings.clone());
         move || cgroup.differing(settings)
     };
-    cgroup.tell_systemd(&blocking(look).await?).await;
+    cgroup.tell_systemd(&blocking(look).await).await;
     let set = move || -> Result<(), LimitError> {
         // systemd, told of one file, may have set back others.
         cgroup.differing(settings).iter().try_for_each(|setting| cgroup.set(setting))?;
         score.map_or(Ok(()), |score| cgroup.set_score(score))
     };
-    Ok(blocking(set).await??)
+    Ok(blocking(set).await?)
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::time::timeout;
 
 use super::cgroup::ContainerCgroup;
 use crate::{
+    concurrency::blocking::blocking,
     container::service::Containers,
     model::{record::ContainerRecord, resources::Resources},
     translate::plan::cgroup_files::cgroup_files,
@@ -36,8 +37,8 @@ impl Containers {
             let cgroup = ContainerCgroup::of(&cgroups, pid, id.as_str())?;
             Some(cgroup.shown(&asked, &settings))
         };
-        let shown = timeout(TIMEOUT, spawn_blocking(read)).await;
-        Some(shown.ok().and_then(Result::ok).flatten().unwrap_or(requested))
+        let shown = timeout(TIMEOUT, blocking(read)).await;
+        Some(shown.ok().flatten().unwrap_or(requested))
     }
 }
 

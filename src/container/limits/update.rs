@@ -7,11 +7,9 @@
 use serde_json::Value;
 use tracing::info;
 
-use super::{
-    cgroup::{ContainerCgroup, blocking},
-    error::LimitError,
-};
+use super::{cgroup::ContainerCgroup, error::LimitError};
 use crate::{
+    concurrency::blocking::blocking,
     container::{error::ContainerError, service::Containers},
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::{
@@ -99,7 +97,7 @@ impl Containers {
             Some(cgroup) => {
                 write(&cgroup, &plan.files, set).await?;
                 let score = after.oom_score_adj;
-                blocking(move || cgroup.set_score(score)).await??;
+                blocking(move || cgroup.set_score(score)).await?;
             }
             None => self.nowhere(record, &plan.files).await?,
         }
@@ -120,7 +118,7 @@ async fn check_memory_in_use(
     limit: i64,
 ) -> Result<(), ContainerError> {
     let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
-    match blocking(move || cgroup.working_set()).await? {
+    match blocking(move || cgroup.working_set()).await {
         Some(used) if used > limit => Err(LimitError::InUse { limit, used }.into()),
         _ => Ok(()),
     }
@@ -133,7 +131,7 @@ async fn write(
     set: &mut Vec<String>,
 ) -> Result<(), ContainerError> {
     let (seen, asked) = (cgroup.clone(), settings.to_vec());
-    let changed = blocking(move || seen.differing(asked)).await?;
+    let changed = blocking(move || seen.differing(asked)).await;
     cgroup.tell_systemd(&changed).await;
     // systemd may have reset other files when it was told of one.
     let (cgroup, asked) = (cgroup.clone(), settings.to_vec());
@@ -147,7 +145,7 @@ async fn write(
         });
         (written, outcome)
     });
-    let (written, outcome): (_, Result<(), LimitError>) = written.await?;
+    let (written, outcome): (_, Result<(), LimitError>) = written.await;
     set.extend(written);
     Ok(outcome?)
 }

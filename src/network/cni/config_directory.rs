@@ -11,7 +11,7 @@ use super::{
     config::{ConfigError, NetworkConfigList, negotiate_version},
     plugin::Plugins,
 };
-use crate::host::file;
+use crate::{concurrency::blocking::blocking, host::file};
 
 /// The selected configuration of a directory, and the refused files.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,8 +48,7 @@ impl fmt::Display for Refused {
 /// Reads a directory. Runs VERSION of every plugin, each call within `timeout`.
 pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> Selection {
     let path = directory.to_owned();
-    let read = tokio::task::spawn_blocking(move || candidates(&path)).await;
-    let candidates = match read.unwrap_or_else(|e| Err(io::Error::other(e))) {
+    let candidates = match blocking(move || candidates(&path)).await {
         Ok(candidates) => candidates,
         Err(error) => return Selection { problem: Some(explain(&error)), ..Selection::default() },
     };

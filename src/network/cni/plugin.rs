@@ -20,6 +20,7 @@ use super::{
     version::{Version, VersionReply},
 };
 use crate::{
+    concurrency::blocking::blocking,
     config::live::{Live, LiveSettings},
     host::process::{Finished, ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
@@ -90,19 +91,16 @@ impl Plugins {
                 let _permit = permit;
                 first_executable(paths)
             };
-            tokio::task::spawn_blocking(search).await
+            blocking(search).await
         };
         let searched = || self.path();
         let Ok(found) = time::timeout(timeout.min(SEARCH_TIMEOUT), searching).await else {
             return Err(Failure::Unsearchable { searched: searched() });
         };
         let missing = || Failure::Missing { searched: searched() };
-        match found {
-            Ok(found) => found.map_err(|not_executable| {
-                not_executable.map_or_else(missing, |path| Failure::NotExecutable { path })
-            }),
-            Err(_) => Err(missing()),
-        }
+        found.map_err(|not_executable| {
+            not_executable.map_or_else(missing, |path| Failure::NotExecutable { path })
+        })
     }
 
     /// Calls a plugin and returns what it printed.
