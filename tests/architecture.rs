@@ -1,6 +1,6 @@
 //! Checks the structure of the code: module levels, import cycles, where foreign crates may be used,
 //! sizes, code rules; of documents, that links lead somewhere and every logged message
-//! and every subject of the check is listed.
+//! and every subject of the check is listed, and that they are in plain English.
 //! A failure names the file and the line. `docs/architecture.md` explains it.
 
 #![allow(
@@ -35,6 +35,8 @@ mod log_messages;
 mod module_levels;
 #[path = "pictures/all.rs"]
 mod pictures;
+#[path = "architecture/plain_english.rs"]
+mod plain_english;
 #[path = "architecture/size_limits.rs"]
 mod size_limits;
 #[path = "architecture/source.rs"]

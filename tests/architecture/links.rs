@@ -9,11 +9,11 @@ use std::{
 use super::hold;
 
 /// One Markdown file.
-struct Page {
+pub(crate) struct Page {
     /// Relative to the crate's root, e.g. `docs/guides/k3s.md`.
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The text without code: blocks between fences, indented blocks, and spans between backticks.
-    prose: String,
+    pub(crate) prose: String,
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn without_code(text: &str) -> String {
 }
 
 /// README, CHANGELOG, SECURITY and everything below docs.
-fn pages() -> Vec<Page> {
+pub(crate) fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
     let mut directories = vec![PathBuf::from("docs")];
     let here = fs::read_dir(root()).unwrap().flatten();
