@@ -243,7 +243,11 @@ fuzz: toolchain ## Throw bytes at every decoder; prints what was reached and fou
 ##@ Care
 
 .PHONY: check
-check: fmt-check lint arm64 deny test ## Everything that has to hold before a change goes in
+check: commits fmt-check lint arm64 deny test ## Everything that has to hold before a change goes in
+
+.PHONY: commits
+commits: ## Fail if a commit message breaks the rules of CONTRIBUTING.md
+	@tests/env/commits.sh
 
 .PHONY: fmt
 fmt: toolchain ## Format the code

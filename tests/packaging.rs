@@ -296,3 +296,41 @@ fn dependencies_are_checked_or_the_target_fails() {
         assert!(calls.contains(checked), "{checked} is not in {calls}");
     }
 }
+
+#[test]
+fn commit_messages_are_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let git = |words: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+        let made = std::process::Command::new("git")
+            .args(identity)
+            .args(words)
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    let script = std::env::current_dir().unwrap().join("tests/env/commits.sh");
+    let told = || {
+        let run = std::process::Command::new(&script)
+            .arg("HEAD^..HEAD")
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        (run.status.success(), String::from_utf8(run.stderr).unwrap())
+    };
+    git(&["init", "--quiet"]);
+    git(&["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
+    let long = "a".repeat(73);
+    for (subject, body, complaint) in [
+        (long.as_str(), "Why.", "73 characters"),
+        ("Do this; do that", "Why.", "semicolon"),
+        ("Do this", "", "no body"),
+        ("Do this – with care", "Why.", ""),
+    ] {
+        git(&["commit", "--quiet", "--allow-empty", "-m", subject, "-m", body]);
+        let (passes, text) = told();
+        assert_eq!(passes, complaint.is_empty(), "{subject}: {text}");
+        assert!(text.contains(complaint), "{text}");
+    }
+}
