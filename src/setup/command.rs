@@ -1,6 +1,7 @@
 //! Finds the daemon and its file, shows what changes, writes it, and has the daemon read it.
 
 use std::{
+    fs,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -25,14 +26,14 @@ pub struct SetupArgs {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Take the entry out again
+    /// Remove the entry
     #[arg(long, conflicts_with = "runtime")]
     pub undo: bool,
     /// The runtime that does the work: its name or absolute path. Pods with user namespaces need runc
     /// [default: runc]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
-    /// Docker's configuration file [default: the one of the running dockerd, else
+    /// Docker's configuration file [default: the one of the running dockerd, otherwise
     /// /etc/docker/daemon.json]
     #[arg(long, value_name = "FILE")]
     pub daemon_json: Option<PathBuf>,
@@ -64,6 +65,11 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     } else {
         daemon_json::without_entry(&old).map_err(refused)?
     };
+    let backup = Backup::of(&path);
+    // The administrator's own file, with its layout, if nothing was changed in it since.
+    let restored = changed.as_deref().filter(|_| args.undo).and_then(|new| backup.equal_to(new));
+    let is_restored = restored.is_some();
+    let changed = restored.or(changed);
     match &changed {
         Some(new) => {
             write!(out, "{}:\n{}", path.display(), difference(&old, new))?;
@@ -81,14 +87,55 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         return Ok(true);
     }
     if let Some(new) = &changed {
-        file::replace_in_place(&path, new.as_bytes())?;
+        let is_first = daemon_json::without_entry(&old).is_ok_and(|without| without.is_none());
+        if !args.undo && is_first && backup.keep(&old)? {
+            writeln!(out, "the old file is kept as {}", backup.0.display())?;
+        }
+        file::replace_in_place(&path, new.as_bytes()).map_err(|e| SetupError::of(e, &path))?;
     }
+    let has_usual_file = daemon.as_ref().is_none_or(|daemon| daemon.flags.config_file.is_none());
     let text = changed.as_deref().unwrap_or(&old);
     let wanted = program.as_ref().map_or(Wanted::Absent, |at| Wanted::Present(Path::new(at)));
     let reading = Reading { socket, path: &path, text, wanted, is_changed: changed.is_some() };
     let Reached { is_done, told } = reading.run(&processes, daemon)?;
     writeln!(out, "{told}")?;
+    if is_restored {
+        backup.remove()?;
+    } else if changed.is_some() && args.undo && has_usual_file && text.trim() == "{}" {
+        // dockbridge had made it.
+        fs::remove_file(&path)?;
+    }
     Ok(is_done)
+}
+
+/// The file as it was before the entry.
+struct Backup(PathBuf);
+
+impl Backup {
+    fn of(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".before-dockbridge");
+        Self(PathBuf::from(name))
+    }
+
+    /// Writes it, unless there was no file. Whether it is there now.
+    fn keep(&self, old: &str) -> Result<bool, SetupError> {
+        if old.is_empty() {
+            return Ok(false);
+        }
+        file::replace_in_place(&self.0, old.as_bytes()).map_err(|e| SetupError::of(e, &self.0))?;
+        Ok(true)
+    }
+
+    /// Its text, if it has the same settings.
+    fn equal_to(&self, text: &str) -> Option<String> {
+        let own = fs::read_to_string(&self.0).ok()?;
+        daemon_json::is_equal(&own, text).then_some(own)
+    }
+
+    fn remove(&self) -> Result<(), SetupError> {
+        Ok(fs::remove_file(&self.0)?)
+    }
 }
 
 /// The flags of the dockerd behind `socket`; none where no dockerd of this host is.
@@ -153,4 +200,4 @@ const PROGRAMS: [&str; 6] =
 const SYSTEMD: u32 = 1;
 /// Far more than settings need.
 const MAX_FILE: u64 = 4 << 20;
-const LEFT_BEHIND: &str = "containers that were made with it do not start again: remove their pods";
+const LEFT_BEHIND: &str = "containers created with it do not start again: remove their pods";

@@ -96,6 +96,15 @@ pub fn with_runtimes(text: &str) -> Option<String> {
     Some(layout.file(&printed(&members.replaced(RUNTIMES, "{}"), &layout, 1)))
 }
 
+/// Whether both have the same settings, whatever their layout.
+pub fn is_equal(one: &str, other: &str) -> bool {
+    let value = |text: &str| {
+        let text = text.trim_start_matches(BYTE_ORDER_MARK);
+        serde_json::from_str::<serde_json::Value>(if text.trim().is_empty() { "{}" } else { text })
+    };
+    matches!((value(one), value(other)), (Ok(one), Ok(other)) if one == other)
+}
+
 fn parse(text: &str) -> Result<Members, DaemonJsonError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     // The engine takes an empty file for one without settings.

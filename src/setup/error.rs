@@ -44,6 +44,9 @@ pub enum SetupError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// Only root may write it.
+    #[error("cannot write {}: run dockbridge setup as root; nothing was changed", path.display())]
+    NotAllowed { path: PathBuf },
     /// The program that is to be registered is missing.
     #[error("there is no dockbridge-runtime: neither {} nor {}; make it a link to dockbridge",
         beside.display(), usual.display())]
@@ -75,4 +78,14 @@ pub enum SetupError {
     /// What was found cannot be told.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+}
+
+impl SetupError {
+    /// A failed write of `path`.
+    pub(super) fn of(error: HostError, path: &Path) -> Self {
+        match error.source.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotAllowed { path: path.to_owned() },
+            _ => Self::Host(error),
+        }
+    }
 }

@@ -88,10 +88,11 @@ impl Reading<'_> {
                 Some(Daemon { pid, .. }) => {
                     Reached::restart(&format!("dockerd (process {pid}) does not answer: {error}"))
                 }
-                None => {
+                None if self.is_changed => {
                     let told = format!("Docker reads it when it starts (now: {error})");
                     Reached { is_done: true, told }
                 }
+                None => Reached { is_done: true, told: "nothing was changed".to_owned() },
             });
         }
         if !self.is_changed && self.is_reached(&engine).await {

@@ -77,7 +77,34 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(run(&folder.path().join("docker.sock"), &args, &mut out).unwrap());
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("\nDocker reads it when it starts (now: cannot reach "), "{out}");
-    assert!(!std::fs::read_to_string(file).unwrap().contains("dockbridge-runtime"));
+    // It had nothing else in it.
+    assert!(!file.exists());
+    let mut again = Vec::new();
+    assert!(run(&folder.path().join("docker.sock"), &args, &mut again).unwrap());
+    let again = String::from_utf8(again).unwrap();
+    assert!(again.ends_with("\nnothing was changed\n"), "{again}");
+}
+
+/// The layout, too, comes back.
+#[test]
+fn an_undo_restores_the_file_from_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (file, backup) = (path("daemon.json"), path("daemon.json.before-dockbridge"));
+    let before = "{\"debug\": true, \"hosts\": []}";
+    let undo = SetupArgs { undo: true, daemon_json: Some(file.clone()), ..Default::default() };
+    std::fs::write(&file, with_entry(before, &ours()).unwrap().unwrap()).unwrap();
+    std::fs::write(&backup, before).unwrap();
+    assert!(run(&path("docker.sock"), &undo, &mut Vec::new()).unwrap());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    assert!(!backup.exists());
+    // Not over what the administrator has changed since.
+    let since = with_entry("{\"debug\": false}", &ours()).unwrap().unwrap();
+    std::fs::write(&file, since).unwrap();
+    std::fs::write(&backup, before).unwrap();
+    assert!(run(&path("docker.sock"), &undo, &mut Vec::new()).unwrap());
+    assert!(std::fs::read_to_string(&file).unwrap().contains("\"debug\": false"));
+    assert!(backup.exists());
 }
 
 #[test]
