@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::{net::UnixStream, runtime, time::timeout};
 
-use super::endpoints::SOCKET;
+use super::endpoints::{HEALTH, READY, SOCKET};
 
 /// The running dockbridge could not be reached, or did not answer.
 #[derive(Debug, Error)]
@@ -67,6 +67,24 @@ pub fn run(
         let (success, answer) = asked.map_err(silent)??;
         good &= success;
         out.write_all(&answer).map_err(ClientError::Output)?;
+    }
+    Ok(good)
+}
+
+/// Says whether the dockbridge works and whether pods can run, each in a line with the reasons. Whether both are
+/// so.
+///
+/// # Errors
+/// See [`ClientError`].
+pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError> {
+    let mut good = true;
+    for (question, path) in [("alive", HEALTH), ("pods can run", READY)] {
+        let mut answer = Vec::new();
+        let yes = run(run_dir, vec![(Method::GET, path, String::new())], &mut answer)?;
+        let reasons = String::from_utf8_lossy(&answer).trim_end().replace('\n', "; ");
+        let answer = if yes { "yes".to_owned() } else { format!("no: {reasons}") };
+        writeln!(out, "{question}: {answer}").map_err(ClientError::Output)?;
+        good &= yes;
     }
     Ok(good)
 }

@@ -12,11 +12,12 @@ pub enum DebugCommand {
     Tasks,
     /// Print all metrics
     Metrics,
-    /// Print whether it is alive and whether pods can run; fails if not
+    /// Say whether dockbridge is alive and whether pods can run; exits with 1 if not
     Health,
     /// Print the log level, or set it to LEVEL until the next start or reload
     LogLevel {
-        /// error, warn, info, debug or trace
+        /// The new level
+        #[arg(value_parser = ["error", "warn", "info", "debug", "trace"], ignore_case = true)]
         level: Option<String>,
     },
 }

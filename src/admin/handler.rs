@@ -98,7 +98,7 @@ fn tasks(context: &AdminContext) -> Response<Full<Bytes>> {
         )
         .collect();
     json(&json!({
-        "in_progress": in_progress,
+        "inProgress": in_progress,
         "runtime": {
             "tasks": runtime.num_alive_tasks(),
             "workers": runtime.num_workers(),

@@ -1,11 +1,14 @@
 //! The state dump: what dockbridge knows, as JSON, for finding faults. Names, states and addresses:
 //! no environment, no command lines, no labels or annotations, nothing a secret may hide in.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use crate::{
     model::{
         attachment::{Attachment, NetworkStatus},
+        engine::EngineHealth,
         record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
     },
     store::snapshot::Snapshot,
@@ -30,13 +33,17 @@ pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
 }
 
 fn engine(now: &Snapshot) -> Value {
-    let health = format!("{:?}", now.health);
+    let health = match &now.health {
+        EngineHealth::Starting => json!({ "state": "starting" }),
+        EngineHealth::Reachable => json!({ "state": "reachable" }),
+        EngineHealth::Unreachable { reason } => json!({ "state": "unreachable", "reason": reason }),
+    };
     let Some(engine) = &now.engine else { return json!({ "health": health }) };
     json!({
         "health": health,
         "version": engine.version,
         "api": engine.api.to_string(),
-        "cgroupDriver": format!("{:?}", engine.cgroup_driver),
+        "cgroupDriver": word(&engine.cgroup_driver),
         "cgroupVersion": engine.cgroup_version,
         "rootDir": engine.root_dir,
         "containerdStore": engine.containerd_store,
@@ -56,10 +63,10 @@ fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
         "namespace": metadata.namespace,
         "uid": metadata.uid,
         "attempt": metadata.attempt,
-        "state": format!("{:?}", pod.state()),
+        "state": word(&pod.state()),
         "createdAt": pod.created_at.0,
         "process": pod.process.as_ref().map(process),
-        "network": format!("{:?}", pod.document.network),
+        "network": word(&pod.document.network),
         "attachment": pod.attachment.as_ref().map(attachment),
         "addresses": pod.addresses(),
         "containers":
@@ -114,6 +121,13 @@ fn attachment(attachment: &Attachment) -> Value {
 fn of_image(image: &ImageRecord) -> Value {
     let shown = json!({ "id": image.id.as_str(), "tags": image.repo_tags, "size": image.size });
     with_listed_only(shown, !image.inspected)
+}
+
+/// The name of a variant as a JSON word: `NotReady` is `notReady`.
+fn word(variant: &impl fmt::Debug) -> String {
+    let name = format!("{variant:?}");
+    let (first, rest) = name.split_at(1.min(name.len()));
+    first.to_lowercase() + rest
 }
 
 /// Whether the object is known only from the engine's list: its inspect has not answered.

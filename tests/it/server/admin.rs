@@ -3,7 +3,7 @@
 
 use std::{io::ErrorKind, net::SocketAddr, path::PathBuf, time::Duration};
 
-use dockbridge::{model::network::NetworkMode, wire::cri};
+use dockbridge::{admin::client, model::network::NetworkMode, wire::cri};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream, UnixStream},
@@ -119,12 +119,22 @@ async fn the_state_shows_pods_and_no_secret() {
     let text = body(&ask(&bridge, "GET", "/debug/state").await);
     let state: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(state["pods"][0]["id"], sandbox.as_str());
-    assert_eq!(state["pods"][0]["state"], "Ready");
+    assert_eq!(state["pods"][0]["state"], "ready");
+    assert_eq!(state["pods"][0]["network"], "docker");
+    assert_eq!(state["engine"]["health"]["state"], "reachable");
     assert_eq!(state["pods"][0]["containers"][0]["id"], id.as_str());
     assert_eq!(state["pods"][0]["containers"][0]["process"]["state"], "running");
     assert!(!text.contains("planted-"), "{text}");
     let tasks = body(&ask(&bridge, "GET", "/debug/tasks").await);
-    assert!(!tasks.contains("planted-"), "{tasks}");
+    assert!(!tasks.contains("planted-") && tasks.contains("inProgress"), "{tasks}");
+    let run_dir = bridge.node().settings(docker.socket(), NetworkMode::Docker).run_dir;
+    let asked = move || {
+        let mut out = Vec::new();
+        let healthy = client::health(&run_dir, &mut out).unwrap();
+        (healthy, String::from_utf8(out).unwrap())
+    };
+    let health = tokio::task::spawn_blocking(asked).await.unwrap();
+    assert_eq!(health, (true, "alive: yes\npods can run: yes\n".to_owned()));
     bridge.clear(&docker).await;
 }
 
