@@ -75,7 +75,13 @@ fn shown(command: &Command) -> Command {
     let name: &'static str = command.get_name().to_owned().leak();
     Command::new(name)
         .about(command.get_about().cloned().unwrap_or_default())
-        .args(command.get_arguments().filter(|flag| !flag.is_hide_set()).cloned())
+        // Settings are offered once, not behind each command.
+        .args(
+            command
+                .get_arguments()
+                .filter(|flag| !flag.is_hide_set())
+                .map(|flag| flag.clone().global(false)),
+        )
         .subcommands(command.get_subcommands().map(shown))
 }
 
@@ -91,7 +97,7 @@ fn file_page() -> String {
         "The file named by --config or by the variable DOCKBRIDGE_CONFIG. It is flat TOML, one line \
          for each setting: its name, an equals sign, and the value as a string. A flag overrides the \
          environment, the environment the file, the file the default. An unknown name is an error. \
-         \"dockbridge config\" prints all values in force and where each was set.",
+         \"dockbridge config\" prints every value with its source.",
     )]);
     page.control("SH", ["SETTINGS"]);
     for key in Key::ALL {
@@ -99,7 +105,7 @@ fn file_page() -> String {
         page.control("TP", []);
         page.text([roman(assignment(key))]);
         let change = match setting.change {
-            Change::Reload => "dockbridge reload puts a change in force",
+            Change::Reload => "dockbridge reload applies a change",
             Change::Restart => "A change needs a restart",
         };
         page.text([roman(format!("{}. {change}.", setting.help.trim()))]);

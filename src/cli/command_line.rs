@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::{
-    flags::Flags,
+    flags::{Flags, unlisted},
     legacy::{EMPTY_NETWORK_PLUGIN, LegacyFlags},
 };
 use crate::{
@@ -28,9 +28,11 @@ use crate::{
     version,
     about = "Serves the Container Runtime Interface from a Docker Engine",
     after_help = "Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
-                  for --state-dir) or in the file named by --config. A flag wins over the \
-                  environment, the environment over the file.\n\
-                  The flags of cri-dockerd are accepted as well."
+                  for --state-dir) or in the file named by --config. A flag overrides the \
+                  environment, the environment overrides the file.\n\
+                  Commands other than serve read the service's settings from /etc/default/dockbridge \
+                  or /etc/dockbridge.toml unless a file is named.\n\
+                  The flags of cri-dockerd are accepted as well. -h omits the settings."
 )]
 pub struct CommandLine {
     /// What to do; serving is the default.
@@ -50,18 +52,18 @@ pub enum Command {
     /// Serve the CRI until a signal comes (the default)
     #[default]
     Serve,
-    /// Print every setting in force and where it came from
+    /// Print every setting with its source
     Config(ConfigArgs),
-    /// Read the settings again in the dockbridge that runs on this host, and put in force what needs
-    /// no restart; an error changes nothing and fails
+    /// Make the running dockbridge read its settings again and apply those that need no restart; an
+    /// error changes nothing and fails
     Reload(ReloadArgs),
     /// Check this host and print what to do about each finding; exits with 1 if one is FAIL
     Check(CheckArgs),
-    /// Query the dockbridge that runs on this host
+    /// Query the running dockbridge
     #[command(help_template = DEBUG_HELP)]
     Debug(DebugArgs),
-    /// Register dockbridge-runtime with Docker, which lets pods have what the Engine API has no field
-    /// for: user namespaces, ambient capabilities, mount options
+    /// Register dockbridge-runtime with Docker, which adds what the Engine API lacks: user namespaces,
+    /// ambient capabilities, mount options
     Setup(SetupArgs),
     /// Print what a bug report needs: versions, settings, findings, state and log, without secrets
     Support,
@@ -80,7 +82,7 @@ pub struct DebugArgs {
 /// What to print.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigArgs {
-    /// Print instead what `dockbridge reload` would change in the dockbridge that runs on this host
+    /// Print what `dockbridge reload` would change in the running dockbridge
     #[arg(long)]
     pub diff: bool,
     /// With --diff: as for `dockbridge reload`
@@ -91,8 +93,8 @@ pub struct ConfigArgs {
 /// What to read again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadArgs {
-    /// Take the environment of this command in place of the one that dockbridge was started with:
-    /// for units, where systemd has read EnvironmentFile again
+    /// Use the environment of this command instead of the one that dockbridge was started with: for
+    /// units, whose EnvironmentFile systemd has read again
     #[arg(long)]
     pub environment: bool,
 }
@@ -113,6 +115,14 @@ pub struct Invocation {
 }
 
 impl Invocation {
+    /// The command line, with the settings listed once: in the help of the program, not of each command.
+    pub fn command() -> clap::Command {
+        fn without_settings(command: clap::Command) -> clap::Command {
+            command.args(unlisted()).mut_subcommands(without_settings)
+        }
+        CommandLine::command().mut_subcommands(without_settings)
+    }
+
     /// Reads a whole command line. Called by the name of cri-dockerd, the program has that name in
     /// its version, cri-dockerd's default socket, and the last of a repeated flag counts.
     ///
@@ -121,10 +131,16 @@ impl Invocation {
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
         let name = words.first().and_then(|word| Path::new(word).file_name());
         if name != Some(OsStr::new(CRI_DOCKERD)) {
-            return Ok(CommandLine::try_parse_from(words)?.invocation());
+            let mut matches = Self::command().try_get_matches_from(words)?;
+            return Ok(CommandLine::from_arg_matches_mut(&mut matches)?.invocation());
         }
-        let command = CommandLine::command()
+        let command = Self::command()
             .name(CRI_DOCKERD)
+            .mut_arg(Key::Listen.name(), |listen| {
+                listen.help(format!(
+                    "Unix socket to serve the CRI on [default: {CRI_DOCKERD_SOCKET}]"
+                ))
+            })
             .version(concat!(env!("CARGO_PKG_VERSION"), " (dockbridge)"))
             .args_override_self(true);
         let mut matches = command.try_get_matches_from(words)?;

@@ -2,9 +2,13 @@
 //! under cri-dockerd's. Values are not checked here: `config` checks those of every source, so that
 //! its error is the same for all.
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf};
 
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::{
+    Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+    value_parser,
+};
 
 use crate::config::{
     key::Key,
@@ -28,27 +32,7 @@ impl Args for Flags {
     fn augment_args(command: Command) -> Command {
         command
             .next_help_heading("Settings")
-            .arg(
-                Arg::new(CONFIG)
-                    .long(CONFIG)
-                    .value_name("FILE")
-                    .value_parser(value_parser!(PathBuf))
-                    .help(
-                        "Read settings from this TOML file; its keys are the names of these flags",
-                    )
-                    .global(true),
-            )
-            .arg(
-                Arg::new(ENVIRONMENT_FILE)
-                    .long(ENVIRONMENT_FILE)
-                    .value_name("FILE")
-                    .value_parser(value_parser!(PathBuf))
-                    .help(
-                        "Read DOCKBRIDGE_* variables from this file, by the rules of systemd's \
-                         EnvironmentFile; they win over the environment",
-                    )
-                    .global(true),
-            )
+            .args([CONFIG, ENVIRONMENT_FILE].map(file))
             .args(Key::ALL.map(flag))
             .args(legacy().map(|(_, name)| Arg::new(name).long(name).hide(true).global(true)))
     }
@@ -92,7 +76,63 @@ fn flag(key: Key) -> Arg {
         "" => setting.help.trim().to_owned(),
         default => format!("{} [default: {default}]", setting.help.trim()),
     };
-    Arg::new(setting.name).long(setting.name).value_name(setting.value).help(help).global(true)
+    let hint = match setting.value {
+        "FILE" | "SOCKET" => ValueHint::FilePath,
+        "DIR" => ValueHint::DirPath,
+        _ => ValueHint::Other,
+    };
+    Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.value)
+        .value_hint(hint)
+        .value_parser(Offered(setting.value))
+        .hide_possible_values(true)
+        // A negative duration is an error of the value, not of the command line.
+        .allow_hyphen_values(matches!(setting.value, "DURATION" | "NUMBER"))
+        .hide_short_help(true)
+        .help(help)
+        .global(true)
+}
+
+/// Takes any text. Shells offer the words of `one|other`.
+#[derive(Clone)]
+struct Offered(&'static str);
+
+impl TypedValueParser for Offered {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.0.contains('|').then(|| self.0.split('|').map(PossibleValue::new))?;
+        Some(Box::new(words))
+    }
+}
+
+/// Every setting, for a command that accepts it and does not list it in its help.
+pub(super) fn unlisted() -> impl Iterator<Item = Arg> {
+    let files = [CONFIG, ENVIRONMENT_FILE].map(file);
+    files.into_iter().chain(Key::ALL.map(flag)).map(|flag| flag.hide(true))
+}
+
+/// A flag that names a file with settings.
+fn file(name: &'static str) -> Arg {
+    let help = match name {
+        CONFIG => "Read settings from this TOML file; its keys are the names of these flags",
+        _ => {
+            "Read DOCKBRIDGE_* variables from this file, by the rules of systemd's EnvironmentFile; \
+             they override the environment"
+        }
+    };
+    let parser = value_parser!(PathBuf);
+    Arg::new(name).long(name).value_name("FILE").value_parser(parser).help(help).global(true)
 }
 
 /// cri-dockerd's flags whose names differ from ours.

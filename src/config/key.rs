@@ -62,7 +62,7 @@ settings! {
     /// Unix socket to serve the CRI on
     Listen: "listen" Restart "SOCKET" "unix:///run/dockbridge/dockbridge.sock"
         "container-runtime-endpoint",
-    /// Unix socket of the Docker Engine; DOCKER_HOST is honoured
+    /// Unix socket of the Docker Engine; DOCKER_HOST is used as well
     Docker: "docker" Restart "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
     /// Directory of checkpoints, which must survive a reboot
     StateDir: "state-dir" Restart "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
@@ -78,12 +78,12 @@ settings! {
     CniCacheDir: "cni-cache-dir" Restart "DIR" "/var/lib/cni/cache",
     /// Directories of CDI specifications, separated by commas, for a docker that does not read them
     CdiSpecDirs: "cdi-spec-dirs" Reload "DIRS" "/etc/cdi,/var/run/cdi",
-    /// Address ranges of this node's pods, where no controller assigns them
+    /// Address ranges of this node's pods, if no controller assigns them
     PodCidr: "pod-cidr" Reload "CIDRS" "",
     /// Pause image to pull instead of the one in this program
     SandboxImage: "sandbox-image" Restart "IMAGE" "" "pod-infra-container-image",
-    /// Docker client configuration with credentials for that image; DOCKER_CONFIG and HOME are
-    /// honoured
+    /// Docker client configuration with credentials for that image; DOCKER_CONFIG and HOME are used
+    /// as well
     RegistryConfig: "registry-config" Reload "FILE" "/root/.docker/config.json",
     /// Address for exec, attach and port-forward; port 0 is any free one
     StreamingAddr: "streaming-addr" Restart "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
@@ -96,19 +96,19 @@ settings! {
     PinnedImages: "pinned-images" Reload "NAMES" "",
     /// Images kubelet must not remove, by label: key or key=value, separated by commas
     PinnedImageLabels: "pinned-image-labels" Reload "LABELS" "",
-    /// Images kubelet may remove: all, or only those it had pulled
+    /// Images kubelet may remove: all, or only those it pulled
     CollectImages: "collect-images" Reload "all|pulled" "all",
     /// How long one call to the engine may take
     RuntimeRequestTimeout: "runtime-request-timeout" Restart "DURATION" "110s",
-    /// What is at a container's log path: a CRI file, or a link to docker's own
+    /// File at a container's log path: a CRI file, or a link to docker's own
     ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",
     /// Format of the log on standard error
     LogFormat: "log-format" Reload "text|json" "text",
-    /// Level of the log: error, warn, info, debug, trace
-    LogLevel: "log-level" Reload "LEVEL" "info",
+    /// Level of the log
+    LogLevel: "log-level" Reload "error|warn|info|debug|trace" "info",
     /// OTLP collector of traces, over gRPC: http://host:4317
     TracingEndpoint: "tracing-endpoint" Reload "ADDRESS" "",
-    /// Calls traced per million, where the caller does not decide
+    /// Calls traced per million, if the caller does not decide
     TracingSamplingRatePerMillion: "tracing-sampling-rate-per-million" Reload "NUMBER" "0",
     /// Whether plugins of the Node Resource Interface are served
     Nri: "nri" Restart "on|off" "off",
@@ -116,13 +116,13 @@ settings! {
     NriSocket: "nri-socket" Restart "SOCKET" "/var/run/nri/nri.sock",
     /// Directory of NRI plugins to start
     NriPluginDir: "nri-plugin-dir" Restart "DIR" "/opt/nri/plugins",
-    /// Directory of the configurations of those
+    /// Directory with the plugins' configuration files
     NriConfigDir: "nri-config-dir" Restart "DIR" "/etc/nri/conf.d",
-    /// How long an NRI plugin may take to register, and to take in the pods that exist
+    /// How long an NRI plugin may take to register, and to receive the existing pods
     NriRegistrationTimeout: "nri-registration-timeout" Restart "DURATION" "5s",
     /// How long an NRI plugin may take for a call
     NriRequestTimeout: "nri-request-timeout" Restart "DURATION" "2s",
-    /// NRI plugins without which no pod is made, by name or by index and name, separated by commas
+    /// NRI plugins that must be connected before a pod is created, by name or by index and name, separated by commas
     NriRequiredPlugins: "nri-required-plugins" Restart "NAMES" "",
 }
 
