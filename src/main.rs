@@ -7,7 +7,7 @@ use std::{
 };
 
 use dockbridge::{
-    cli::{command_line::Invocation, execute},
+    cli::{command_line::Invocation, execute, service::ServiceFiles},
     config::resolve,
     error::chain,
     host::hangups,
@@ -24,7 +24,8 @@ fn main() -> ExitCode {
     let mut invocation = Invocation::read(&words).unwrap_or_else(|told| told.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     invocation.warnings.extend(names.filter_map(|name| resolve::unknown_variable(&name)));
-    match execute::execute(invocation, &|name| env::var(name).ok(), &mut io::stdout()) {
+    let service = ServiceFiles::of_packages();
+    match execute::execute(invocation, &service, &|name| env::var(name).ok(), &mut io::stdout()) {
         Ok(code) => code,
         Err(error) if execute::is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -77,6 +77,10 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
         let text = read(path);
         assert!(text.contains("state-dir") && text.contains("takeover"), "{path}");
         assert!(!text.contains("cri-dockerd-root-directory"), "{path} offers a hidden flag");
+        let offered =
+            |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
+        // fish has a line for each.
+        assert!(offered("cni docker") || offered("cni\\t'' docker"), "{path}: no values");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Examines the host once, as soon as Docker takes connections, and logs what makes pods fail.
+//! Examines the host once, as soon as Docker answers, and logs what makes pods fail.
 
 use std::time::Duration;
 
@@ -15,12 +15,19 @@ use crate::{
     engine::lock::EngineLocks,
 };
 
-/// Waits for Docker, then logs each finding of `dockbridge check` that is a failure.
+/// Waits for Docker to answer, then logs each finding of `dockbridge check` that is a failure.
 pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
     while UnixStream::connect(&settings.docker).await.is_err() {
         sleep(AGAIN).await;
     }
-    let found = host::examine(&settings, &locks, false).await.findings;
+    // An engine that accepts connections may need some time to answer them.
+    let found = loop {
+        let examined = host::examine(&settings, &locks, false, &mut |_| {}).await;
+        if examined.engine_answered {
+            break examined.findings;
+        }
+        sleep(AGAIN).await;
+    };
     for finding in found.0.iter().filter(|finding| is_logged(finding)) {
         let (seen, advice) = (&finding.seen, &finding.advice);
         warn!(subject = %finding.subject, seen, advice, "this host is not ready: pods will fail");

@@ -30,7 +30,9 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let settings = &resolved.settings;
     let (state_dir, run_dir) = (&settings.state_dir, &settings.run_dir);
-    let check = || runtime.block_on(examine(settings, &EngineLocks::default(), false)).findings;
+    let check = || {
+        runtime.block_on(examine(settings, &EngineLocks::default(), false, &mut |_| {})).findings
+    };
     let mut part = |title: &str, text: String| {
         writeln!(out, "===== {title} =====\n{}\n", redact(text.trim_end()))
     };

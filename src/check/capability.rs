@@ -32,11 +32,11 @@ pub(super) fn protection(floor: i64) -> Finding {
     }
     let seen = format!(
         "engines here lack CAP_SYS_RESOURCE: OOM scores below {floor} are raised to {floor} \
-         (guaranteed pods and the pause process are protected less)"
+         (guaranteed pods and pause containers are less protected)"
     );
     Finding::warn(
         Subject::OomScore,
         seen,
-        "nothing, in CI; on a node, run the engine as root of the host",
+        "none needed in CI; on a node, run the engine as root of the host",
     )
 }

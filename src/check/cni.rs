@@ -1,6 +1,6 @@
 //! Is there a network configuration that pods can be connected with?
 
-use std::time::Duration;
+use std::{fs, io, time::Duration};
 
 use super::{finding::Finding, node::Packets, subject::Subject};
 use crate::{
@@ -36,7 +36,11 @@ pub(super) fn judge(
         status_error: None,
     };
     let Some(selected) = state.selected() else {
-        return vec![Finding::fail(Subject::Network, state.reason(), no_network(settings))];
+        let advice = match fs::read_dir(&settings.conf_dir).map_err(|error| error.kind()) {
+            Err(io::ErrorKind::PermissionDenied) => "run the check as root".to_owned(),
+            _ => no_network(settings),
+        };
+        return vec![Finding::fail(Subject::Network, state.reason(), advice)];
     };
     let mut findings = vec![connected(selected)];
     let passed_over = state.selection.refused.iter().map(|refused| {
@@ -78,8 +82,7 @@ fn no_network(settings: &CniSettings) -> String {
     let places: Vec<String> =
         settings.bin_dirs.iter().map(|place| place.display().to_string()).collect();
     format!(
-        "put a configuration there, with its plugins in {}; or choose --network docker where no \
-         kubelet is",
+        "put a configuration there, with its plugins in {}; or use --network docker (without kubelet)",
         places.join(" or ")
     )
 }

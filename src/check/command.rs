@@ -1,16 +1,19 @@
 //! Runs `dockbridge check`: checks the host, and with `--pod` runs a pod as well.
 
 use std::{
+    fs,
     io::{self, Write},
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
 use clap::Args;
+use serde_json::json;
 use tokio::runtime;
 
 use super::{
-    finding::Severity,
-    host::{self, Examined},
+    finding::{Finding, Findings, Severity},
+    host::{self, Examined, Progress},
     pod,
     subject::Subject,
     takeover,
@@ -22,11 +25,11 @@ use crate::{
 /// How thoroughly to check.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckArgs {
-    /// Also run a pod from the embedded image through the CRI socket, and time each step
+    /// Also run a pod from the built-in image through the CRI socket, and time each step
     #[arg(long)]
     pub pod: bool,
     /// Also report what would happen to the existing pods, above all those of cri-dockerd and
-    /// dockershim; changes nothing
+    /// dockershim; changes nothing; exits with 1 if a pod would be recreated
     #[arg(long)]
     pub takeover: bool,
     /// Print one JSON document: whether the host is ready, and each finding
@@ -34,71 +37,159 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Checks the host, and more if asked to, and prints the findings to `out`. Returns whether nothing
+/// Where the settings come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The files that were read, in one line.
+    pub files: String,
+    /// About flags and variables that have no effect.
+    pub warnings: Vec<String>,
+}
+
+impl Sources {
+    fn findings(&self) -> Vec<Finding> {
+        let ignored = "correct its name, or remove it";
+        let warnings =
+            self.warnings.iter().map(|text| Finding::warn(Subject::Settings, text, ignored));
+        std::iter::once(Finding::ok(Subject::Settings, &self.files)).chain(warnings).collect()
+    }
+}
+
+/// Checks the host, and more if asked to, and prints the findings to `out` as they come. Returns whether nothing
 /// failed.
 ///
 /// # Errors
 /// `out` cannot be written to, or the process cannot wait for anything at all.
 pub fn run(
     settings: &Settings,
+    sources: &Sources,
     args: &CheckArgs,
     out: &mut (impl Write + Send),
 ) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Examined { mut findings, server } =
-            host::examine(settings, &EngineLocks::default(), args.pod).await;
         if args.json {
-            if args.takeover {
-                findings.0.extend(takeover::examine(settings).await.0);
-            }
-            writeln!(out, "{:#}", findings.to_json())?;
-            return Ok(findings.worst() < Severity::Fail);
+            document(settings, sources, args, out).await
+        } else {
+            report(settings, sources, args, out).await
         }
-        write!(out, "{findings}")?;
-        let mut healthy = findings.worst() < Severity::Fail;
-        if args.takeover {
-            healthy &= tell_takeover(settings, out).await?;
-        }
-        if args.pod {
-            let there = server.and_then(|server| server.socket);
-            healthy &= match there.as_deref().or(settings.listen.path()) {
-                Some(socket) => run_pod(settings, socket, out).await?,
-                None => {
-                    let reason = "no server to run a pod through: start the service";
-                    writeln!(out, "{:<5} {:<13} {reason}", Severity::Fail, Subject::Pod)?;
-                    false
-                }
-            };
-        }
-        Ok(healthy)
     })
 }
 
-async fn tell_takeover(settings: &Settings, out: &mut impl Write) -> io::Result<bool> {
-    let findings = takeover::examine(settings).await;
-    writeln!(out, "\nThe pods that are there:")?;
-    for finding in &findings.0 {
-        write!(out, "{finding}")?;
+async fn document(
+    settings: &Settings,
+    sources: &Sources,
+    args: &CheckArgs,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    let mut findings = Findings(sources.findings());
+    let examined = host::examine(settings, &EngineLocks::default(), args.pod, &mut |_| {}).await;
+    findings.0.extend(examined.findings.0);
+    let mut recreated = 0;
+    let mut takeover = None;
+    // Without an engine it would say the same again.
+    if args.takeover && examined.engine_answered {
+        let pods = takeover::examine(settings).await;
+        let counted = takeover::counted(&pods);
+        recreated = counted.1;
+        takeover = Some(json!({ "kept": counted.0, "recreated": counted.1 }));
+        findings.0.extend(pods.0);
     }
-    writeln!(out, "{}", takeover::summary(&findings))?;
-    Ok(findings.worst() < Severity::Fail)
+    let mut document = findings.to_json();
+    if let (Some(counted), Some(fields)) = (takeover, document.as_object_mut()) {
+        fields.insert("takeover".to_owned(), counted);
+    }
+    writeln!(out, "{document:#}")?;
+    Ok(findings.worst() < Severity::Fail && recreated == 0)
 }
 
-/// Runs a pod through the server on `socket`, which may have been started with other settings.
+async fn report(
+    settings: &Settings,
+    sources: &Sources,
+    args: &CheckArgs,
+    out: &mut (impl Write + Send),
+) -> io::Result<bool> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        writeln!(out, "not run as root: lines marked with * may differ for root")?;
+    }
+    let mut findings = Findings(sources.findings());
+    print(&findings.0, true, out)?;
+    let mut written = Ok(());
+    let tell = &mut |progress: Progress<'_>| {
+        let told = match progress {
+            Progress::Found(found) => print(found, is_root, out),
+            Progress::Waiting => {
+                writeln!(out, "waiting for Docker at {}, 20 s at most", settings.docker.display())
+                    .and_then(|()| out.flush())
+            }
+        };
+        written = std::mem::replace(&mut written, Ok(())).and(told);
+    };
+    let examined = host::examine(settings, &EngineLocks::default(), args.pod, tell).await;
+    written?;
+    let Examined { findings: found, server, engine_answered } = examined;
+    findings.0.extend(found.0);
+    let mut recreated = 0;
+    if args.takeover && engine_answered {
+        let pods = takeover::examine(settings).await;
+        writeln!(out, "\nExisting pods:")?;
+        print(&pods.0, true, out)?;
+        writeln!(out, "{}", takeover::summary(&pods))?;
+        recreated = takeover::counted(&pods).1;
+        findings.0.extend(pods.0);
+    }
+    if args.pod {
+        let there = server.and_then(|server| server.socket);
+        let failed = match there.as_deref().or(settings.listen.path()) {
+            Some(socket) => run_pod(settings, socket, out).await?,
+            None => Some("no server to run a pod through".to_owned()),
+        };
+        let failed = failed.map(|seen| Finding::fail(Subject::Pod, seen, START));
+        print(failed.as_slice(), true, out)?;
+        findings.0.extend(failed);
+    }
+    writeln!(out, "{}", findings.verdict())?;
+    Ok(findings.worst() < Severity::Fail && recreated == 0)
+}
+
+fn print(findings: &[Finding], is_root: bool, out: &mut impl Write) -> io::Result<()> {
+    for finding in findings {
+        if is_root || !DIFFERS_FOR_ROOT.contains(&finding.subject) {
+            write!(out, "{finding}")?;
+        } else {
+            write!(out, "{finding:#}")?;
+        }
+    }
+    out.flush()
+}
+
+/// Runs a pod through the server on `socket`, which may have been started with other settings. Why it failed, if it
+/// did.
 async fn run_pod(
     settings: &Settings,
     socket: &Path,
     out: &mut (impl Write + Send),
-) -> io::Result<bool> {
+) -> io::Result<Option<String>> {
     let image = pod::image_of(socket).await.or_else(|| settings.sandbox_image.clone());
     let image = image.as_deref().unwrap_or(archive::reference());
     writeln!(out, "\nOne pod with one container of {image}, through {}:", socket.display())?;
-    match pod::run(socket, image, out, signal::stop()?).await {
-        Ok(()) => Ok(true),
-        Err(error) => {
-            writeln!(out, "{:<5} {:<13} {error}", Severity::Fail, Subject::Pod)?;
-            Ok(false)
-        }
-    }
+    Ok(pod::run(socket, image, out, signal::stop()?).await.err().map(|error| error.to_string()))
 }
+
+/// Subjects whose facts only root can read, or that depend on what the process may do.
+const DIFFERS_FOR_ROOT: [Subject; 12] = [
+    Subject::Engine,
+    Subject::Nri,
+    Subject::Server,
+    Subject::Network,
+    Subject::Kubelet,
+    Subject::Runtimes,
+    Subject::Capabilities,
+    Subject::OomScore,
+    Subject::Descriptors,
+    Subject::Listen,
+    Subject::State,
+    Subject::Run,
+];
+const START: &str = "see the error; if no server answers, start it: systemctl start dockbridge";

@@ -4,7 +4,10 @@ use std::{path::Path, time::Duration};
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
-    engine::client::{Engine, Timeouts},
+    engine::{
+        client::{Engine, Timeouts},
+        error::EngineError,
+    },
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},
         sandbox::DEFAULT_HANDLER,
@@ -19,7 +22,15 @@ pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
         Ok(_) => engine.info().await,
         Err(error) => Err(error),
     };
-    info.map_err(|error| Finding::fail(Subject::Engine, error.to_string(), UNREACHABLE))
+    info.map_err(|error| {
+        let advice = match &error {
+            // Says what to do itself.
+            EngineError::Unreachable { .. } => "dockbridge itself can wait for Docker",
+            EngineError::Deadline { .. } => HANGS,
+            _ => "see the log of Docker: journalctl -u docker",
+        };
+        Finding::fail(Subject::Engine, error.to_string(), advice)
+    })
 }
 
 /// What the engine's own account means for pods on this host, where `systemd` may be the first process.
@@ -100,11 +111,12 @@ pub(super) fn systemd_is_init() -> bool {
 /// An engine that is up answers at once.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-const UNREACHABLE: &str =
-    "start the engine, or name its socket with --docker; dockbridge itself can wait for it";
+const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \
+                     live-restore is on";
 const ELSEWHERE: &str = "run dockbridge on the host of the engine: it needs the namespaces and files \
                          of pods, which an engine in a virtual machine or container does not show";
-const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json";
+const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json, then run: systemctl \
+                            reload docker";
 const HOST_WARNING: &str = "Docker says this about its host and settings (docker info); limits of which \
                             it says \"No … support\" have no effect";
 const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped volumes, mount options \
@@ -112,7 +124,7 @@ const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped v
 const OLD_API: &str = "not possible: needs Docker 24.0 or newer";
 const SETUP_AGAIN: &str =
     "no pod can start: run `dockbridge setup` again, or `dockbridge setup --undo`";
-const UNUSED: &str = "`dockbridge setup --undo` takes it out again";
+const UNUSED: &str = "`dockbridge setup --undo` removes it";
 const NO_CGROUPS: &str = "the engine manages no cgroups: no pod can be limited";
 const DELEGATE: &str = "delegate cgroups to the rootless engine, or run it as root";
 const VERSION_1: &str = "kubelet from 1.35 on refuses cgroup v1 unless failCgroupV1 is false; crictl \

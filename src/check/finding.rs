@@ -53,6 +53,15 @@ impl Findings {
         self.0.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
+    /// Whether pods can run, with the number of warnings or failures.
+    pub fn verdict(&self) -> String {
+        match (self.count(Severity::Warn), self.count(Severity::Fail)) {
+            (0, 0) => "This host is ready.".to_owned(),
+            (warn, 0) => format!("This host is ready, with {}.", counted(warn, "warning")),
+            (_, fail) => format!("This host is not ready: {}.", counted(fail, "failure")),
+        }
+    }
+
     /// For programs: whether nothing failed, and each finding.
     pub fn to_json(&self) -> Value {
         let each = self.0.iter().map(|Finding { severity, subject, seen, advice }| {
@@ -80,9 +89,11 @@ impl fmt::Display for Severity {
 }
 
 impl fmt::Display for Finding {
-    /// One line for what was seen, and one behind an arrow for what to do.
+    /// One line for what was seen, and one behind an arrow for what to do. The alternate form marks the
+    /// severity: it may be another one for root.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<5} {:<13} {}", self.severity, self.subject, self.seen)?;
+        let severity = format!("{}{}", self.severity, if f.alternate() { "*" } else { "" });
+        writeln!(f, "{severity:<5} {:<13} {}", self.subject, self.seen)?;
         if !self.advice.is_empty() {
             writeln!(f, "{:19} -> {}", "", self.advice)?;
         }
@@ -95,12 +106,7 @@ impl fmt::Display for Findings {
         for finding in &self.0 {
             finding.fmt(f)?;
         }
-        let (warn, fail) = (self.count(Severity::Warn), self.count(Severity::Fail));
-        match (warn, fail) {
-            (0, 0) => writeln!(f, "This host is ready."),
-            (_, 0) => writeln!(f, "This host is ready, with {}.", counted(warn, "warning")),
-            _ => writeln!(f, "This host is not ready: {}.", counted(fail, "failure")),
-        }
+        writeln!(f, "{}", self.verdict())
     }
 }
 

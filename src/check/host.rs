@@ -1,6 +1,8 @@
 //! Checks everything that dockbridge needs on this host.
 
-use std::fs;
+use std::{fs, pin::pin, time::Duration};
+
+use tokio::time::timeout;
 
 use super::{
     capability, cni, engine,
@@ -18,7 +20,7 @@ use crate::{
     engine::lock::EngineLocks,
     host::lock::Holder,
     model::{engine::EngineInfo, network::NetworkMode},
-    setup::command::daemon_flags,
+    setup::{command::daemon_flags, dockerd::USUAL_FILE},
 };
 
 /// What was found on a host.
@@ -27,39 +29,76 @@ pub struct Examined {
     pub findings: Findings,
     /// The dockbridge that serves the engine.
     pub server: Option<Holder>,
+    /// Whether the engine has described itself.
+    pub engine_answered: bool,
 }
 
-/// Examines the host for these settings, and for a pod if one `will_run`. Changes nothing that
-/// outlives the call: whether a directory can be written to is tried with a folder that is
+/// What is reported while a host is examined.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// Findings, each once, ordered by subject.
+    Found(&'a [Finding]),
+    /// The engine has not answered yet.
+    Waiting,
+}
+
+/// Examines the host for these settings, and for a pod if one `will_run`, and reports to `tell`. Changes
+/// nothing that outlives the call: whether a directory can be written to is tried with a folder that is
 /// removed again.
-pub async fn examine(settings: &Settings, locks: &EngineLocks, will_run: bool) -> Examined {
-    let mut findings = Vec::new();
+pub async fn examine(
+    settings: &Settings,
+    locks: &EngineLocks,
+    will_run: bool,
+    tell: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Examined {
+    let mut asked = pin!(engine::ask(&settings.docker));
+    let at_once = timeout(PATIENCE, &mut asked).await.ok();
+    let kubelet = kubelet::find().await;
+    let mut findings = without_engine(settings, kubelet.is_some()).await;
+    let mut told = Vec::new();
+    if at_once.is_none() {
+        told = std::mem::take(&mut findings);
+        tell(Progress::Found(&told));
+        tell(Progress::Waiting);
+    }
+    let answer = match at_once {
+        Some(answer) => answer,
+        None => asked.await,
+    };
     let (mut server, mut info) = (None, None);
-    match engine::ask(&settings.docker).await {
-        Ok(told) => {
-            findings.extend(engine::judge(&settings.docker, &told, engine::systemd_is_init()));
-            let held = locks.holder(&told);
+    match answer {
+        Ok(answer) => {
+            findings.extend(engine::judge(&settings.docker, &answer, engine::systemd_is_init()));
+            let held = locks.holder(&answer);
             findings.push(server::judge(&held, &settings.listen, will_run));
             server = held.ok().flatten();
-            info = Some(told);
+            info = Some(answer);
         }
         Err(absent) => findings.push(absent),
     }
-    let kubelet = kubelet::find().await;
-    findings.extend(network(settings, kubelet.is_some()).await);
     let socket = server.as_ref().and_then(|server| server.socket.as_deref());
     let socket = socket.or(settings.listen.path());
     findings.extend(kubelet::judge(kubelet.as_ref(), info.as_ref(), socket));
-    findings.extend(node::clock().await);
+    let engine_answered = info.is_some();
     let settings = settings.clone();
     let pid = server.as_ref().and_then(|server| server.pid);
     let local = blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
-    findings.extend(local.await);
+    let (local, file) = local.await;
+    findings.extend(local);
+    if let Some(file) = file {
+        for finding in &mut findings {
+            finding.advice = finding.advice.replace(USUAL_FILE, &file);
+        }
+    }
     findings.sort_by_key(|finding| finding.subject);
-    Examined { findings: Findings(findings), server }
+    tell(Progress::Found(&findings));
+    findings.extend(told);
+    findings.sort_by_key(|finding| finding.subject);
+    Examined { findings: Findings(findings), server, engine_answered }
 }
 
-async fn network(settings: &Settings, kubelet: bool) -> Vec<Finding> {
+/// What does not depend on the engine's answer, by subject.
+async fn without_engine(settings: &Settings, kubelet: bool) -> Vec<Finding> {
     let packets = Packets::read().await;
     let (mut findings, bridged) = match settings.network {
         NetworkMode::Cni => cni::examine(&settings.cni, packets).await,
@@ -69,19 +108,35 @@ async fn network(settings: &Settings, kubelet: bool) -> Vec<Finding> {
         }
     };
     findings.push(node::forwarding(&packets, bridged, kubelet));
+    findings.extend(node::clock().await);
+    let settings = settings.clone();
+    let files = blocking(move || {
+        let mut findings = capability::examine(&settings.docker);
+        findings.extend(runtimes::judge(&Others::read()));
+        findings.push(paths::listen(&settings.listen));
+        findings.push(paths::directory(Subject::State, "--state-dir", &settings.state_dir));
+        findings.push(paths::directory(Subject::Run, "--run-dir", &settings.run_dir));
+        findings
+    });
+    findings.extend(files.await);
+    findings.sort_by_key(|finding| finding.subject);
     findings
 }
 
-/// What is read from this host's files. `processes` are the dockbridge that serves, and kubelet.
+/// What this host's files say about the engine and its pods, and the file of dockerd's settings. `processes` are
+/// the dockbridge that serves, and kubelet.
 fn local(
     settings: &Settings,
     engine: Option<&EngineInfo>,
     (server, kubelet): (Option<u32>, Option<&Kubelet>),
-) -> Vec<Finding> {
-    let mut findings = capability::examine(&settings.docker);
+) -> (Vec<Finding>, Option<String>) {
+    let mut findings = Vec::new();
+    let mut file = None;
     if let Some(engine) = engine {
-        let flags = daemon_flags(&settings.docker);
-        findings.extend(flags.and_then(|flags| node::container_logs(engine, &flags)));
+        if let Some(flags) = daemon_flags(&settings.docker) {
+            findings.extend(node::container_logs(engine, &flags));
+            file = flags.config_file;
+        }
         findings.extend(node::disk(engine));
         findings.push(node::confinement(Modules::read(), engine));
     }
@@ -90,9 +145,8 @@ fn local(
     let limits = fs::read_to_string(limits).unwrap_or_default();
     findings.push(node::descriptors(&limits, most.unwrap_or(node::USUAL_PODS)));
     findings.extend(plugins::examine(&settings.nri, engine));
-    findings.extend(runtimes::judge(&Others::read()));
-    findings.push(paths::listen(&settings.listen));
-    findings.push(paths::directory(Subject::State, "--state-dir", &settings.state_dir));
-    findings.push(paths::directory(Subject::Run, "--run-dir", &settings.run_dir));
-    findings
+    (findings, file)
 }
+
+/// An engine that is well answers sooner.
+const PATIENCE: Duration = Duration::from_secs(1);

@@ -50,9 +50,9 @@ pub(super) fn judge(others: &Others) -> Vec<Finding> {
 
 const CONTAINERD_TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
 const SAME_PODS: &str = "stop kubelet, stop cri-dockerd, start dockbridge, point kubelet at it, \
-                         start kubelet; dockbridge check --takeover says what becomes of each pod";
-const REMOVE_PODS: &str = "kubelet forgets its pods when it changes to dockbridge: drain the node, \
-                           remove them there (crictl rmp --all --force), then stop that runtime";
+                         start kubelet; dockbridge check --takeover says what happens to each pod";
+const REMOVE_PODS: &str = "kubelet forgets the pods there when it changes to dockbridge: drain the node, \
+                           remove them (crictl rmp --all --force), then stop that runtime";
 
 #[cfg(test)]
 mod tests {

@@ -26,6 +26,8 @@ macro_rules! subjects {
 }
 
 subjects! {
+    /// Which settings were examined, and what is wrong with their names.
+    Settings "settings",
     /// Whether Docker answers, its version and its store.
     Engine "engine",
     /// cgroup driver and version.

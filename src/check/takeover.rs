@@ -107,9 +107,9 @@ fn judge(
         (NetworkMode::Cni, _) => {
             return Finding::warn(
                 Subject::Pod,
-                format!("{named}; how it is connected cannot be found"),
-                "it will be NOTREADY, and kubelet will make it again: see that --cni-conf-dir and \
-                 --cni-cache-dir are those that cri-dockerd had",
+                format!("{named}; cannot find how it is connected"),
+                "it will be NOTREADY, and kubelet will create it again: check that --cni-conf-dir and \
+                 --cni-cache-dir are those of cri-dockerd",
             );
         }
     };
@@ -140,25 +140,29 @@ fn listed<T: ToString>(addresses: &[T]) -> String {
     }
 }
 
+/// How many pods stay as they are, and how many kubelet would create again.
+pub fn counted(findings: &Findings) -> (usize, usize) {
+    let pods = || findings.0.iter().filter(|finding| finding.subject == Subject::Pod);
+    let recreated = pods().filter(|finding| finding.severity > Severity::Ok).count();
+    (pods().count() - recreated, recreated)
+}
+
 /// In a sentence, with the way back.
 pub fn summary(findings: &Findings) -> String {
     if findings.0.iter().any(|finding| finding.subject == Subject::Engine) {
-        return "Nothing is known of the pods: Docker did not list them.\n".to_owned();
+        return "The pods are unknown: Docker did not list them.\n".to_owned();
     }
-    let pods = || findings.0.iter().filter(|finding| finding.subject == Subject::Pod);
-    if pods().next().is_none() {
-        return "None: nothing has to be taken over.\n".to_owned();
+    match counted(findings) {
+        (0, 0) => format!("No pods exist: nothing has to be taken over.\n\n{WAY_BACK}"),
+        (kept, recreated) => format!("Pods: {kept} kept, {recreated} recreated.\n\n{WAY_BACK}"),
     }
-    let doubtful = pods().filter(|finding| finding.severity > Severity::Ok).count();
-    let whole = pods().count() - doubtful;
-    format!("Pods taken over as they are: {whole}; not: {doubtful}.\n\n{WAY_BACK}")
 }
 
 const WAY_BACK: &str = "\
-The way back: stop dockbridge, start cri-dockerd with the same CNI directories. It lists these pods
-and those that dockbridge made since, with their addresses, and nothing restarts; stopping a pod
-there releases its address and host ports. Logs of containers that dockbridge followed get no new
-lines under cri-dockerd until they are restarted: their log is a file then, not a link to Docker's.
+The way back: stop dockbridge and start cri-dockerd with the same CNI directories. It lists these pods
+and those that dockbridge created since, with their addresses. Nothing restarts. Stopping a pod there
+releases its address and host ports. Containers whose logs dockbridge wrote get no new log lines under
+cri-dockerd until they are restarted, because their log is then a file, not a link to Docker's.
 ";
 /// How long a plugin may take to say which versions it speaks.
 const QUESTION: Duration = Duration::from_secs(10);

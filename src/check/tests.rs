@@ -16,6 +16,7 @@ use tonic::{Request, Response, Status, transport::Server};
 use super::{
     capability, cni, engine,
     finding::{Finding, Findings, Severity},
+    host::{self, Progress},
     node::Packets,
     paths, plugins,
     pod::{self, PodError},
@@ -24,7 +25,11 @@ use super::{
     takeover,
 };
 use crate::{
-    config::settings::{CniSettings, NriSettings},
+    config::{
+        resolve::resolve,
+        settings::{CniSettings, NriSettings},
+    },
+    engine::lock::EngineLocks,
     host::{error::HostError, lock::Holder},
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},
@@ -162,9 +167,10 @@ fn pods_that_are_taken_over_are_counted() {
     let pod = |severity| Finding { severity, ..Finding::ok(Subject::Pod, "default/web runs") };
     let orphans = Finding::warn(Subject::Runtimes, "of no pod: k8s_a", "none");
     let told = |findings: &[Finding]| takeover::summary(&Findings(findings.to_vec()));
-    assert_eq!(told(std::slice::from_ref(&orphans)), "None: nothing has to be taken over.\n");
+    let none = told(std::slice::from_ref(&orphans));
+    assert!(none.starts_with("No pods exist") && none.contains("The way back: "), "{none}");
     let two = told(&[pod(Severity::Ok), orphans, pod(Severity::Warn)]);
-    assert!(two.starts_with("Pods taken over as they are: 1; not: 1.\n"), "{two}");
+    assert!(two.starts_with("Pods: 1 kept, 1 recreated.\n"), "{two}");
 }
 
 #[tokio::test]
@@ -172,6 +178,37 @@ async fn an_engine_that_is_not_there_is_a_failure() {
     let absent = engine::ask(Path::new("/no/such.sock")).await.unwrap_err();
     assert_eq!(absent.severity, Severity::Fail);
     assert!(absent.seen.contains("/no/such.sock"), "{absent:?}");
+    assert!(!absent.advice.contains("--docker"), "the advice is in what was seen: {absent:?}");
+}
+
+/// The engine accepts connections and answers nothing, until the check says that it waits.
+#[tokio::test]
+async fn findings_come_before_an_engine_that_is_silent() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let mut settings = resolve(Vec::new(), None, &|_| None).unwrap().settings;
+    settings.docker = path("docker.sock");
+    (settings.state_dir, settings.run_dir) = (path("state"), path("run"));
+    let mut listener = Some(UnixListener::bind(&settings.docker).unwrap());
+    let mut told = Vec::new();
+    let tell = &mut |progress: Progress<'_>| match progress {
+        Progress::Found(found) => told.push(found.to_vec()),
+        Progress::Waiting => drop(listener.take()),
+    };
+    let examined = host::examine(&settings, &EngineLocks::default(), false, tell).await;
+    assert!(!examined.engine_answered);
+    let has = |part: &[Finding], subject| part.iter().any(|finding| finding.subject == subject);
+    let [first, rest] = told.as_slice() else { panic!("{told:?}") };
+    assert!(has(first, Subject::State) && !has(first, Subject::Engine), "{first:?}");
+    assert!(has(rest, Subject::Engine) && !has(rest, Subject::State), "{rest:?}");
+    assert_eq!(first.len() + rest.len(), examined.findings.0.len());
+}
+
+#[test]
+fn a_finding_that_may_differ_for_root_is_marked() {
+    let finding = Finding::fail(Subject::State, "cannot write", "");
+    assert_eq!(format!("{finding}"), "FAIL  state         cannot write\n");
+    assert_eq!(format!("{finding:#}"), "FAIL* state         cannot write\n");
 }
 
 #[tokio::test]

@@ -11,20 +11,19 @@ use http::Method;
 use tokio::runtime;
 use tracing::warn;
 
-use super::command_line::{Command, Invocation};
+use super::{
+    command_line::{Command, DebugArgs, Invocation},
+    service::{Gathered, Given, ServiceFiles},
+};
 use crate::{
     admin::{
         client::{self, ClientError},
-        endpoints,
+        endpoints::{self, DebugCommand},
     },
     app::{self, environment::Environment},
     bug_report,
     check::command as check,
-    config::{
-        environment_file,
-        resolve::{Resolved, unknown_variable},
-        source::{ConfigSource, Variables},
-    },
+    config::{resolve::Resolved, source::ConfigSource},
     engine::lock::EngineLocks,
     error::chain,
     host::{capability, descriptors, hangups, heap, inherited_socket},
@@ -32,12 +31,14 @@ use crate::{
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
-/// Runs the command. Output goes to `out`; `environment` reads a variable.
+/// Runs the command. Output goes to `out`; `environment` reads a variable. Commands that examine the service
+/// read its settings from `service`, unless the command line or a variable names a file.
 ///
 /// # Errors
 /// For the operator's terminal: [`crate::error::chain`] formats one.
 pub fn execute(
     invocation: Invocation,
+    service: &ServiceFiles,
     environment: &dyn Fn(&str) -> Option<String>,
     out: &mut (impl Write + Send),
 ) -> Result<ExitCode, Box<dyn Error>> {
@@ -49,11 +50,14 @@ pub fn execute(
     if command != Command::Serve {
         hangups::release()?;
     }
-    let file = environment_file.map(|path| environment_file::read(&path)).transpose()?;
-    let file = file.unwrap_or_default();
-    warnings.extend(file.keys().filter_map(|name| unknown_variable(name)));
-    let variables = Variables::read(&|name| file.get(name).cloned().or_else(|| environment(name)));
-    let source = ConfigSource { flags: values, config, variables };
+    let given = Given { flags: values, config, environment_file };
+    let Gathered { source, files, is_found, unknown } =
+        service.gather(&command, given, environment)?;
+    warnings.extend(unknown);
+    if is_found && matches!(command, Command::Debug(_) | Command::Reload(_) | Command::Setup(_)) {
+        // Not on the output, which may be JSON.
+        writeln!(io::stderr(), "settings: {files}")?;
+    }
     if let Some((path, with_environment)) = reload_request(&command) {
         let body = if with_environment { source.variables.to_json() } else { String::new() };
         return ask_reload(&source, (Method::POST, path, body), out);
@@ -72,21 +76,28 @@ pub fn execute(
             true
         }
         Command::Config(_) => {
+            writeln!(out, "# settings: {files}")?;
             for warning in warnings {
                 writeln!(out, "# {warning}")?;
             }
             write!(out, "{resolved}")?;
             true
         }
+        Command::Debug(DebugArgs { command: DebugCommand::Health }) => {
+            client::health(&resolved.settings.run_dir, out)?
+        }
         Command::Debug(args) => {
             client::run(&resolved.settings.run_dir, args.command.requests(), out)?
         }
         Command::Support => {
+            warnings.insert(0, format!("settings: {files}"));
             bug_report::report::write(&resolved, &warnings, out)?;
             true
         }
         Command::Setup(args) => setup::run(&resolved.settings.docker, &args, out)?,
-        Command::Check(args) => check::run(&resolved.settings, &args, out)?,
+        Command::Check(args) => {
+            check::run(&resolved.settings, &check::Sources { files, warnings }, &args, out)?
+        }
         // Both have returned above, without the settings.
         Command::Version | Command::Reload(_) => true,
     };

@@ -8,6 +8,7 @@ pub mod command_line;
 pub mod execute;
 pub mod flags;
 pub mod legacy;
+pub mod service;
 
 #[cfg(test)]
 mod tests;

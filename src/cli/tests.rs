@@ -1,12 +1,13 @@
 //! What each flag and command means.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, fs, path::PathBuf};
 
 use clap::{CommandFactory as _, Parser as _};
 
 use super::{
     command_line::{Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs},
     execute,
+    service::ServiceFiles,
 };
 use crate::{
     admin::endpoints::DebugCommand,
@@ -92,12 +93,88 @@ fn every_setting_has_a_flag_of_its_name() {
 
 #[test]
 fn the_help_shows_the_defaults() {
-    let help = CommandLine::command().render_help().to_string().replace('\n', " ");
+    let help = CommandLine::command().render_long_help().to_string().replace('\n', " ");
     let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in Key::ALL.into_iter().filter(|key| !key.default().is_empty()) {
         let default = format!("[default: {}]", key.default());
         assert!(help.contains(&default), "--{} {default}", key.name());
     }
+}
+
+#[test]
+fn settings_are_listed_once() {
+    let mut whole = Invocation::command();
+    assert!(whole.render_long_help().to_string().contains("--cni-conf-dir"));
+    assert!(!whole.render_help().to_string().contains("--cni-conf-dir"));
+    let help = |words: &[&str]| {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        Invocation::read(&words).unwrap_err().to_string()
+    };
+    for words in [["dockbridge", "check", "--help"], ["dockbridge", "version", "--help"]] {
+        assert!(!help(&words).contains("--state-dir"), "{words:?}");
+    }
+    assert!(help(&["dockbridge", "check", "--help"]).contains("--takeover"));
+    let socket = "unix:///var/run/cri-dockerd.sock]";
+    assert!(help(&["cri-dockerd", "--help"]).contains(socket));
+}
+
+#[test]
+fn settings_are_accepted_before_and_behind_a_command() {
+    for words in [
+        ["dockbridge", "--state-dir", "/s", "debug", "state"],
+        ["dockbridge", "debug", "--state-dir", "/s", "state"],
+        ["dockbridge", "debug", "state", "--state-dir", "/s"],
+    ] {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let values = Invocation::read(&words).unwrap().values;
+        assert_eq!((values.len(), values[0].text.as_str()), (1, "/s"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_negative_duration_is_an_error_of_its_value() {
+    let error = output(&["config", "--image-pull-progress-deadline", "-1s"]).unwrap_err();
+    assert!(error.starts_with("flag --image-pull-progress-deadline: \"-1s\""), "{error}");
+}
+
+#[test]
+fn commands_that_examine_the_service_read_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (first, second, file) = (path("first"), path("second"), path("dockbridge.toml"));
+    let service = ServiceFiles {
+        environment: vec![first.clone(), second.clone()],
+        config: Some(file.clone()),
+    };
+    let told = |words: &[&str], log_level: Option<&str>| {
+        let mut out = Vec::new();
+        let variable =
+            |name: &str| log_level.filter(|_| name == "DOCKBRIDGE_LOG_LEVEL").map(str::to_owned);
+        execute::execute(invocation(words), &service, &variable, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let none = "# settings: defaults, flags and environment; no file\n";
+    assert!(told(&["config"], None).starts_with(none));
+    fs::write(&file, "network = 'docker'\n").unwrap();
+    let text = told(&["config"], None);
+    assert!(text.starts_with(&format!("# settings: {}\n", file.display())), "{text}");
+    assert!(text.contains("network = \"docker\""), "{text}");
+    // An environment file names the configuration file, or none.
+    fs::write(&second, "DOCKBRIDGE_LOG_LEVEL=warn\nDOCKBRIDGE_LOG_LEVLE=x\n").unwrap();
+    let text = told(&["config"], None);
+    assert!(text.starts_with(&format!("# settings: {}\n", second.display())), "{text}");
+    assert!(text.contains("DOCKBRIDGE_LOG_LEVLE is ignored"), "{text}");
+    assert!(text.contains("network = \"cni\"") && text.contains("log-level = \"warn\""), "{text}");
+    assert!(told(&["config"], Some("debug")).contains("log-level = \"debug\""));
+    let flags = ["config", "--config", file.to_str().unwrap()];
+    assert!(told(&flags, None).contains("log-level = \"info\""), "the command line names a file");
+    let json = told(&["check", "--json", "--network=docker", "--docker=/no/such.sock"], None);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["findings"][0]["seen"], second.to_str().unwrap());
+    assert_eq!(json["findings"][1]["severity"], "WARN");
+    let serve = Command::Serve;
+    assert_eq!(service.find(&serve), (None, None));
+    assert_eq!(service.find(&Command::Reload(ReloadArgs { environment: true })), (None, None));
 }
 
 #[test]
@@ -229,7 +306,8 @@ fn an_error_is_printed_with_its_causes() {
 
 fn output(words: &[&str]) -> Result<String, String> {
     let mut out = Vec::new();
-    execute::execute(invocation(words), &|_| None, &mut out).map_err(|error| chain(&*error))?;
+    execute::execute(invocation(words), &ServiceFiles::default(), &|_| None, &mut out)
+        .map_err(|error| chain(&*error))?;
     Ok(String::from_utf8(out).unwrap())
 }
 

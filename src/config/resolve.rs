@@ -116,7 +116,7 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
 }
 
 /// Names the configuration file when no flag does.
-pub(super) const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
+pub const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
 /// Every variable of ours begins with it.
 const PREFIX: &str = "DOCKBRIDGE_";
 /// Variables of the test environment.

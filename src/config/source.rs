@@ -42,6 +42,12 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
+    /// The configuration file, by its flag or its variable.
+    pub fn file(&self) -> Option<PathBuf> {
+        let named = self.variables.0.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
+        self.config.clone().or_else(|| named.map(PathBuf::from))
+    }
+
     /// The same without a file.
     pub fn without_file(&self) -> Self {
         let mut source = Self { config: None, ..self.clone() };

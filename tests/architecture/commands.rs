@@ -48,7 +48,10 @@ fn is_understood(words: &[&str]) -> bool {
     // Of a family of commands its name alone is one, too.
     match Invocation::read(&words) {
         Ok(_) => true,
-        Err(error) => error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        ),
     }
 }
 

@@ -203,6 +203,10 @@ part_from_machine() {
     # Engine and plugins keep locks, plugin sockets and containerd's default socket below /run: not the machine's.
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p /run/lock
+    # Commands of dockbridge read the settings of the machine's service by themselves.
+    for file in /etc/default/dockbridge /etc/sysconfig/dockbridge /etc/dockbridge.toml; do
+        [ ! -e "$file" ] || { : >"$world/run/no-settings" && mount --bind "$world/run/no-settings" "$file"; }
+    done
     if [ ! -e /etc/resolv.conf ]; then
         resolver=$(readlink -m /etc/resolv.conf)
         mkdir -p "$(dirname "$resolver")" && cp "$world/run/resolv.conf" "$resolver"

@@ -1,0 +1,99 @@
+//! Finds the settings of the service, for commands that examine it. `serve` does not use them.
+
+use std::path::PathBuf;
+
+use super::command_line::Command;
+use crate::config::{
+    environment_file,
+    error::ConfigError,
+    raw::RawValue,
+    resolve::{CONFIG_VARIABLE, unknown_variable},
+    source::{ConfigSource, Variables},
+};
+
+/// Where the service's settings are on this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceFiles {
+    /// Environment files of the unit. The first one that exists counts.
+    pub environment: Vec<PathBuf>,
+    /// The configuration file, used only without an environment file, which names its own.
+    pub config: Option<PathBuf>,
+}
+
+impl ServiceFiles {
+    /// Those that the packages install.
+    pub fn of_packages() -> Self {
+        let environment = ["/etc/default/dockbridge", "/etc/sysconfig/dockbridge"];
+        Self {
+            environment: environment.map(PathBuf::from).to_vec(),
+            config: Some(PathBuf::from("/etc/dockbridge.toml")),
+        }
+    }
+
+    /// The sources of the settings of a command. Files and variables given for it override the service's.
+    pub(super) fn gather(
+        &self,
+        command: &Command,
+        Given { flags, config, environment_file }: Given,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Gathered, ConfigError> {
+        let variable = environment(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
+        let is_named = config.is_some() || environment_file.is_some() || variable;
+        let (own_environment, own_config) =
+            if is_named { (None, None) } else { self.find(command) };
+        let is_found = own_environment.is_some() || own_config.is_some();
+        let read = |path: &Option<PathBuf>| {
+            path.as_deref().map(environment_file::read).transpose().map(Option::unwrap_or_default)
+        };
+        let (named, found) = (read(&environment_file)?, read(&own_environment)?);
+        let unknown = named.keys().chain(found.keys()).filter_map(|name| unknown_variable(name));
+        let unknown = unknown.collect();
+        let value = |name: &str| named.get(name).cloned().or_else(|| environment(name));
+        let variables = Variables::read(&|name| value(name).or_else(|| found.get(name).cloned()));
+        let source = ConfigSource { flags, config: config.or(own_config), variables };
+        let files = environment_file.or(own_environment).into_iter().chain(source.file());
+        let files = described(&files.collect::<Vec<_>>());
+        Ok(Gathered { source, files, is_found, unknown })
+    }
+
+    /// The environment file or the configuration file that exists, for a command that examines the service.
+    pub(super) fn find(&self, command: &Command) -> (Option<PathBuf>, Option<PathBuf>) {
+        let examines = match command {
+            Command::Serve | Command::Version => false,
+            // Its own environment is what the service is to take.
+            Command::Reload(args) => !args.environment,
+            Command::Config(args) => !args.environment,
+            Command::Check(_) | Command::Debug(_) | Command::Setup(_) | Command::Support => true,
+        };
+        let exists = |path: &&PathBuf| examines && path.exists();
+        let environment = self.environment.iter().find(exists).cloned();
+        let config = self.config.as_ref().filter(|path| environment.is_none() && exists(path));
+        (environment, config.cloned())
+    }
+}
+
+/// What the command line names.
+pub(super) struct Given {
+    pub(super) flags: Vec<RawValue>,
+    pub(super) config: Option<PathBuf>,
+    pub(super) environment_file: Option<PathBuf>,
+}
+
+/// Where the settings of a command come from.
+pub(super) struct Gathered {
+    pub(super) source: ConfigSource,
+    /// The files that are read, in one line.
+    pub(super) files: String,
+    /// Whether one of them is the service's and was not named.
+    pub(super) is_found: bool,
+    /// About variables in environment files that are no settings.
+    pub(super) unknown: Vec<String>,
+}
+
+/// The files that were read, in one line.
+fn described(files: &[PathBuf]) -> String {
+    if files.is_empty() {
+        return "defaults, flags and environment; no file".to_owned();
+    }
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
