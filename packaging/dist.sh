@@ -43,8 +43,12 @@ install -D -m 644 packaging/default "$examples/default"
 install -D -m 644 packaging/cni/10-bridge.conflist "$examples/10-bridge.conflist"
 install -D -m 644 docs/grafana/dockbridge.json "$examples/grafana-dashboard.json"
 install -D -m 644 docs/prometheus/alerts.yaml "$examples/prometheus-alerts.yaml"
-install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md SECURITY.md \
-    docs/{check,compatibility,configuration,log-messages,metrics,nri,operations,troubleshooting}.md
+install -D -m 644 -t "$examples" packaging/examples/*
+install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
+# As they are in the repository, so that their links and pictures work.
+for page in docs/*.md docs/{guides,decisions}/*.md docs/pictures/*.svg docs/grafana/* docs/prometheus/*; do
+    install -D -m 644 "$page" "$tree/share/doc/dockbridge/$page"
+done
 packaging/licences.sh "$triple" >"$tree/share/doc/dockbridge/LICENCES"
 
 mkdir -p "$out"
