@@ -145,5 +145,5 @@ const COMPLETIONS: [(clap_complete::Shell, &str); 3] = [
 ];
 const HEAD: &str = "\
 # Configuration of dockbridge: every setting with its default. See dockbridge.toml(5).
-# Flags and DOCKBRIDGE_* variables override this file. \"dockbridge config\" prints what is in force.
+# Flags and DOCKBRIDGE_* variables override this file. \"dockbridge config\" prints the values in use.
 ";

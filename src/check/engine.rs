@@ -114,11 +114,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \
                      live-restore is on";
 const ELSEWHERE: &str = "run dockbridge on the host of the engine: it needs the namespaces and files \
-                         of pods, which an engine in a virtual machine or container does not show";
+                         of pods, which an engine in a virtual machine or container does not expose";
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json, then run: systemctl \
                             reload docker";
-const HOST_WARNING: &str = "Docker says this about its host and settings (docker info); limits of which \
-                            it says \"No … support\" have no effect";
+const HOST_WARNING: &str = "Docker reports this about its host and settings (docker info); limits with \
+                            \"No … support\" have no effect";
 const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped volumes, mount options \
                           or ambient capabilities are refused; `dockbridge setup` registers it";
 const OLD_API: &str = "not possible: needs Docker 24.0 or newer";
@@ -127,8 +127,8 @@ const SETUP_AGAIN: &str =
 const UNUSED: &str = "`dockbridge setup --undo` removes it";
 const NO_CGROUPS: &str = "the engine manages no cgroups: no pod can be limited";
 const DELEGATE: &str = "delegate cgroups to the rootless engine, or run it as root";
-const VERSION_1: &str = "kubelet from 1.35 on refuses cgroup v1 unless failCgroupV1 is false; crictl \
+const VERSION_1: &str = "kubelet 1.35 and later refuses cgroup v1 unless failCgroupV1 is false; crictl \
                          and CI are not affected";
-const TWO_MANAGERS: &str = "systemd manages cgroups here as well: set \"exec-opts\": \
+const TWO_MANAGERS: &str = "systemd also manages cgroups here: set \"exec-opts\": \
                             [\"native.cgroupdriver=systemd\"] in /etc/docker/daemon.json, and \
                             cgroupDriver to match in kubelet";

@@ -189,7 +189,7 @@ pub(super) fn judge(
     let config = match &kubelet.config {
         Ok(config) => config,
         Err(error) => {
-            let seen = format!("its configuration cannot be read: {error}");
+            let seen = format!("cannot read its configuration: {error}");
             return vec![Finding::warn(Subject::Kubelet, seen, "correct the file")];
         }
     };

@@ -80,9 +80,9 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, daemon_json: &str) -> Op
     if engine.log_driver != "json-file" || !names.any(|name| name == BUFFER_SIZE) {
         return None;
     }
-    let seen = "log-opts have max-buffer-size, with which Docker refuses blocking logs: it drops \
-                lines that a container writes faster than the disk";
-    let advice = "remove mode and max-buffer-size from log-opts in daemon.json, restart Docker";
+    let seen = "log-opts have max-buffer-size, so Docker refuses blocking logs and drops lines if a \
+                container writes faster than the disk";
+    let advice = format!("remove mode and max-buffer-size from log-opts in daemon.json, {RESTART}");
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
@@ -145,16 +145,16 @@ impl Modules {
 
 /// What Docker makes of the kernel's security modules.
 pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
-    let warn = |seen, advice| Finding::warn(Subject::Confinement, seen, advice);
+    let warn = |seen, advice: String| Finding::warn(Subject::Confinement, seen, advice);
     match modules {
         Modules { apparmor: true, .. } if !engine.has_apparmor() => {
             let seen = "AppArmor is on, and Docker does not use it: pods are not confined, and \
                         those with a profile are refused";
-            warn(seen, "install apparmor (apparmor_parser), then restart Docker")
+            warn(seen, format!("install apparmor (apparmor_parser), {RESTART}"))
         }
         Modules { selinux: true, .. } if !engine.has_selinux() => {
             let seen = "SELinux is on, and Docker does not use it: containers have no labels";
-            warn(seen, "set \"selinux-enabled\": true in daemon.json, then restart Docker")
+            warn(seen, format!("set \"selinux-enabled\": true in daemon.json, {RESTART}"))
         }
         Modules { apparmor: true, .. } => Finding::ok(Subject::Confinement, "AppArmor"),
         Modules { selinux: true, .. } => Finding::ok(Subject::Confinement, "SELinux"),
@@ -208,6 +208,8 @@ const PER_POD: u64 = 31;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
 const TIMEOUT: Duration = Duration::from_secs(5);
+const RESTART: &str =
+    "then restart Docker (without live-restore that ends every container: drain the node first)";
 /// An option of Docker's log drivers.
 const BUFFER_SIZE: &str = "max-buffer-size";
 /// Far more than settings need.

@@ -64,7 +64,7 @@ fn exposed(path: &Path) -> Option<Finding> {
     if facts.uid() == 0 && facts.mode() & 0o022 == 0 {
         return None;
     }
-    let seen = format!("{} may be changed by others than root", path.display());
+    let seen = format!("{} may be changed by users other than root", path.display());
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 
@@ -94,10 +94,11 @@ fn missing(settings: &NriSettings, started: &[String]) -> Option<Finding> {
     Some(Finding::warn(Subject::Nri, seen, CONNECT))
 }
 
-const MEND_PLUGIN: &str =
-    "see the directories --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
+const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
 const PROTECT: &str = "chown root and chmod go-w: plugins run as root and decide over every pod";
 const OTHER_SOCKET: &str =
     "run as root, or choose another path with --nri-socket: no plugin can connect there";
-const CONNECT: &str = "install it, or see that it connects by itself: no pod starts before that";
-const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime, which does the rest";
+const CONNECT: &str =
+    "install it, or make sure that it connects by itself; no pod starts before that";
+const SETUP: &str =
+    "`dockbridge setup` registers dockbridge-runtime, which supports all other changes";

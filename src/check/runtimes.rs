@@ -39,7 +39,8 @@ pub(super) fn judge(others: &Others) -> Vec<Finding> {
     }
     if others.containerd > 0 {
         let number = others.containerd;
-        let seen = format!("containerd runs {number} containers of Kubernetes beside Docker's");
+        let seen =
+            format!("containerd runs {number} containers of Kubernetes in addition to Docker's");
         findings.push(warn(seen, REMOVE_PODS));
     }
     if findings.is_empty() {

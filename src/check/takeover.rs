@@ -83,7 +83,7 @@ fn judge(
     attachment: Option<&Attachment>,
 ) -> Finding {
     let running = pod.process.as_ref().is_some_and(Process::is_running);
-    let state = if running { "runs" } else { "has ended" };
+    let state = if running { "runs" } else { "has exited" };
     let live = containers.iter().filter(|one| one.process.is_running()).count();
     let of = format!("{live} of {} containers running", containers.len());
     let metadata = &pod.document.spec.metadata;

@@ -136,7 +136,7 @@ fn nri_plugins_are_judged_where_they_are_served() {
         "/30-text is not started: it is not executable",
         "/40-conf is not started: ",
         "conf.conf is not UTF-8",
-        "/20-open may be changed by others than root",
+        "/20-open may be changed by users other than root",
         "required and not installed: quota",
         "plugins can change limits only: ",
     ] {

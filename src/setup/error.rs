@@ -22,7 +22,7 @@ pub enum DaemonJsonError {
     #[error("\"runtimes\" is not an object: {0}")]
     Runtimes(serde_json::Error),
     /// A name is there twice, and which of them counts is not ours to say.
-    #[error("\"{0}\" is there twice: remove one")]
+    #[error("\"{0}\" appears twice: remove one")]
     Twice(&'static str),
     /// Somebody else's runtime has our name.
     #[error(
@@ -60,9 +60,9 @@ pub enum SetupError {
     NoRuntime(String),
     /// Docker takes runtimes from one place only.
     #[error(
-        "dockerd (process {pid}) has --add-runtime in its command line, and does not start when its \
-         file has \"runtimes\" too: move those into {}, or add --add-runtime dockbridge={program} to \
-         the command line, and restart Docker", path.display()
+        "dockerd (process {pid}) has --add-runtime in its command line, and does not start if its \
+         file also has \"runtimes\": move those into {}, or add --add-runtime dockbridge={program} to \
+         the command line, and restart Docker (without live-restore that ends every container)", path.display()
     )]
     FlagsAndFile { pid: u32, path: PathBuf, program: String },
     /// Where a relative path begins is known to the daemon only.

@@ -61,7 +61,7 @@ pub(super) struct Reached {
 
 impl Reached {
     fn restart(why: &str) -> Self {
-        Self { is_done: false, told: format!("{why}: restart Docker") }
+        Self { is_done: false, told: format!("{why}: restart Docker ({ENDS})") }
     }
 }
 
@@ -131,7 +131,7 @@ impl Reading<'_> {
             }
         };
         if let Err(error) = asked {
-            let why = format!("dockerd (process {pid}) cannot be told to read it: {error}");
+            let why = format!("cannot signal dockerd (process {pid}) to read the file: {error}");
             return Reached::restart(&why);
         }
         let end = Instant::now() + TIME_TO_READ;
@@ -139,8 +139,8 @@ impl Reading<'_> {
             if Instant::now() > end {
                 // A file that it refuses would keep it from starting.
                 let told = format!(
-                    "dockerd (process {pid}) was told to read it, and did not; its log says why. Restart Docker \
-                     when this succeeds: dockerd --validate --config-file {}",
+                    "dockerd (process {pid}) did not apply the file; its log says why. Restart Docker ({ENDS}) once \
+                     this succeeds: dockerd --validate --config-file {}",
                     self.path.display()
                 );
                 return Reached { is_done: false, told };
@@ -167,5 +167,7 @@ impl Reading<'_> {
     }
 }
 
+/// What a restart does.
+const ENDS: &str = "without live-restore that ends every container";
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(100);
