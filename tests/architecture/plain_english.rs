@@ -1,9 +1,11 @@
-//! Documents: plain English. Some constructions from other languages can be searched for; they make a
+//! Documents and messages: plain English. Some constructions from other languages can be searched for; they make a
 //! text slow to read. `CONTRIBUTING.md` has the rules.
 
 use super::{
     hold,
     links::{Page, pages},
+    shipped,
+    texts::texts,
 };
 
 #[test]
@@ -12,6 +14,19 @@ fn documents_are_in_plain_english() {
     for page in pages().into_iter().filter(|page| !is_being_rewritten(page)) {
         let place = page.path.display();
         breaches.extend(found(&page.prose).into_iter().map(|text| format!("{place}: {text}")));
+    }
+    hold("constructions that plain English does not need", &breaches);
+}
+
+/// Those of the modules whose texts were rewritten.
+#[test]
+fn messages_are_in_plain_english() {
+    let mut breaches = Vec::new();
+    for file in shipped().iter().filter(|file| REWRITTEN.contains(&file.module().as_str())) {
+        for text in texts(&file.tokens) {
+            let found = found(&text.text).into_iter();
+            breaches.extend(found.map(|found| format!("{}:{}: {found}", file.path, text.line)));
+        }
     }
     hold("constructions that plain English does not need", &breaches);
 }
@@ -54,6 +69,7 @@ fn constructions_are_found_across_lines() {
     assert!(found[0].starts_with("What is no problem"), "{found:?}");
 }
 
+const REWRITTEN: [&str; 4] = ["bug_report", "check", "cli", "setup"];
 const REWRITTEN_LATER: [&str; 4] = ["0007-", "0014-", "0021-", "0033-"];
 /// Words with which "else" is common English.
 const BEFORE_ELSE: [&str; 7] =
