@@ -125,7 +125,7 @@ fn what_is_not_ours_is_refused() {
         ("[]", "not a JSON object"),
         ("{} {}", "not a JSON object"),
         (r#"{"runtimes": 3}"#, "\"runtimes\" is not an object"),
-        (r#"{"runtimes": {}, "runtimes": {}}"#, "\"runtimes\" is there twice"),
+        (r#"{"runtimes": {}, "runtimes": {}}"#, "\"runtimes\" appears twice"),
         (r#"{"runtimes": {"dockbridge": {"path": "/usr/bin/runc"}}}"#, "did not write"),
         (r#"{"runtimes": {"dockbridge": {"runtimeType": "io.x.v1"}}}"#, "did not write"),
         (
@@ -138,7 +138,7 @@ fn what_is_not_ours_is_refused() {
         ),
         (
             r#"{"runtimes": {"dockbridge": {"path": "/a"}, "dockbridge": {"path": "/b"}}}"#,
-            "\"dockbridge\" is there twice",
+            "\"dockbridge\" appears twice",
         ),
     ] {
         for refused in [with_entry(text, &ours()), without_entry(text)] {
