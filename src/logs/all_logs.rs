@@ -127,8 +127,8 @@ impl AllLogs {
         known.logs.keys().chain(known.saved.keys()).cloned().collect()
     }
 
-    /// Lets the polls in progress end, but for those that hang, and saves the positions of logs
-    /// that go on.
+    /// Begins no more polls, waits for those in progress unless they hang, and saves the positions
+    /// of all logs whose container is not removed.
     pub(super) async fn close(&self) {
         self.tools.places.close();
         let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known());

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use super::{cri_tail::Written, entry, line, position::LastWritten};
 
-/// Memory for conversions, shared by all logs that one thread drives.
+/// Memory for conversions. A poll uses it alone.
 #[derive(Debug, Default)]
 pub struct Buffers {
     input: Vec<u8>,

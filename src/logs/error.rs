@@ -1,4 +1,4 @@
-//! Why a log does not go on.
+//! Why a step of a log failed.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{engine::error::EngineError, error::Kind, host::error::HostError};
 
-/// A step of a log failed. What was written stays; the next step goes on from there.
+/// A step of a log failed. What was written stays, and the next step continues there.
 #[derive(Debug, Error)]
 pub enum LogError {
     /// The engine has no file there: not yet, not any more, or not on this host.

@@ -23,7 +23,7 @@ pub(super) struct LogState {
 #[derive(Debug)]
 struct Wanted {
     container: LoggedContainer,
-    /// The run that is over.
+    /// The run that has ended.
     over: Option<Nanos>,
     complete: Option<Nanos>,
     /// The run whose end was shown before its log was complete.
@@ -75,7 +75,7 @@ impl LogState {
         let mut wanted = self.wanted();
         wanted.container = container;
         let changed = match run {
-            // A log of an earlier run goes on with a later one.
+            // The log of a later run continues that of an earlier one.
             RunState::InProgress(start) if wanted.over.is_none_or(|over| over == start) => None,
             RunState::InProgress(_) => Some(None),
             RunState::Over(start) if wanted.over == Some(start) => None,
@@ -91,7 +91,7 @@ impl LogState {
         ObserveReply { progress: wanted.progress.subscribe(), worth_waiting }
     }
 
-    /// From now on the end of this run is shown, whatever becomes of its log.
+    /// From now on nobody waits for the log of this run.
     pub(super) fn give_up(&self) {
         let mut wanted = self.wanted();
         wanted.given_up = wanted.over;
@@ -136,7 +136,7 @@ impl LogState {
         Some(NextPoll { container: wanted.container.clone(), request, reopening })
     }
 
-    /// What a poll came to, for the callers that wait.
+    /// Tells the callers that wait what a poll has done.
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
         let mut wanted = self.wanted();
         if outcome.is_hopeless() || outcome.state == ReadState::Complete {

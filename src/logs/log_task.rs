@@ -129,7 +129,8 @@ impl LogTask {
     fn note(&mut self, request: PollRequest, outcome: &PollOutcome) {
         let metrics = &self.tools.metrics;
         metrics.converted.inc_by(outcome.moved);
-        let behind = i64::try_from(outcome.behind).unwrap_or(i64::MAX);
+        let behind = outcome.left.filter(|_| outcome.state == ReadState::More).unwrap_or(0);
+        let behind = i64::try_from(behind).unwrap_or(i64::MAX);
         metrics.behind.inc_by(behind - self.behind);
         self.behind = behind;
         match &outcome.error {
@@ -151,7 +152,7 @@ impl LogTask {
         let (container, text) = (&self.container, chain(error));
         self.failures = self.failures.saturating_add(1);
         if request.leave {
-            // The engine's refusal is expected by now; what is still to be written is not.
+            // The engine may refuse, because the container is gone. The CRI file should not.
             if matches!(error, LogError::Target(_)) {
                 warn!(%container, error = text, "container removed before its whole log was written; the rest is lost");
             }
@@ -178,11 +179,10 @@ impl LogTask {
         match outcome.state {
             ReadState::More => Pause::None,
             ReadState::Complete => Pause::Asleep,
-            ReadState::CaughtUp if outcome.relayed => Pause::Asleep,
             ReadState::CaughtUp if self.busy => Pause::Until(now + POLL),
             // It is quiet now: the next poll sets the watch.
             ReadState::CaughtUp if request.busy => Pause::None,
-            ReadState::CaughtUp if outcome.watched => Pause::Asleep,
+            ReadState::CaughtUp if outcome.is_watched => Pause::Asleep,
             ReadState::CaughtUp => Pause::Until(now + UNWATCHED),
         }
     }

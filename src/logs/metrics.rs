@@ -1,4 +1,4 @@
-//! What is counted of the logs that are written.
+//! Metrics of the logs that are written.
 
 use crate::telemetry::{
     metric::{Counter, Family, Gauge},

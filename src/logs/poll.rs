@@ -62,14 +62,14 @@ pub(super) struct Tools {
     pub(super) panics: std::sync::atomic::AtomicBool,
 }
 
-/// What a poll is for, besides writing what there is.
+/// What a poll has to do, and what it has to know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PollRequest {
     /// The kubelet has renamed the file.
     pub(super) reopen: bool,
-    /// The run that is over.
+    /// The run that has ended.
     pub(super) over: Option<Nanos>,
-    /// All of that run is written.
+    /// The whole log of that run is written.
     pub(super) complete: bool,
     /// The container is gone, and its position may go.
     pub(super) leave: bool,
@@ -77,34 +77,31 @@ pub(super) struct PollRequest {
     pub(super) busy: bool,
 }
 
-/// What a poll came to.
+/// The result of a poll.
 #[derive(Debug, Default)]
 pub(super) struct PollOutcome {
-    /// Bytes of the engine's that were converted.
+    /// Bytes of the engine's log that were converted.
     pub(super) moved: u64,
     pub(super) state: ReadState,
     /// The CRI file is there.
     pub(super) opened: bool,
-    /// A watch reports when there is more.
-    pub(super) watched: bool,
-    /// The engine's answer is read, and its reader reports when there is more.
-    pub(super) relayed: bool,
+    /// A watch, or the reader of the engine's answer, wakes the log when there is more.
+    pub(super) is_watched: bool,
     pub(super) reopened: Option<Result<(), LogError>>,
     pub(super) error: Option<LogError>,
-    /// Bytes of the engine's file that are still to be converted, where that is known.
+    /// Bytes of the engine's file that are still to be converted, if that is known. Not
+    /// determined for a running container without a backlog.
     pub(super) left: Option<u64>,
-    /// Bytes that are known to wait after this poll.
-    pub(super) behind: u64,
 }
 
 /// How far a log is after a poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadState {
     More,
-    /// That was all for now.
+    /// There is no more for now.
     #[default]
     CaughtUp,
-    /// That was all there will ever be.
+    /// There will never be more.
     Complete,
 }
 
@@ -161,13 +158,11 @@ impl Log {
         }
         tools.buffers().push(buffers);
         self.report_losses(&tools.metrics);
-        if outcome.state == ReadState::More {
-            outcome.behind = self.left().unwrap_or_default();
-        }
-        self.keep_position(request, tools, &outcome);
-        if request.over.is_some() && outcome.state != ReadState::Complete {
+        let is_caught_up = outcome.state == ReadState::CaughtUp && request.over.is_some();
+        if is_caught_up || outcome.state == ReadState::More {
             outcome.left = self.left();
         }
+        self.keep_position(request, tools, &outcome);
         outcome
     }
 
@@ -194,7 +189,7 @@ impl Log {
         };
         let writer = self.writer.insert(writer);
         outcome.opened = true;
-        outcome.relayed = matches!(writer, Writer::ApiReader(..));
+        outcome.is_watched = matches!(writer, Writer::ApiReader(..));
         if request.reopen {
             outcome.reopened = Some(writer.reopen());
         }
@@ -204,7 +199,7 @@ impl Log {
             && let Writer::JsonFileTailer(tailer) = writer
             && let Some(source) = &self.container.source
         {
-            outcome.watched = tools.watches.set(source, &self.woken);
+            outcome.is_watched = tools.watches.set(source, &self.woken);
             // There is no event for what was written before the watch was set.
             note(tailer.step(buffers)?, outcome);
         }
@@ -241,7 +236,7 @@ impl Log {
         Ok(())
     }
 
-    /// By the engine's file, or where that is not to be read, by asking the engine.
+    /// Opens the engine's file. If that cannot be read, asks the engine for the log.
     fn open(&self, request: PollRequest, tools: &Tools) -> Result<Writer, LogError> {
         let (container, position) = (&self.container, || self.position.clone());
         if let Some(source) = &container.source {
@@ -254,7 +249,7 @@ impl Log {
         Ok(Writer::ApiReader(Box::new(relay), request.over.is_some()))
     }
 
-    /// A position costs a file: it is written when it would cost more not to have it.
+    /// Saves the position when a crash would cost more than writing the file.
     fn keep_position(&mut self, request: PollRequest, tools: &Tools, outcome: &PollOutcome) {
         let complete = request.over.filter(|_| outcome.state == ReadState::Complete);
         if request.leave && outcome.state != ReadState::More {
@@ -346,7 +341,7 @@ fn note(step: ReadProgress, outcome: &mut PollOutcome) {
     outcome.moved = outcome.moved.saturating_add(moved);
 }
 
-/// How much of a log is at most read again after a crash, in time.
+/// After a crash at most this much of a log is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 /// Polls in progress at the same time. Each is a thread that reads, converts and writes; more of them
 /// would take the machine away from those who write.

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// What is found at the log paths of containers. Clones share everything.
+/// The logs at the log paths of containers. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Logs {
     /// None when the paths are links.
@@ -39,8 +39,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts what writes logs. Positions are kept in `directory`, read now and written from then
-    /// on.
+    /// Starts to write logs. Reads the positions in `directory` now, and saves positions there.
     pub async fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
@@ -65,12 +64,12 @@ impl Logs {
         Self { all: Some(Arc::new(AllLogs::new(tools, saved, events))), metrics, directories }
     }
 
-    /// What is counted of them.
+    /// The metrics of all logs.
     pub const fn metrics(&self) -> &LogMetrics {
         &self.metrics
     }
 
-    /// What containers made from now on will have at their log path.
+    /// The format of logs of containers that are created from now on.
     pub const fn format(&self) -> ContainerLogFormat {
         match self.all {
             Some(_) => ContainerLogFormat::Cri,
@@ -78,7 +77,7 @@ impl Logs {
         }
     }
 
-    /// Makes the directory of a log that will be wanted: a bare client may not have done so.
+    /// Makes the directory of a log. kubelet has done so; other clients may not have.
     ///
     /// # Errors
     /// It cannot be made, its file system does not answer, or no log can have the path.
@@ -89,9 +88,9 @@ impl Logs {
         self.directories.ask(place, docker_link::prepare).await
     }
 
-    /// What has to be true before a container is shown as it is in `record`: nothing of one that
-    /// runs, whose log is followed from now on; of one that has ended, that its log is complete,
-    /// or that waiting for it took too long.
+    /// Follows the log of a container that was inspected. Returns when the container may be shown
+    /// as it is in `record`: at once if it runs. If it has ended, when its log is complete, or when
+    /// that takes too long.
     pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
         let (all, wanted) = (self.all.clone(), wanted(record));
         async move {
@@ -109,7 +108,8 @@ impl Logs {
         }
     }
 
-    /// Sees to it that the log of a container that was just started can be seen.
+    /// Returns when the log of a container that was just started exists, or when that takes too
+    /// long.
     ///
     /// # Errors
     /// The link cannot be made.
@@ -143,16 +143,15 @@ impl Logs {
         answer.map_err(|_| LogError::Closed)?
     }
 
-    /// Closes the log of a container that is gone, after a last read of its open file.
-    /// A link goes with it; a file is the kubelet's. Takes no longer than a few seconds, whatever
-    /// holds the log up.
+    /// Closes the log of a removed container, after a last read of its open file. Removes a link,
+    /// but not a file, which is the kubelet's. Returns after a few seconds even if the log hangs.
     pub async fn forget(&self, record: &ContainerRecord) {
-        if timeout(LAST_LOOK, self.let_go(record)).await.is_err() {
+        if timeout(LAST_LOOK, self.close_log(record)).await.is_err() {
             warn!(container = %record.id, "the log of a removed container is still being written; not waiting for it");
         }
     }
 
-    async fn let_go(&self, record: &ContainerRecord) {
+    async fn close_log(&self, record: &ContainerRecord) {
         if let Some((container, _)) = wanted(record)
             && let Err(error) = self.directories.ask(container.target, docker_link::remove).await
         {
@@ -163,20 +162,20 @@ impl Logs {
         while log.changed().await.is_ok() {}
     }
 
-    /// Lets go of a container that somebody has removed, without waiting for anything.
+    /// As [`Self::forget`] for a container that somebody else has removed, without waiting.
     pub fn gone(&self, id: &str) {
         if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
             drop(all.forget(&id));
         }
     }
 
-    /// All containers whose log is followed, or was before this process began and how far is
-    /// remembered. None is let go of but by [`Self::forget`] and [`Self::gone`].
+    /// All containers whose log is followed, or has a position that an earlier process saved.
+    /// Containers stay in this list until [`Self::forget`] or [`Self::gone`] is called for them.
     pub fn known(&self) -> Vec<ContainerId> {
         self.all.as_ref().map(|all| all.ids()).unwrap_or_default()
     }
 
-    /// Ends: what is written so far counts, and no caller waits any more.
+    /// Stops writing logs and saves their positions. Callers that wait for a log return.
     pub async fn close(&self) {
         let Some(all) = &self.all else { return };
         if timeout(LAST_LOOK, all.close()).await.is_err() {
@@ -192,7 +191,7 @@ impl Logs {
     }
 }
 
-/// Whose log is wanted, as far as there is one by now.
+/// The container and its run, if it has a log.
 fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
@@ -204,9 +203,9 @@ fn warn_late(id: &ContainerId, TimedOut(progress): TimedOut) {
     );
 }
 
-/// A poll reads and writes at most a megabyte: one that takes longer waits for a file system.
+/// A poll reads and writes at most a megabyte. One that takes longer waits for a file system.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// How long a new file may take: all others may have a poll before it.
+/// How long a new file may take. All other logs may have a poll before it.
 const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long the last read of a log may delay its caller.
 const LAST_LOOK: Duration = Duration::from_secs(3);
