@@ -8,7 +8,6 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::{
     sync::oneshot,
@@ -17,7 +16,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info, warn};
 
-use super::{error::ContainerError, metrics::ContainerMetrics, service::Containers};
+use super::{
+    error::ContainerError,
+    exec_output::{CollectedOutput, OutputMemory},
+    metrics::ContainerMetrics,
+    service::Containers,
+};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{client::Engine, hijack::Output},
@@ -25,19 +29,18 @@ use crate::{
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
         error::ExecError,
-        follow::{Sink, follow},
+        follow::follow,
         process::Exec,
     },
     model::{
         exec::{ExecOutcome, ExecSyncSpec},
         record::ContainerRecord,
-        stream::Source,
     },
 };
 
 impl Containers {
     /// Runs a command in a container and returns what it printed and how it ended, which may be
-    /// badly: that is no error. Output beyond [`MOST_OUTPUT`] bytes is not kept. Dropping the
+    /// badly: that is no error. Output beyond [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes is not kept. Dropping the
     /// future kills the command.
     ///
     /// # Errors
@@ -228,7 +231,7 @@ impl Run {
     /// not be.
     async fn read_and_answer(&self, exec: &Exec, output: Output, mut caller: Caller) -> bool {
         let gone = caller.gone.clone();
-        let mut collecting = Box::pin(collect(exec, output));
+        let mut collecting = Box::pin(collect(exec, output, caller.metrics.output.clone()));
         let end = tokio::select! {
             biased;
             outcome = &mut collecting => return self.ended(exec, outcome, caller).await,
@@ -374,8 +377,12 @@ impl Run {
 }
 
 /// Reads the output to its end and returns how the command ended.
-async fn collect(exec: &Exec, output: Output) -> Result<ExecOutcome, ContainerError> {
-    let mut collected = Collected::default();
+async fn collect(
+    exec: &Exec,
+    output: Output,
+    memory: OutputMemory,
+) -> Result<ExecOutcome, ContainerError> {
+    let mut collected = CollectedOutput::new(memory);
     let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
         debug!(bytes = collected.dropped, "command output truncated: more than an answer can hold");
@@ -388,34 +395,6 @@ fn late(id: String, limit: Duration) -> ContainerError {
     let late = ContainerError::TimedOut { id, limit, left: Some(Arc::from(NOT_BEGUN)) };
     ContainerError::EngineTimedOut { cause: Box::new(late) }
 }
-
-/// Output as far as it is kept.
-#[derive(Debug, Default)]
-struct Collected {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    dropped: usize,
-}
-
-impl Sink for Collected {
-    async fn take(&mut self, source: Source, bytes: Bytes) {
-        let (into, other) = match source {
-            Source::Stdout => (&mut self.stdout, self.stderr.len()),
-            Source::Stderr => (&mut self.stderr, self.stdout.len()),
-        };
-        let space = MOST_OUTPUT - other.max(LEAST_OUTPUT);
-        let kept = bytes.len().min(space.saturating_sub(into.len()));
-        into.extend_from_slice(bytes.get(..kept).unwrap_or_default());
-        self.dropped += bytes.len() - kept;
-    }
-}
-
-/// Bytes of both outputs kept together: kubelet takes answers of 16 MiB, and the rest of the
-/// answer needs a little.
-pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
-
-/// Bytes that each output can always use, so that a flood on one does not hide the other.
-const LEAST_OUTPUT: usize = 1024 * 1024;
 
 /// Added to the error if the engine is late, not the command.
 const NOT_BEGUN: &str = "and the docker engine has not started it in that time, or not reported its \

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::error::ContainerError;
+use super::{error::ContainerError, exec_output::OutputMemory};
 use crate::telemetry::{
     in_progress::InProgress,
     metric::{Family, Histogram},
-    registry::{RegisterMetrics, Registry},
+    registry::{RegisterMetrics, Registry, Sample, counted},
 };
 
 /// The metrics of container calls. Clones count together.
@@ -14,6 +14,7 @@ use crate::telemetry::{
 pub struct ContainerMetrics {
     execs: Family<Histogram, 1>,
     pub(super) in_progress: InProgress,
+    pub(super) output: OutputMemory,
 }
 
 impl ContainerMetrics {
@@ -36,6 +37,13 @@ impl RegisterMetrics for ContainerMetrics {
             &["result"],
             "Time of a command run by ExecSync, including the kill after a timeout or a cancellation",
             &self.execs,
+        );
+        let output = self.output.clone();
+        registry.register_fn(
+            "dockbridge_exec_sync_output_bytes",
+            &[],
+            "Memory that the output of commands run by ExecSync has taken of the 48 MiB that all may take",
+            move || Sample::single(counted(output.taken())),
         );
         registry.register_in_progress(&self.in_progress);
     }

@@ -9,6 +9,7 @@
 pub mod create;
 pub mod end;
 pub mod error;
+pub mod exec_output;
 pub mod exec_sync;
 pub mod gather;
 pub mod limits;

@@ -81,7 +81,7 @@ impl Hijacked {
 }
 
 impl Output {
-    /// The next piece of output, at most 64 KiB; none at the end. Safe to drop and call again.
+    /// The next piece of output, at most 16 KiB; none at the end. Safe to drop and call again.
     ///
     /// # Errors
     /// Once, and then the end: [`EngineError::Broken`] when the connection broke or ended within
@@ -175,8 +175,8 @@ impl Input {
     }
 }
 
-/// The most taken from the socket at once, and so the longest piece.
-const LARGEST_READ: usize = 64 * 1024;
+/// The most taken from the socket at once, and so the longest piece. Each of 1,000 streams may hold one.
+const LARGEST_READ: usize = 16 * 1024;
 
 /// Room left below which new memory is taken rather than many small reads made.
-const LEAST_READ: usize = 16 * 1024;
+const LEAST_READ: usize = 4 * 1024;

@@ -139,4 +139,4 @@ const QUIET_ANSWERS: u32 = 5;
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bytes kept of the output. An engine that cannot start a command writes the reason there.
-const LONGEST_REFUSAL: usize = 16 * 1024;
+const LONGEST_REFUSAL: usize = 4 * 1024;

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use super::{
+    inbox::Inbox,
     spdy::stream::{Gone, Receiver, Sender},
-    websocket::socket::{Incoming, Outgoing},
+    websocket::socket::Outgoing,
 };
 
 /// What the client sends on one stream.
@@ -12,7 +13,7 @@ use super::{
 pub enum Reader {
     Spdy(Receiver),
     /// A channel of a WebSocket.
-    WebSocket(Incoming),
+    WebSocket(Inbox),
 }
 
 /// What the client gets on one stream.
@@ -29,7 +30,7 @@ impl Reader {
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Spdy(receiver) => receiver.next().await,
-            Self::WebSocket(incoming) => incoming.next().await,
+            Self::WebSocket(inbox) => inbox.next().await,
         }
     }
 }
@@ -42,7 +43,7 @@ impl Writer {
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.send(bytes).await,
-            Self::WebSocket(outgoing) => outgoing.send(&bytes).await,
+            Self::WebSocket(outgoing) => outgoing.send(bytes).await,
         }
     }
 

@@ -118,6 +118,10 @@ impl AsyncRead for ClientConnection {
         if self.ahead.has_remaining() {
             let length = self.ahead.len().min(buffer.remaining());
             buffer.put_slice(&self.ahead.split_to(length));
+            if self.ahead.is_empty() {
+                // Gives the buffer back.
+                self.ahead = Bytes::new();
+            }
             return Poll::Ready(Ok(()));
         }
         loop {

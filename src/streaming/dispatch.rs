@@ -3,13 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
+use tokio::{net::TcpStream, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
@@ -20,14 +17,11 @@ use super::{
     command::{channels, client::Client, outcome::Outcome, spdy},
     exec,
     forward::{self, StreamPair},
+    inbox::Window,
     service::{PendingStream, Streaming},
-    spdy::{connection::Connection, limits::Limits},
+    spdy::connection::Connection,
     upgrade::{Encoding, Protocol},
-    websocket::{
-        message::Format,
-        socket::{Socket, route},
-        tunnel::Tunnel,
-    },
+    websocket::{message::Format, socket::Socket, tunnel::Tunnel},
 };
 use crate::model::{
     record::SandboxRecord,
@@ -58,19 +52,29 @@ pub(super) async fn serve(
 ) {
     match promise {
         PendingStream::Exec(spec) => {
-            let Some(mut client) = open(wire, spec.streams, dialect).await else { return };
+            let Some(mut client) =
+                open(wire, streaming.metrics.window(), spec.streams, dialect).await
+            else {
+                return;
+            };
             let outcome = exec::run(streaming, &spec, &mut client, stop).await;
             part("exec", &spec.container, client, outcome).await;
         }
         PendingStream::Attach(spec) => {
-            let Some(mut client) = open(wire, spec.streams, dialect).await else { return };
+            let Some(mut client) =
+                open(wire, streaming.metrics.window(), spec.streams, dialect).await
+            else {
+                return;
+            };
             let outcome = attach::run(streaming, &spec, &mut client, stop).await;
             part("attach", &spec.container, client, outcome).await;
         }
         PendingStream::Forward(spec) => {
             let now = streaming.store.snapshot();
             match now.sandbox(&spec.sandbox) {
-                Some(sandbox) => forward(wire, &spec, sandbox, dialect).await,
+                Some(sandbox) => {
+                    forward(wire, streaming.metrics.window(), &spec, sandbox, dialect).await;
+                }
                 None => debug!(
                     sandbox = spec.sandbox,
                     "client disconnected before its ports were forwarded"
@@ -81,12 +85,17 @@ pub(super) async fn serve(
 }
 
 /// The client with all its streams; none if it left, or did not open them in time.
-async fn open(wire: ClientConnection, streams: Streams, dialect: Protocol) -> Option<Client> {
+async fn open(
+    wire: ClientConnection,
+    window: Window,
+    streams: Streams,
+    dialect: Protocol,
+) -> Option<Client> {
     let opening = async {
         match dialect {
-            Protocol::Spdy(version) => spdy::open(wire, streams, version).await,
+            Protocol::Spdy(version) => spdy::open(wire, window, streams, version).await,
             Protocol::Channels(version, encoding) => {
-                channels::open(wire, streams, version, encoding).await.ok()
+                channels::open(wire, window, streams, version, encoding).await.ok()
             }
             // Never agreed upon for a command.
             Protocol::Tunnel => None,
@@ -113,17 +122,18 @@ async fn part(verb: &'static str, container: &str, client: Client, outcome: Opti
 
 async fn forward(
     wire: ClientConnection,
+    window: Window,
     spec: &ForwardSpec,
     sandbox: &Arc<SandboxRecord>,
     dialect: Protocol,
 ) {
     match dialect {
-        Protocol::Spdy(_) => forward::over_spdy(connection(wire), sandbox).await,
+        Protocol::Spdy(_) => forward::over_spdy(Connection::start(wire, window), sandbox).await,
         Protocol::Tunnel => {
-            forward::over_spdy(connection(Tunnel::open(wire).await), sandbox).await;
+            forward::over_spdy(Connection::start(Tunnel::open(wire), window), sandbox).await;
         }
         Protocol::Channels(_, encoding) => {
-            let (socket, pairs) = pairs(wire, &spec.ports, encoding).await;
+            let (socket, pairs) = pairs(wire, &window, &spec.ports, encoding).await;
             forward::over_channels(pairs, sandbox).await;
             let _ = timeout(CREATION_TIMEOUT, socket.close()).await;
         }
@@ -133,12 +143,13 @@ async fn forward(
 /// Two channels for each port: data, and what went wrong. The first message on each is the port.
 async fn pairs(
     wire: ClientConnection,
+    window: &Window,
     ports: &[u16],
     encoding: Encoding,
 ) -> (Socket, Vec<StreamPair>) {
-    let (routes, readers): (Vec<_>, Vec<_>) = ports.iter().map(|_| route()).unzip();
+    let (routes, readers): (Vec<_>, Vec<_>) = ports.iter().map(|_| window.stream()).unzip();
     let routes = routes.into_iter().flat_map(|data| [Some(data), None]).collect();
-    let socket = Socket::open(wire, Format { encoding, closes: false }, routes).await;
+    let socket = Socket::open(wire, Format { encoding, closes: false }, routes);
     let mut numbers = 0_u8..;
     let mut pairs = Vec::new();
     for (port, reader) in ports.iter().zip(readers) {
@@ -146,19 +157,12 @@ async fn pairs(
         let (data, error) = (socket.outgoing(data), socket.outgoing(error));
         for outgoing in [&data, &error] {
             // A closed connection is noticed later.
-            let _ = outgoing.send(&port.to_le_bytes()).await;
+            let _ = outgoing.send(Bytes::copy_from_slice(&port.to_le_bytes())).await;
         }
         let data = (Reader::WebSocket(reader), Writer::WebSocket(data));
         pairs.push(StreamPair { port: *port, data, error: Writer::WebSocket(error) });
     }
     (socket, pairs)
-}
-
-fn connection<I>(io: I) -> Connection
-where
-    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    Connection::start(io, Limits::default())
 }
 
 /// How long a client may take to open the streams it asked for.

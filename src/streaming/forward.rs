@@ -11,6 +11,7 @@ mod relay;
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
+    sync::Mutex,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -48,8 +49,9 @@ pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
 /// Forwards the connections of a WebSocket client, until all have ended.
 pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>) {
     let mut running = JoinSet::new();
+    let turn = Arc::default();
     for pair in pairs {
-        running.spawn(forward(pair, Arc::clone(sandbox)));
+        running.spawn(forward(pair, Arc::clone(sandbox), Arc::clone(&turn)));
     }
     while running.join_next().await.is_some() {}
 }
@@ -57,13 +59,14 @@ pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>)
 async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_limit: Duration) {
     let mut pairing = Pairing::new(time_limit);
     let mut running = JoinSet::new();
+    let turn = Arc::default();
     loop {
         let expiry = pairing.expiry().map_or_else(far, Instant::from_std);
         tokio::select! {
             offer = connection.accept() => match offer {
                 Some(offer) => {
                     if let Some(pair) = join(offer, &mut pairing) {
-                        running.spawn(forward(pair, Arc::clone(sandbox)));
+                        running.spawn(forward(pair, Arc::clone(sandbox), Arc::clone(&turn)));
                     }
                 }
                 None => break,
@@ -76,15 +79,16 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
     while running.join_next().await.is_some() {}
 }
 
-/// Forwards one connection until both its directions have ended.
-async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>) {
+/// Forwards one connection until both its directions have ended. The connections of one client take turns
+/// in sending to it.
+async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<()>>) {
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
         Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
         None => Err("the pod has no network any more".to_owned()),
     };
     let reason = match socket {
-        Ok(socket) => return relay::run(socket, (reader, &mut writer), &mut error).await,
+        Ok(socket) => return relay::run(socket, (reader, &mut writer), &mut error, &turn).await,
         Err(reason) => reason,
     };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");

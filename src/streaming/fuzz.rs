@@ -1,15 +1,9 @@
-//! Entry points for `make fuzz`: headers of an HTTP upgrade request, WebSocket messages,
+//! Entry points for `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages,
 //! sizes of a terminal.
 
-use std::io::{Cursor, Read, Result, Write};
-
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Uri};
 use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::{
-    Message, WebSocket,
-    protocol::{Role, frame::Utf8Bytes},
-};
 
 use super::{
     command::size::SizeBuffer,
@@ -17,7 +11,10 @@ use super::{
     ports,
     token::Tokens,
     upgrade::{Encoding, Purpose, negotiate},
-    websocket::message::{ClientMessage, Format, LARGEST_MESSAGE, limits},
+    websocket::{
+        frame::{Decoder, Frame, Malformed},
+        message::{ClientMessage, Format, MessageReader},
+    },
 };
 use crate::fuzz_input::portions;
 
@@ -87,67 +84,77 @@ fn sizes(bytes: &[u8]) {
     }
 }
 
-/// What a client sends over a WebSocket, in any cut, and each message in every format.
+/// What a client sends over a WebSocket, in any cut and in every format; and the bytes as one message.
 pub(crate) fn websocket(bytes: &[u8]) {
-    let whole = messages(vec![bytes]);
-    let cut = messages(portions(bytes));
-    assert_eq!(whole, cut, "the cut changed the messages");
-    for message in whole.into_iter().chain([
-        Message::Binary(Bytes::copy_from_slice(bytes)),
-        Message::Text(Utf8Bytes::from(String::from_utf8_lossy(bytes).into_owned())),
-    ]) {
-        for format in FORMATS {
-            let length = message.len();
-            if let Ok(ClientMessage::Data(channel, said)) = format.read(message.clone()) {
-                assert!(said.len() < length, "more came out than went in");
-                if usize::from(channel) < format.channels() {
-                    let again = format.read(format.write(channel, &said));
-                    assert_eq!(again, Ok(ClientMessage::Data(channel, said)));
+    let whole = frames(vec![bytes]);
+    assert_eq!(whole, frames(portions(bytes)), "the cut changed the frames");
+    for format in FORMATS {
+        let frames = whole.0.iter().filter_map(|frame| match frame {
+            Frame::Data { bytes, last, .. } => Some((bytes.clone(), *last)),
+            Frame::Ping(_) | Frame::Close(_) => None,
+        });
+        let said = messages(format, frames).unwrap_or_default();
+        let length: usize = said.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(length <= bytes.len(), "more came out than went in");
+        let piece = |bytes| (Bytes::copy_from_slice(bytes), false);
+        let cut = portions(bytes).into_iter().map(piece).chain([(Bytes::new(), true)]);
+        let message = messages(format, [(Bytes::copy_from_slice(bytes), true)]);
+        assert_eq!(message, messages(format, cut), "the cut changed a message");
+        for (channel, said) in message.into_iter().flatten() {
+            if usize::from(channel) < format.channels() {
+                let (head, payload) = format.write(channel, said.clone());
+                let first = head.slice(head.len() - 1..);
+                let again = messages(format, [(first, false), (payload, true)]);
+                assert_eq!(again, Some(vec![(channel, said)]));
+            }
+        }
+    }
+}
+
+/// The frames up to the end or the first fault, pieces of a message put together. Returns also whether
+/// there was a fault.
+fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
+    let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
+    for portion in portions {
+        input.extend_from_slice(portion);
+        loop {
+            let frame = match decoder.next(&mut input) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(Malformed) => return (frames, true),
+            };
+            match (frames.last_mut(), frame) {
+                (
+                    Some(Frame::Data { bytes: held, last: over @ false, .. }),
+                    Frame::Data { bytes, last, .. },
+                ) => {
+                    *held = [&held[..], &bytes].concat().into();
+                    *over = last;
                 }
+                (_, frame) => frames.push(frame),
             }
         }
     }
+    (frames, false)
 }
 
-/// The messages up to the first fault or the end.
-fn messages(portions: Vec<&[u8]>) -> Vec<Message> {
-    let peer = Peer { portions: portions.into_iter().map(Cursor::new).collect(), now: 0 };
-    let mut socket = WebSocket::from_raw_socket(peer, Role::Server, Some(limits()));
-    let mut messages = Vec::new();
-    while let Ok(message) = socket.read() {
-        assert!(message.len() <= LARGEST_MESSAGE);
-        messages.push(message);
-    }
-    messages
-}
-
-/// A peer that sends one chunk after the other and reads everything.
-struct Peer<'a> {
-    portions: Vec<Cursor<&'a [u8]>>,
-    now: usize,
-}
-
-impl Read for Peer<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        while let Some(portion) = self.portions.get_mut(self.now) {
-            let read = portion.read(buffer)?;
-            if read > 0 {
-                return Ok(read);
+/// The data for each channel, pieces of a channel put together; none after a fault.
+fn messages(
+    format: Format,
+    pieces: impl IntoIterator<Item = (Bytes, bool)>,
+) -> Option<Vec<(u8, Bytes)>> {
+    let (mut reader, mut said) = (MessageReader::new(format), Vec::<(u8, Bytes)>::new());
+    for (bytes, last) in pieces {
+        if let ClientMessage::Data(channel, bytes) = reader.read(bytes, last).ok()? {
+            match said.last_mut() {
+                Some((before, held)) if *before == channel => {
+                    *held = [&held[..], &bytes].concat().into();
+                }
+                _ => said.push((channel, bytes)),
             }
-            self.now += 1;
         }
-        Ok(0)
     }
-}
-
-impl Write for Peer<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
+    Some(said)
 }
 
 const FORMATS: [Format; 3] = [

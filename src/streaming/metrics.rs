@@ -1,5 +1,6 @@
 //! What is counted of streams and of the tokens that lead to them.
 
+use super::inbox::Window;
 use crate::telemetry::{
     in_progress::{InProgress, InProgressGuard},
     metric::{Counter, Family, Gauge, GaugeGuard},
@@ -11,6 +12,7 @@ use crate::telemetry::{
 pub struct StreamingMetrics {
     tokens: Family<Counter, 1>,
     open: Family<Gauge, 1>,
+    waiting: Gauge,
     in_progress: InProgress,
 }
 
@@ -36,6 +38,11 @@ impl StreamingMetrics {
         self.tokens.with([word]).inc();
     }
 
+    /// For what a new client sends.
+    pub(super) fn window(&self) -> Window {
+        Window::new(self.waiting.clone())
+    }
+
     /// A stream begins, `what` for people.
     pub(super) fn begin(&self, kind: &'static str, what: String) -> (GaugeGuard, InProgressGuard) {
         (GaugeGuard::of(self.open.with([kind])), self.in_progress.begin(kind, what))
@@ -55,6 +62,11 @@ impl RegisterMetrics for StreamingMetrics {
             &["kind"],
             "Open sessions of exec, attach and port-forward",
             &self.open,
+        );
+        registry.register(
+            "dockbridge_streaming_waiting_bytes",
+            "Input of exec, attach and port-forward that clients have sent and processes have not taken",
+            &self.waiting,
         );
         registry.register_in_progress(&self.in_progress);
     }

@@ -15,6 +15,7 @@ pub mod forward;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod http_handler;
+pub mod inbox;
 pub mod metrics;
 mod places;
 mod ports;

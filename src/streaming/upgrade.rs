@@ -8,7 +8,7 @@ use http::{
         SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
     },
 };
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use sha1::{Digest as _, Sha1};
 
 /// What the streams are for; each has protocols of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,9 @@ fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<U
         return Err(Refusal::BadKey);
     }
     let (protocol, dialect) = subprotocol(headers, purpose)?;
-    let accept = HeaderValue::try_from(derive_accept_key(key)).map_err(|_| Refusal::BadKey)?;
+    let accept =
+        STANDARD.encode(Sha1::new().chain_update(key).chain_update(WEBSOCKET_GUID).finalize());
+    let accept = HeaderValue::try_from(accept).map_err(|_| Refusal::BadKey)?;
     let mut answer =
         vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
     // A client that asked for none must not get one.
@@ -238,6 +240,8 @@ const ACCEPTED_VERSIONS: HeaderName =
     HeaderName::from_static("x-accepted-stream-protocol-versions");
 /// RFC 6455.
 const WEBSOCKET_VERSION: &str = "13";
+/// RFC 6455, 1.3: what shows that an answer is to a WebSocket's request.
+const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// RFC 6455, 4.1.
 const KEY_BYTES: usize = 16;
 

@@ -24,10 +24,8 @@ use std::{
 
 use dockbridge::{
     model::{document::SandboxDocument, id::SandboxId, record::SandboxRecord, time::Nanos},
-    streaming::{
-        forward,
-        spdy::{connection::Connection, limits::Limits},
-    },
+    streaming::{forward, inbox::Window, spdy::connection::Connection},
+    telemetry::metric::Gauge,
 };
 use flate2::{Compress, Compression, FlushCompress};
 use serde_json::json;
@@ -88,7 +86,7 @@ fn spdy_server(runtime: &Runtime) -> SocketAddr {
     runtime.spawn(async move {
         let (socket, _) = listener.accept().await.unwrap();
         socket.set_nodelay(true).unwrap();
-        let connection = Connection::start(socket, Limits::default());
+        let connection = Connection::start(socket, Window::new(Gauge::default()));
         forward::over_spdy(connection, &Arc::new(sandbox())).await;
     });
     address

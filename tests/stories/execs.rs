@@ -114,7 +114,7 @@ pub(crate) async fn exact(world: World) -> Outcome {
         set.run("yes o | head -c 12000000; yes e | head -c 12000000 >&2; exit 5", 60).await?;
     ensure_eq!(answer.exit_code, 5);
     let kept = answer.stdout.len() + answer.stderr.len();
-    ensure_eq!(kept, dockbridge::container::exec_sync::MOST_OUTPUT);
+    ensure_eq!(kept, dockbridge::container::exec_output::MOST_OUTPUT);
     ensure_eq!(set.execs().await?, 0);
     set.clear().await
 }

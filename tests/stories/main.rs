@@ -192,6 +192,7 @@ const STORIES: &[(&str, Story)] = stories![
     streams::tokens::a_thousand_and_one,
     streams::hostile::bytes,
     streams::hostile::silence,
+    streams::hostile_crowd::fills_the_places,
     port_forward::to_a_pod,
     port_forward::on_the_engines_network,
     port_forward::on_the_hosts_network,

@@ -1,5 +1,7 @@
 //! Exec and attach over WebSocket: every channel is there from the beginning.
 
+use bytes::Bytes;
+
 use super::{
     client::{Client, Expected, Line},
     size::Sizes,
@@ -9,12 +11,10 @@ use crate::{
     streaming::{
         channel::{Reader, Writer},
         client_connection::ClientConnection,
+        inbox::Window,
         spdy::stream::Gone,
         upgrade::{Encoding, Version},
-        websocket::{
-            message::Format,
-            socket::{Socket, route},
-        },
+        websocket::{message::Format, socket::Socket},
     },
 };
 
@@ -24,13 +24,14 @@ use crate::{
 /// The client has gone already.
 pub async fn open(
     wire: ClientConnection,
+    window: Window,
     streams: Streams,
     version: Version,
     encoding: Encoding,
 ) -> Result<Client, Gone> {
     let expected = Expected::of(streams, version);
-    let (typed, stdin) = route();
-    let (resized, sizes) = route();
+    let (typed, stdin) = window.stream();
+    let (resized, sizes) = window.stream();
     let mut routes = vec![None; CHANNELS];
     if let [input, .., resize] = routes.as_mut_slice() {
         *input = expected.stdin.then_some(typed);
@@ -39,14 +40,14 @@ pub async fn open(
     }
     let format = Format { encoding, closes: version >= Version::V5 };
     let watch = wire.watch();
-    let socket = Socket::open(wire, format, routes).await;
+    let socket = Socket::open(wire, format, routes);
     let writer = |channel| Writer::WebSocket(socket.outgoing(channel));
     let first = match expected {
         Expected { stdout: true, .. } => STDOUT,
         Expected { stderr: true, .. } => STDERR,
         _ => ERROR,
     };
-    socket.outgoing(first).send(&[]).await?;
+    socket.outgoing(first).send(Bytes::new()).await?;
     Ok(Client {
         stdin: expected.stdin.then_some(Reader::WebSocket(stdin)),
         stdout: expected.stdout.then(|| writer(STDOUT)),

@@ -9,9 +9,9 @@ use crate::{
     streaming::{
         channel::{Reader, Writer},
         client_connection::{ClientConnection, DisconnectWatch},
+        inbox::Window,
         spdy::{
             connection::Connection,
-            limits::Limits,
             stream::{OfferedStream, Stream},
         },
         upgrade::Version,
@@ -19,9 +19,14 @@ use crate::{
 };
 
 /// Waits until the client has opened every stream it has to; none when it leaves before.
-pub async fn open(wire: ClientConnection, streams: Streams, version: Version) -> Option<Client> {
+pub async fn open(
+    wire: ClientConnection,
+    window: Window,
+    streams: Streams,
+    version: Version,
+) -> Option<Client> {
     let watch = wire.watch();
-    let mut connection = Connection::start(wire, Limits::default());
+    let mut connection = Connection::start(wire, window);
     let mut open = Open::new(Expected::of(streams, version));
     while !open.is_complete() {
         open.take(connection.accept().await?);

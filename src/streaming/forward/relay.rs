@@ -4,16 +4,20 @@ use std::{io, time::Duration};
 
 use bytes::BytesMut;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     net::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::Mutex,
     time::timeout,
 };
 use tracing::debug;
 
-use crate::streaming::channel::{Reader, Writer};
+use crate::streaming::{
+    channel::{Reader, Writer},
+    inbox::LARGEST_PIECE,
+};
 
 /// How the direction to the client ended.
 enum Down {
@@ -35,13 +39,14 @@ pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
     error: &mut Writer,
+    turn: &Mutex<()>,
 ) {
     let (from_pod, to_pod) = socket.into_split();
     let up = up(reader, to_pod);
     tokio::pin!(up);
     let mut client_has_ended = false;
     let down = {
-        let down = down(from_pod, writer);
+        let down = down(from_pod, writer, turn);
         tokio::pin!(down);
         loop {
             tokio::select! {
@@ -87,30 +92,29 @@ async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf) {
     let _ = to_pod.shutdown().await;
 }
 
-async fn down(mut from_pod: OwnedReadHalf, writer: &mut Writer) -> Down {
-    let mut buffer = BytesMut::new();
+/// Reads only while it has the turn: of all connections that a client does not read, one holds a buffer.
+async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, turn: &Mutex<()>) -> Down {
     loop {
-        if buffer.capacity() < LEAST {
-            buffer.reserve(BUFFER);
-        }
-        let read = tokio::select! {
-            read = from_pod.read_buf(&mut buffer) => read,
+        let readable = tokio::select! {
+            readable = from_pod.readable() => readable,
             () = writer.gone() => return Down::Unwanted,
         };
-        match read {
+        let _turn = tokio::select! {
+            turn = turn.lock() => turn,
+            () = writer.gone() => return Down::Unwanted,
+        };
+        let mut buffer = BytesMut::with_capacity(LARGEST_PIECE);
+        match readable.and_then(|()| from_pod.try_read_buf(&mut buffer)) {
             Ok(0) => return Down::Ended,
             Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Down::Broken(error),
         }
-        if writer.send(buffer.split().freeze()).await.is_err() {
+        if writer.send(buffer.freeze()).await.is_err() {
             return Down::Unwanted;
         }
     }
 }
 
-/// Large reads cost fewer calls.
-const BUFFER: usize = 256 * 1024;
-/// Below this much room a new buffer is begun.
-const LEAST: usize = 64 * 1024;
 /// How long what a client sent before it left may take to reach the pod.
 const LAST_INPUT: Duration = Duration::from_secs(10);

@@ -21,7 +21,8 @@ use crate::{
         record::{Process, SandboxRecord},
         time::Nanos,
     },
-    streaming::spdy::{connection::Connection, limits::Limits},
+    streaming::{inbox::Window, spdy::connection::Connection},
+    telemetry::metric::Gauge,
 };
 
 fn sandbox(network: &str) -> SandboxRecord {
@@ -55,7 +56,7 @@ impl Client {
 
     fn given(time_limit: Duration) -> Self {
         let (ours, io) = duplex(256 * 1024);
-        let connection = Connection::start(ours, Limits::default());
+        let connection = Connection::start(ours, Window::new(Gauge::default()));
         let serving = tokio::spawn(async move {
             pair_up(connection, &Arc::new(sandbox("host")), time_limit).await;
         });

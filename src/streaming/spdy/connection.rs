@@ -16,9 +16,10 @@ use super::{
     frame::{DATA_SIZE, GoAwayReason},
     frame_reader::FrameReader,
     frame_writer::FrameWriter,
-    limits::Limits,
+    limits::STREAMS,
     stream::OfferedStream,
 };
+use crate::streaming::inbox::{self, Window};
 
 /// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or
 /// when the peer breaks the protocol; then every receiver and sender of its streams ends, too.
@@ -32,12 +33,12 @@ pub struct Connection {
 
 impl Connection {
     /// Begins to speak; bytes that were read ahead must come out of `io` first.
-    pub fn start<I>(io: I, limits: Limits) -> Self
+    pub fn start<I>(io: I, window: Window) -> Self
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (sender, offers) = mpsc::channel(limits.streams.max(1));
-        Self { offers, task: tokio::spawn(run(io, limits, sender)) }
+        let (sender, offers) = mpsc::channel(STREAMS);
+        Self { offers, task: tokio::spawn(run(io, window, sender)) }
     }
 
     /// The next stream the peer opens; none when the connection is over. Cancel-safe.
@@ -63,7 +64,7 @@ enum ConnectionEnd {
     Broken(Malformed),
 }
 
-async fn run<I>(io: I, limits: Limits, offers: mpsc::Sender<OfferedStream>)
+async fn run<I>(io: I, window: Window, offers: mpsc::Sender<OfferedStream>)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -74,7 +75,7 @@ where
     let (outbox, frames) = mpsc::channel(OUTBOX);
     let mut writing = FrameWriter::new(writer, waiting, frames);
     let (end, last) = {
-        let mut reading = FrameReader::new(limits, over, offers.clone(), (orders, outbox));
+        let mut reading = FrameReader::new(window, over, offers.clone(), (orders, outbox));
         let end = tokio::select! {
             end = read(&mut reader, &mut reading) => end,
             Err(error) = writing.run() => ConnectionEnd::Lost(error),
@@ -110,12 +111,9 @@ where
             Ok(()) => {}
             Err(error) => return ConnectionEnd::Broken(error),
         }
-        if input.capacity() - input.len() < DATA_SIZE {
-            input.reserve(READ_SIZE);
-        }
-        match reader.read_buf(&mut input).await {
-            Ok(0) => return ConnectionEnd::Done,
-            Ok(_) => {}
+        match inbox::read(reader, &mut input).await {
+            Ok(true) => {}
+            Ok(false) => return ConnectionEnd::Done,
             Err(error) => return ConnectionEnd::Lost(error),
         }
     }
@@ -133,10 +131,8 @@ async fn in_time(time_limit: Duration, work: impl Future<Output = io::Result<()>
     matches!(timeout(time_limit, work).await, Ok(Ok(())))
 }
 
-/// Data frames that may wait to be written; half of 1 MiB, as much again is being written.
-const OUTBOX: usize = 8;
-/// Large reads cost fewer calls.
-const READ_SIZE: usize = 256 * 1024;
+/// Data frames that may wait while another is being written.
+const OUTBOX: usize = 1;
 /// For a peer to take what was handed over before the end.
 const FLUSH: Duration = Duration::from_secs(5);
 /// For a peer to close its side.

@@ -89,5 +89,5 @@ impl ControlReceiver {
     }
 }
 
-/// Enough for every open stream to be answered and ended.
-const MAX_BACKLOG: usize = 4096;
+/// Orders beyond these make the reading side wait.
+const MAX_BACKLOG: usize = 512;

@@ -7,9 +7,10 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::{
     error::Malformed,
-    frame::{DATA_SIZE, FLAG_LAST, FLAG_ONE_WAY, HEAD, ID_MASK, Kind, VERSION},
+    frame::{FLAG_LAST, FLAG_ONE_WAY, HEAD, ID_MASK, Kind, VERSION},
     header::{Headers, Inflater},
 };
+use crate::streaming::inbox::LARGEST_PIECE;
 
 /// A message of the peer.
 #[derive(Debug, PartialEq, Eq)]
@@ -173,7 +174,7 @@ impl Decoder {
     }
 
     fn data(&mut self, id: u32, left: usize, last: bool, input: &mut BytesMut) -> Option<Frame> {
-        let bytes = input.split_to(left.min(input.len()).min(DATA_SIZE)).freeze();
+        let bytes = input.split_to(left.min(input.len()).min(LARGEST_PIECE)).freeze();
         let left = left - bytes.len();
         self.state =
             if left == 0 { DecodeState::Head } else { DecodeState::Data { id, left, last } };

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::header::Deflater;
+use crate::streaming::inbox::LARGEST_PIECE;
 
 /// A control frame's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,20 +86,16 @@ pub(super) enum GoAwayReason {
     Broken,
 }
 
-/// Writes frames; holds the state of the headers we send.
-#[derive(Debug, Default)]
-pub(super) struct Encoder {
-    deflater: Deflater,
-}
-
-impl Encoder {
-    /// Accepts a stream, without headers of our own.
-    pub(super) fn reply(&mut self, id: u32, out: &mut BytesMut) {
-        let block = self.deflater.deflate(&[]);
-        control(Kind::SynReply, 4 + block.len(), out);
-        out.put_u32(id);
-        out.extend_from_slice(&block);
-    }
+/// Accepts a stream, without headers of our own. The zlib stream of all replies begins with the `first`.
+///
+/// The block is stored and not deflated, because the state of a deflater takes about 260 KiB
+/// for each connection.
+pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
+    let start = if first { &ZLIB_START[..] } else { &[] };
+    control(Kind::SynReply, 4 + start.len() + NO_HEADERS.len(), out);
+    out.put_u32(id);
+    out.put_slice(start);
+    out.put_slice(&NO_HEADERS);
 }
 
 /// The beginning of a data frame; the payload, of at most [`DATA_SIZE`], follows.
@@ -131,8 +127,8 @@ pub(super) fn go_away(last: u32, farewell: GoAwayReason, out: &mut BytesMut) {
     });
 }
 
-/// The largest payload we put into a data frame, and the largest piece handed to a reader.
-pub(super) const DATA_SIZE: usize = 64 * 1024;
+/// The largest payload we put into a data frame.
+pub(super) const DATA_SIZE: usize = LARGEST_PIECE;
 /// The only version there is: 3.1 differs from 3 in windows alone.
 pub(super) const VERSION: u16 = 3;
 /// Every frame begins with this much.
@@ -143,6 +139,11 @@ pub(super) const ID_MASK: u32 = 0x7fff_ffff;
 pub(super) const FLAG_LAST: u8 = 0x01;
 /// The receiver of the stream's first frame is to send nothing on it.
 pub(super) const FLAG_ONE_WAY: u8 = 0x02;
+
+/// RFC 1950: deflate with a window of 32 KiB and without a dictionary.
+const ZLIB_START: [u8; 2] = [0x78, 0x01];
+/// RFC 1951: a stored block with the number of headers, and the empty one that flushes it.
+const NO_HEADERS: [u8; 14] = [0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 fn control(kind: Kind, length: usize, out: &mut BytesMut) {
     out.put_u16(0x8000 | VERSION);

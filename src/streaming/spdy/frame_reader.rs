@@ -9,7 +9,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{SemaphorePermit, mpsc},
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
@@ -19,18 +19,18 @@ use super::{
     decode::{Decoder, Frame, SynStream},
     error::Malformed,
     frame::ResetReason,
-    limits::Limits,
-    stream::{Chunk, OfferedStream, Outgoing, QueueSpace, SharedStream, Stream, StreamState},
+    limits::{HEADER_BYTES, HEADERS, OWN_STREAMS, SHARED_STREAMS, STREAMS},
+    stream::{OfferedStream, Outgoing, SharedStream, Stream, StreamState},
 };
+use crate::streaming::inbox::{Inlet, Window};
 
 /// The streams of a connection as far as reading goes.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     decoder: Decoder,
-    limits: Limits,
     streams: HashMap<u32, OpenStream>,
     highest: u32,
-    room: Arc<Semaphore>,
+    window: Window,
     over: CancellationToken,
     offers: mpsc::Sender<OfferedStream>,
     orders: ControlQueue,
@@ -41,24 +41,23 @@ pub(super) struct FrameReader {
 struct OpenStream {
     life: Arc<StreamState>,
     /// None at the end of the peer's stream.
-    inbox: Option<mpsc::UnboundedSender<Chunk>>,
-    room: Arc<Semaphore>,
+    inlet: Option<Inlet>,
+    _shared: Option<SemaphorePermit<'static>>,
 }
 
 impl FrameReader {
     /// `over` ends every stream; the last are the ways to the writing side.
     pub(super) fn new(
-        limits: Limits,
+        window: Window,
         over: CancellationToken,
         offers: mpsc::Sender<OfferedStream>,
         (orders, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
     ) -> Self {
         Self {
-            decoder: Decoder::new(limits.header_bytes, limits.headers),
-            limits,
+            decoder: Decoder::new(HEADER_BYTES, HEADERS),
             streams: HashMap::new(),
             highest: 0,
-            room: Arc::new(Semaphore::new(limits.queued.max(MAX_COST))),
+            window,
             over,
             offers,
             orders,
@@ -92,8 +91,10 @@ impl FrameReader {
         }
         self.highest = id;
         self.streams.retain(|_, entry| !entry.life.has_ended());
+        let is_own = self.streams.len() < OWN_STREAMS;
+        let shared = if is_own { None } else { SHARED_STREAMS.try_acquire().ok() };
         let place = match self.offers.try_reserve() {
-            Ok(place) if self.streams.len() < self.limits.streams => place,
+            Ok(place) if is_own || shared.is_some() && self.streams.len() < STREAMS => place,
             _ => {
                 self.order(ControlFrame::Reset(id, ResetReason::Refused)).await;
                 return Ok(());
@@ -102,12 +103,11 @@ impl FrameReader {
         let life = Arc::new(StreamState::new(self.over.child_token()));
         life.received_last.store(last, Ordering::Release);
         life.sent_last.store(one_way, Ordering::Release);
-        let (inbox, pieces) = mpsc::unbounded_channel();
+        let (inlet, inbox) = self.window.stream();
         let handle = SharedStream::new(id, Arc::clone(&life), self.orders.clone());
-        place.send(OfferedStream::new(headers, Stream::new(handle, pieces, self.outbox.clone())));
-        let inbox = (!last).then_some(inbox);
-        let room = Arc::new(Semaphore::new(self.limits.queued_per_stream.max(MAX_COST)));
-        self.streams.insert(id, OpenStream { life, inbox, room });
+        place.send(OfferedStream::new(headers, Stream::new(handle, inbox, self.outbox.clone())));
+        let inlet = (!last).then_some(inlet);
+        self.streams.insert(id, OpenStream { life, inlet, _shared: shared });
         Ok(())
     }
 
@@ -124,42 +124,23 @@ impl FrameReader {
         }
         if let (true, Some(entry)) = (last, self.streams.get_mut(&id)) {
             entry.life.received_last.store(true, Ordering::Release);
-            entry.inbox = None;
+            entry.inlet = None;
         }
     }
 
     async fn hand_on(&self, entry: &OpenStream, bytes: Bytes) {
-        let Some(inbox) = &entry.inbox else { return };
-        if bytes.is_empty() || inbox.is_closed() || entry.life.has_ended() {
+        let Some(inlet) = &entry.inlet else { return };
+        if bytes.is_empty() || entry.life.has_ended() {
             return;
         }
-        if let Some(room) = self.room(entry, bytes.len()).await {
-            // A small piece must not keep a large buffer alive, nor many that wait a large buffer
-            // each.
-            let waiting = self.limits.queued.saturating_sub(self.room.available_permits());
-            let copied = bytes.len() < SHARED || waiting > MOST_SHARED;
-            let bytes = if copied { Bytes::copy_from_slice(&bytes) } else { bytes };
-            let _ = inbox.send(Chunk { bytes, room });
-        }
-    }
-
-    /// Waits for room for a piece; none when the stream has gone meanwhile.
-    async fn room(&self, entry: &OpenStream, length: usize) -> Option<QueueSpace> {
-        let cost = u32::try_from(length + PIECE).unwrap_or(u32::MAX);
-        let waiting = async {
-            Some(QueueSpace {
-                _stream: Arc::clone(&entry.room).acquire_many_owned(cost).await.ok()?,
-                _connection: Arc::clone(&self.room).acquire_many_owned(cost).await.ok()?,
-            })
-        };
         self.watching(async {
             tokio::select! {
                 biased;
-                room = waiting => room,
-                () = entry.life.gone.cancelled() => None,
+                _ = inlet.put(bytes) => {}
+                () = entry.life.gone.cancelled() => {}
             }
         })
-        .await
+        .await;
     }
 
     async fn order(&self, order: ControlFrame) {
@@ -168,12 +149,12 @@ impl FrameReader {
     }
 
     /// Waits for `work`. While we do not read, a peer that has gone is noticed only by writing.
-    async fn watching<T>(&self, work: impl Future<Output = T>) -> T {
+    async fn watching(&self, work: impl Future<Output = ()>) {
         tokio::pin!(work);
         loop {
             tokio::select! {
                 biased;
-                done = &mut work => return done,
+                () = &mut work => return,
                 () = sleep(PROBE_AFTER) => self.orders.put(self.probe()),
             }
         }
@@ -190,14 +171,6 @@ impl FrameReader {
     }
 }
 
-/// Pieces from this size on share the buffer they were read into.
-const SHARED: usize = 16 * 1024;
-/// While more bytes than these wait for their readers, pieces share nothing.
-const MOST_SHARED: usize = 256 * 1024;
-/// What keeping a piece costs beside its bytes.
-const PIECE: usize = 128;
-/// The most that one piece costs.
-const MAX_COST: usize = super::frame::DATA_SIZE + PIECE;
 /// How long we do not read before we check that the peer is there.
 const PROBE_AFTER: Duration = Duration::from_millis(400);
 /// Pings of a server are even.

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     control_frames::{ControlFrame, ControlReceiver},
-    frame::{self, Encoder, GoAwayReason},
+    frame::{self, GoAwayReason},
     stream::Outgoing,
 };
 
@@ -25,11 +25,9 @@ use super::{
 #[derive(Debug)]
 pub(super) struct FrameWriter<W> {
     writer: W,
-    encoder: Encoder,
+    replied: bool,
     orders: ControlReceiver,
     outbox: mpsc::Receiver<Outgoing>,
-    /// Taken from the outbox, not yet encoded.
-    frames: Vec<Outgoing>,
     chain: VecDeque<Bytes>,
     heads: BytesMut,
 }
@@ -42,10 +40,9 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     ) -> Self {
         Self {
             writer,
-            encoder: Encoder::default(),
+            replied: false,
             orders,
             outbox,
-            frames: Vec::new(),
             chain: VecDeque::new(),
             heads: BytesMut::new(),
         }
@@ -64,9 +61,10 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.outbox.close();
         loop {
             self.flush().await?;
-            let more = self.outbox.recv_many(&mut self.frames, BATCH).await;
-            self.encode();
-            if more == 0 {
+            let frame = self.outbox.recv().await;
+            let is_last = frame.is_none();
+            self.encode(frame);
+            if is_last {
                 break;
             }
         }
@@ -78,24 +76,26 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
 
     /// Waits until there is something to write, and encodes it.
     async fn gather(&mut self) {
-        tokio::select! {
+        let frame = tokio::select! {
             biased;
-            Some(order) = self.orders.next() => self.order(order),
-            _ = self.outbox.recv_many(&mut self.frames, BATCH) => {}
-        }
-        self.encode();
+            Some(order) = self.orders.next() => {
+                self.order(order);
+                None
+            }
+            frame = self.outbox.recv() => frame,
+        };
+        self.encode(frame);
     }
 
     /// The order that accepts a stream was given before the stream's first data was, but may
     /// have come between our two checks.
-    fn encode(&mut self) {
+    fn encode(&mut self, frame: Option<Outgoing>) {
         while let Some(order) = self.orders.next_now() {
             self.order(order);
         }
-        for Outgoing { id, life, bytes, last } in self.frames.drain(..) {
-            if life.aborted.load(Ordering::Acquire) {
-                continue;
-            }
+        if let Some(Outgoing { id, life, bytes, last }) = frame
+            && !life.aborted.load(Ordering::Acquire)
+        {
             frame::data(id, last, bytes.len(), &mut self.heads);
             if !bytes.is_empty() {
                 self.chain.push_back(self.heads.split().freeze());
@@ -110,7 +110,9 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     fn order(&mut self, order: ControlFrame) {
         let out = &mut self.heads;
         match order {
-            ControlFrame::Reply(id) => self.encoder.reply(id, out),
+            ControlFrame::Reply(id) => {
+                frame::reply(id, !std::mem::replace(&mut self.replied, true), out);
+            }
             ControlFrame::Reset(id, status) => frame::reset(id, status, out),
             ControlFrame::End(id) => frame::data(id, true, 0, out),
             ControlFrame::Ping(id) => frame::ping(id, out),
@@ -144,7 +146,5 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     }
 }
 
-/// Data frames taken at a time.
-const BATCH: usize = 8;
-/// Parts given to one system call: a batch's heads and payloads.
-const SLICES: usize = 2 * BATCH + 2;
+/// Parts given to one system call: heads and a payload.
+const SLICES: usize = 4;

@@ -13,9 +13,9 @@ use super::{
     decode::{Decoder, Frame},
     error::Malformed,
     frame::{self, ResetReason},
-    limits::Limits,
+    limits::{HEADER_BYTES, HEADERS},
 };
-use crate::fuzz_input::portions;
+use crate::{fuzz_input::portions, streaming::inbox::Window, telemetry::metric::Gauge};
 
 /// Cuts do not matter, and frames that have a written form are read back from it.
 pub(crate) fn frames(bytes: &[u8]) {
@@ -39,7 +39,7 @@ pub(crate) fn frames(bytes: &[u8]) {
 pub(crate) fn peer(bytes: &[u8]) {
     on_this_thread(async {
         let (mut theirs, ours) = tokio::io::duplex(bytes.len().max(64));
-        let mut connection = Connection::start(ours, Limits::default());
+        let mut connection = Connection::start(ours, Window::new(Gauge::default()));
         let said = async {
             for piece in portions(bytes) {
                 if theirs.write_all(piece).await.is_err() {
@@ -85,8 +85,7 @@ pub(crate) fn peer(bytes: &[u8]) {
 
 /// All frames up to the end or the first fault, pieces of a data frame put together.
 fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<Malformed>) {
-    let limits = Limits::default();
-    let mut decoder = Decoder::new(limits.header_bytes, limits.headers);
+    let mut decoder = Decoder::new(HEADER_BYTES, HEADERS);
     let (mut input, mut frames) = (BytesMut::new(), Vec::new());
     for portion in portions {
         input.put_slice(portion);

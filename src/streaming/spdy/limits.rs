@@ -1,27 +1,14 @@
 //! What a peer may make us hold in memory.
 
-/// What a peer may make us hold. Going beyond the first two ends the connection; a stream too
-/// many is refused; readers that lag make the connection stop reading.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of a header block, inflated.
-    pub header_bytes: usize,
-    pub headers: usize,
-    pub streams: usize,
-    /// Bytes that the reader of one stream is not done with.
-    pub queued_per_stream: usize,
-    /// Bytes that the readers of all streams are not done with.
-    pub queued: usize,
-}
+use tokio::sync::Semaphore;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            header_bytes: 8 * 1024,
-            headers: 100,
-            streams: 1000,
-            queued_per_stream: 1024 * 1024,
-            queued: 4 * 1024 * 1024,
-        }
-    }
-}
+/// Bytes of a header block, inflated. A longer one ends the connection. Kubernetes' have about 100.
+pub(super) const HEADER_BYTES: usize = 1024;
+/// Headers of a block. More end the connection.
+pub(super) const HEADERS: usize = 100;
+/// Streams of a connection that are open at once. One more is refused.
+pub(super) const STREAMS: usize = 1000;
+/// Those that each connection can have whatever others do.
+pub(super) const OWN_STREAMS: usize = 16;
+/// Streams beyond those, of all connections: each takes a few KiB.
+pub(super) static SHARED_STREAMS: Semaphore = Semaphore::const_new(8192);

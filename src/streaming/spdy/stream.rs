@@ -6,13 +6,17 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     control_frames::{ControlFrame, ControlQueue},
     frame::{self, ResetReason},
     header::Headers,
+};
+use crate::{
+    streaming::inbox::{Inbox, Window},
+    telemetry::metric::Gauge,
 };
 
 /// A stream that the peer wants to open. Dropped, it is refused.
@@ -65,16 +69,12 @@ impl Drop for OfferedStream {
 #[derive(Debug)]
 pub struct Stream {
     handle: Arc<SharedStream>,
-    inbox: mpsc::UnboundedReceiver<Chunk>,
+    inbox: Inbox,
     outbox: mpsc::Sender<Outgoing>,
 }
 
 impl Stream {
-    pub(super) fn new(
-        handle: SharedStream,
-        inbox: mpsc::UnboundedReceiver<Chunk>,
-        outbox: mpsc::Sender<Outgoing>,
-    ) -> Self {
+    pub(super) fn new(handle: SharedStream, inbox: Inbox, outbox: mpsc::Sender<Outgoing>) -> Self {
         Self { handle: Arc::new(handle), inbox, outbox }
     }
 
@@ -85,7 +85,7 @@ impl Stream {
 
     /// What comes in, and what goes out.
     pub fn split(self) -> (Receiver, Sender) {
-        let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox, held: None };
+        let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox };
         (receiver, Sender { handle: self.handle, outbox: self.outbox })
     }
 
@@ -94,7 +94,7 @@ impl Stream {
         let life = Arc::new(StreamState::new(CancellationToken::new()));
         life.end();
         let handle = SharedStream::new(0, life, ControlQueue::new().0);
-        Self::new(handle, mpsc::unbounded_channel().1, mpsc::channel(1).0)
+        Self::new(handle, Window::new(Gauge::default()).stream().1, mpsc::channel(1).0)
     }
 }
 
@@ -102,25 +102,17 @@ impl Stream {
 #[derive(Debug)]
 pub struct Receiver {
     handle: Arc<SharedStream>,
-    inbox: mpsc::UnboundedReceiver<Chunk>,
-    /// What the last bytes take, until others are asked for.
-    held: Option<QueueSpace>,
+    inbox: Inbox,
 }
 
 impl Receiver {
-    /// The next bytes, never empty and at most 64 KiB; none at the peer's end of the stream, at
-    /// a reset from either side, or when the connection is over. Cancel-safe. Those before count
-    /// as done with.
+    /// As [`Inbox::next`]. Ends also at a reset from either side, or when the connection is over.
     pub async fn next(&mut self) -> Option<Bytes> {
-        self.held = None;
-        let piece = tokio::select! {
+        tokio::select! {
             biased;
-            piece = self.inbox.recv() => piece,
-            () = self.handle.life.gone.cancelled() => self.inbox.try_recv().ok(),
-        };
-        let Chunk { bytes, room } = piece?;
-        self.held = Some(room);
-        Some(bytes)
+            bytes = self.inbox.next() => bytes,
+            () = self.handle.life.gone.cancelled() => self.inbox.next_now(),
+        }
     }
 }
 
@@ -133,7 +125,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends bytes, in frames of at most 64 KiB. Waits for room; dropped while it waits, some of
+    /// Sends bytes, in frames of at most 16 KiB. Waits for room; dropped while it waits, some of
     /// the frames may have been sent.
     ///
     /// # Errors
@@ -188,20 +180,6 @@ impl Sender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client has gone")]
 pub struct Gone;
-
-/// Bytes on their way to a reader, with the room they take.
-#[derive(Debug)]
-pub(super) struct Chunk {
-    pub(super) bytes: Bytes,
-    pub(super) room: QueueSpace,
-}
-
-/// A share of what the stream, and of what the connection may queue.
-#[derive(Debug)]
-pub(super) struct QueueSpace {
-    pub(super) _stream: OwnedSemaphorePermit,
-    pub(super) _connection: OwnedSemaphorePermit,
-}
 
 /// A data frame to be written.
 #[derive(Debug)]

@@ -1,12 +1,9 @@
 //! A WebSocket message: a channel and bytes for it. Pure.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::{BufMut, Bytes, BytesMut};
-use tokio_tungstenite::tungstenite::{
-    Message,
-    protocol::{WebSocketConfig, frame::Utf8Bytes},
-};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::frame::{Malformed, Opcode, put_head};
 use crate::streaming::upgrade::Encoding;
 
 /// How messages are to be read and written.
@@ -18,7 +15,7 @@ pub struct Format {
     pub closes: bool,
 }
 
-/// A message of the client.
+/// What a client says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
     /// Bytes for a channel; perhaps none.
@@ -28,9 +25,26 @@ pub enum ClientMessage {
     Nothing,
 }
 
-/// A message that is none of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+/// Reads the messages of one connection.
+#[derive(Debug)]
+pub struct MessageReader {
+    format: Format,
+    /// Where the message leads that has begun and not ended.
+    target: Option<Target>,
+    /// Base64 that is no whole group yet.
+    rest: BytesMut,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Channel(u8),
+    /// The next byte is the number of a channel that ends.
+    Close,
+    /// What still comes means nothing.
+    Nothing,
+    /// Base64 has ended.
+    Padded,
+}
 
 impl Format {
     /// How many channels the first byte of a message can distinguish.
@@ -43,60 +57,70 @@ impl Format {
         }
     }
 
-    /// Reads a message.
+    /// A message: its head with the channel, and the payload.
+    pub fn write(self, channel: u8, bytes: Bytes) -> (Bytes, Bytes) {
+        let (opcode, channel, payload) = match self.encoding {
+            Encoding::Binary => (Opcode::Binary, channel, bytes),
+            Encoding::Base64 => {
+                (Opcode::Text, ZERO.saturating_add(channel), STANDARD.encode(bytes).into())
+            }
+        };
+        let mut head = BytesMut::new();
+        put_head(opcode, payload.len() + 1, &mut head);
+        head.put_u8(channel);
+        (head.freeze(), payload)
+    }
+}
+
+impl MessageReader {
+    /// For a new connection.
+    pub fn new(format: Format) -> Self {
+        Self { format, target: None, rest: BytesMut::new() }
+    }
+
+    /// Reads a piece of a message. `last` says that it ends there.
     ///
     /// # Errors
     /// Base64 that is none.
-    pub fn read(self, message: Message) -> Result<ClientMessage, Malformed> {
-        let mut bytes = match message {
-            Message::Binary(bytes) => bytes,
-            Message::Text(text) => Bytes::from(text),
-            _ => return Ok(ClientMessage::Nothing),
+    pub fn read(&mut self, mut bytes: Bytes, last: bool) -> Result<ClientMessage, Malformed> {
+        let target = match self.target {
+            Some(target) => target,
+            None if bytes.is_empty() => return Ok(ClientMessage::Nothing),
+            None => self.target(bytes.get_u8())?,
         };
-        let Some(&first) = bytes.first() else { return Ok(ClientMessage::Nothing) };
-        let payload = bytes.split_off(1);
-        match self.encoding {
-            Encoding::Binary if self.closes && first == CLOSE => Ok(payload
-                .first()
-                .map_or(ClientMessage::Nothing, |channel| ClientMessage::End(*channel))),
-            Encoding::Binary => Ok(ClientMessage::Data(first, payload)),
-            Encoding::Base64 => {
-                let channel = first.checked_sub(ZERO).ok_or(Malformed)?;
-                let plain = STANDARD.decode(payload).map_err(|_| Malformed)?;
-                Ok(ClientMessage::Data(channel, plain.into()))
+        let (said, target) = match (target, bytes.first()) {
+            (Target::Close, Some(&channel)) => (ClientMessage::End(channel), Target::Nothing),
+            (Target::Channel(channel), _) if self.format.encoding == Encoding::Base64 => {
+                let (plain, is_padded) = self.decode(&bytes, last)?;
+                let target = if is_padded { Target::Padded } else { target };
+                (ClientMessage::Data(channel, plain), target)
             }
+            (Target::Channel(channel), _) => (ClientMessage::Data(channel, bytes), target),
+            (Target::Padded, Some(_)) => return Err(Malformed),
+            (target, _) => (ClientMessage::Nothing, target),
+        };
+        self.target = (!last).then_some(target);
+        Ok(said)
+    }
+
+    fn target(&self, first: u8) -> Result<Target, Malformed> {
+        match self.format.encoding {
+            Encoding::Binary if self.format.closes && first == CLOSE => Ok(Target::Close),
+            Encoding::Binary => Ok(Target::Channel(first)),
+            Encoding::Base64 => first.checked_sub(ZERO).map(Target::Channel).ok_or(Malformed),
         }
     }
 
-    /// Writes a message.
-    pub fn write(self, channel: u8, bytes: &[u8]) -> Message {
-        match self.encoding {
-            Encoding::Binary => {
-                let mut message = BytesMut::with_capacity(bytes.len() + 1);
-                message.put_u8(channel);
-                message.put_slice(bytes);
-                Message::Binary(message.freeze())
-            }
-            Encoding::Base64 => {
-                let mut text = String::from(char::from(ZERO.saturating_add(channel)));
-                STANDARD.encode_string(bytes, &mut text);
-                Message::Text(Utf8Bytes::from(text))
-            }
-        }
+    /// Decodes all whole groups of four. Returns also whether the last of them is padded.
+    fn decode(&mut self, bytes: &[u8], last: bool) -> Result<(Bytes, bool), Malformed> {
+        self.rest.extend_from_slice(bytes);
+        let whole = if last { self.rest.len() } else { self.rest.len() / 4 * 4 };
+        let groups = self.rest.split_to(whole);
+        let plain = STANDARD.decode(&groups).map_err(|_| Malformed)?;
+        Ok((plain.into(), groups.ends_with(b"=")))
     }
 }
 
-/// Limits of a connection: what one message may cost us.
-pub fn limits() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER)
-        .max_message_size(Some(LARGEST_MESSAGE))
-        .max_frame_size(Some(LARGEST_MESSAGE))
-}
-
-/// The largest message taken, in bytes. Clients send tens of KiB; some send what they have.
-pub const LARGEST_MESSAGE: usize = 4 << 20;
-const READ_BUFFER: usize = 64 << 10;
 /// v5: the message's second byte is the number of the channel that ends.
 const CLOSE: u8 = 255;
 const ZERO: u8 = b'0';

@@ -1,7 +1,9 @@
 //! Kubernetes' streams over WebSocket: numbered channels, or a SPDY connection within messages.
 //!
-//! The framing is tungstenite's; what a message means is `message`, which is pure.
+//! Nothing collects a whole message: a client may send any length, and a piece is handed on as it comes.
+//! `frame` and `message` are pure.
 
+pub mod frame;
 pub mod message;
 pub mod socket;
 pub mod tunnel;

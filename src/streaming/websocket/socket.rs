@@ -1,30 +1,25 @@
 //! A WebSocket of numbered channels: one task reads it and deals out what comes, everybody may
 //! write.
 //!
-//! A channel that is not read holds up the others: that is the back-pressure. What has come and
-//! is not done with takes [`MOST_WAITING`] bytes at most, over all channels, and one message more.
-//! A client that leaves is noticed meanwhile.
+//! A channel that is not read holds up the others: that is the back-pressure. A client that leaves is
+//! noticed meanwhile.
 
-use std::sync::Arc;
+use std::{convert::Infallible, future::pending, io, sync::Arc};
 
-use bytes::Bytes;
-use futures_util::{
-    SinkExt, StreamExt,
-    stream::{SplitSink, SplitStream},
-};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{
-        Error, Message,
-        protocol::{CloseFrame, Role, frame::coding::CloseCode},
-    },
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::{
+    io::{AsyncWriteExt, ReadHalf, WriteHalf, split},
+    sync::{Mutex, watch},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::message::{ClientMessage, Format, LARGEST_MESSAGE, limits};
+use super::{
+    frame::{Decoder, Frame, Malformed, Opcode, put_head},
+    message::{ClientMessage, Format, MessageReader},
+};
 use crate::streaming::{
     client_connection::{ClientConnection, DisconnectWatch},
+    inbox::{self, Inlet},
     spdy::stream::Gone,
 };
 
@@ -42,37 +37,29 @@ pub struct Outgoing {
     frames: Arc<FrameSender>,
 }
 
-/// Reads one channel. Dropped, what still comes is discarded.
-#[derive(Debug)]
-pub struct Incoming {
-    queue: mpsc::Receiver<Chunk>,
-    held: Option<OwnedSemaphorePermit>,
-}
-
-/// Where the bytes of a channel go.
-#[derive(Clone, Debug)]
-pub struct ChannelSender(mpsc::Sender<Chunk>);
-
-/// Bytes on their way to a reader, with the room they take.
-#[derive(Debug)]
-struct Chunk {
-    bytes: Bytes,
-    room: OwnedSemaphorePermit,
-}
-
 /// What all writers share.
 #[derive(Debug)]
 struct FrameSender {
     format: Format,
-    sink: Mutex<SplitSink<WebSocketStream<ClientConnection>, Message>>,
+    sink: Mutex<Sink>,
     gone: CancellationToken,
+}
+
+/// What is being written is kept here and not in a future, so that no frame is torn when a future is
+/// dropped.
+#[derive(Debug)]
+struct Sink {
+    to: WriteHalf<ClientConnection>,
+    head: Bytes,
+    payload: Bytes,
+    is_closed: bool,
 }
 
 /// Where the reading task puts what comes.
 struct MessageRouter {
-    format: Format,
-    routes: Vec<Option<ChannelSender>>,
-    room: Arc<Semaphore>,
+    messages: MessageReader,
+    /// By channel.
+    routes: Vec<Option<Inlet>>,
     watch: DisconnectWatch,
     gone: CancellationToken,
 }
@@ -80,19 +67,15 @@ struct MessageRouter {
 impl Socket {
     /// Speaks WebSocket on `wire` from now on. What comes on channel n goes to the n-th of
     /// `routes`; without one it is discarded.
-    pub async fn open(
-        wire: ClientConnection,
-        format: Format,
-        routes: Vec<Option<ChannelSender>>,
-    ) -> Self {
+    pub fn open(wire: ClientConnection, format: Format, routes: Vec<Option<Inlet>>) -> Self {
         let watch = wire.watch();
-        let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
-        let (sink, stream) = socket.split();
+        let (from, to) = split(wire);
+        let sink = Sink { to, head: Bytes::new(), payload: Bytes::new(), is_closed: false };
         let gone = CancellationToken::new();
         let frames = Arc::new(FrameSender { format, sink: Mutex::new(sink), gone: gone.clone() });
-        let room = Arc::new(Semaphore::new(MOST_WAITING));
-        let router = MessageRouter { format, routes, room, watch, gone };
-        let reading = tokio::spawn(read(router, stream, Arc::clone(&frames)));
+        let messages = MessageReader::new(format);
+        let router = MessageRouter { messages, routes, watch, gone };
+        let reading = tokio::spawn(read(router, from, Arc::clone(&frames)));
         Self { frames, _reading: AbortOnDropHandle::new(reading) }
     }
 
@@ -108,7 +91,7 @@ impl Socket {
 
     /// Sends a close frame, and waits for the client's.
     pub async fn close(&self) {
-        self.frames.close(CloseCode::Normal).await;
+        self.frames.send_control(Opcode::Close, code(NORMAL)).await;
         self.gone().await;
     }
 }
@@ -118,8 +101,9 @@ impl Outgoing {
     ///
     /// # Errors
     /// The client has gone.
-    pub async fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
-        self.frames.send(self.frames.format.write(self.channel, bytes)).await
+    pub async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
+        let (head, payload) = self.frames.format.write(self.channel, bytes);
+        self.frames.send(head, payload, false).await
     }
 
     /// Resolves when the client has gone, or broke the protocol.
@@ -128,54 +112,63 @@ impl Outgoing {
     }
 }
 
-impl Incoming {
-    /// The next bytes, never empty; none at the end. Cancel-safe. Those before count as done with.
-    pub async fn next(&mut self) -> Option<Bytes> {
-        self.held = None;
-        let Chunk { bytes, room } = self.queue.recv().await?;
-        self.held = Some(room);
-        Some(bytes)
-    }
-}
-
 impl FrameSender {
-    async fn send(&self, message: Message) -> Result<(), Gone> {
-        let sending = async { self.sink.lock().await.send(message).await.map_err(|_| Gone) };
+    async fn send(&self, head: Bytes, payload: Bytes, is_last: bool) -> Result<(), Gone> {
+        let sending = async { self.sink.lock().await.send(head, payload, is_last).await };
         tokio::select! {
             biased;
             () = self.gone.cancelled() => Err(Gone),
-            sent = sending => sent,
+            sent = sending => sent.map_err(|_| Gone),
         }
     }
 
-    /// The client may be gone by now: then it needs no goodbye.
-    async fn close(&self, code: CloseCode) {
-        let frame = CloseFrame { code, reason: "".into() };
-        let _ = self.send(Message::Close(Some(frame))).await;
+    async fn send_control(&self, opcode: Opcode, payload: Bytes) {
+        let mut head = BytesMut::new();
+        put_head(opcode, payload.len(), &mut head);
+        // Without a client there is nobody to tell.
+        let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
+    }
+
+    /// Answers the latest ping.
+    async fn answer(&self, mut pings: watch::Receiver<Bytes>) -> Infallible {
+        while pings.changed().await.is_ok() {
+            let ping = pings.borrow_and_update().clone();
+            self.send_control(Opcode::Pong, ping).await;
+        }
+        pending().await
+    }
+}
+
+impl Sink {
+    async fn send(&mut self, head: Bytes, payload: Bytes, is_last: bool) -> io::Result<()> {
+        self.flush().await?;
+        if self.is_closed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        (self.head, self.payload, self.is_closed) = (head, payload, is_last);
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.to.write_all_buf(&mut (&mut self.head).chain(&mut self.payload)).await
     }
 }
 
 async fn read(
     mut router: MessageRouter,
-    mut stream: SplitStream<WebSocketStream<ClientConnection>>,
+    from: ReadHalf<ClientConnection>,
     frames: Arc<FrameSender>,
 ) {
-    let fault = loop {
-        let said = match stream.next().await {
-            None => break None,
-            Some(Ok(message)) => router.format.read(message).map_err(|_| CloseCode::Invalid),
-            Some(Err(error)) => Err(fault(&error)),
-        };
-        match said {
-            Ok(said) => router.deal(said).await,
-            Err(code) => break Some(code),
-        }
+    let (pings, pinged) = watch::channel(Bytes::new());
+    let said = tokio::select! {
+        said = router.read(from, pings) => said,
+        never = frames.answer(pinged) => match never {},
     };
     // All channels end before the client's end is reported.
     drop(router.routes);
-    if let Some(code) = fault {
+    if let Some(last) = said {
         tokio::select! {
-            () = frames.close(code) => {}
+            () = frames.send_control(Opcode::Close, last) => {}
             () = router.watch.left() => {}
         }
     }
@@ -183,6 +176,33 @@ async fn read(
 }
 
 impl MessageRouter {
+    /// Reads until the client ends it. Returns the payload of a close frame for a client that has not left.
+    async fn read(
+        &mut self,
+        mut from: ReadHalf<ClientConnection>,
+        pings: watch::Sender<Bytes>,
+    ) -> Option<Bytes> {
+        let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
+        loop {
+            match decoder.next(&mut input) {
+                Ok(Some(Frame::Data { bytes, last, .. })) => {
+                    match self.messages.read(bytes, last) {
+                        Ok(said) => self.deal(said).await,
+                        Err(Malformed) => return Some(code(INVALID)),
+                    }
+                }
+                Ok(Some(Frame::Ping(bytes))) => drop(pings.send_replace(bytes)),
+                Ok(Some(Frame::Close(payload))) => return Some(payload),
+                Err(Malformed) => return Some(code(BROKEN)),
+                Ok(None) => {
+                    if !inbox::read(&mut from, &mut input).await.unwrap_or_default() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
     async fn deal(&mut self, said: ClientMessage) {
         match said {
             ClientMessage::Data(channel, bytes) if !bytes.is_empty() => {
@@ -199,9 +219,9 @@ impl MessageRouter {
 
     async fn put(&mut self, channel: u8, bytes: Bytes) {
         let Some(route) = self.routes.get_mut(usize::from(channel)) else { return };
-        let Some(queue) = route else { return };
+        let Some(inlet) = route else { return };
         let taken = {
-            let putting = put(queue, bytes, Arc::clone(&self.room));
+            let putting = inlet.put(bytes);
             tokio::pin!(putting);
             tokio::select! {
                 biased;
@@ -218,40 +238,15 @@ impl MessageRouter {
     }
 }
 
-/// Waits for room, and for the reader to have taken what came before; false when there is no
-/// reader any more.
-async fn put(route: &ChannelSender, bytes: Bytes, room: Arc<Semaphore>) -> bool {
-    let cost = u32::try_from(bytes.len().min(MOST_WAITING)).unwrap_or(u32::MAX);
-    let place = tokio::select! {
-        place = async {
-            let room = room.acquire_many_owned(cost).await.ok()?;
-            Some((route.0.reserve().await.ok()?, room))
-        } => place,
-        () = route.0.closed() => None,
-    };
-    let Some((place, room)) = place else { return false };
-    place.send(Chunk { bytes, room });
-    true
+fn code(code: u16) -> Bytes {
+    Bytes::copy_from_slice(&code.to_be_bytes())
 }
 
-/// The failure as the client gets it.
-fn fault(error: &Error) -> CloseCode {
-    match error {
-        Error::Capacity(_) => CloseCode::Size,
-        Error::Utf8(_) => CloseCode::Invalid,
-        _ => CloseCode::Protocol,
-    }
-}
-
-/// The way of a channel: where the reading task puts what comes, and its reader. One message
-/// waits in between.
-pub fn route() -> (ChannelSender, Incoming) {
-    let (route, queue) = mpsc::channel(1);
-    (ChannelSender(route), Incoming { queue, held: None })
-}
-
-/// Bytes of all channels that have come and are not done with.
-const MOST_WAITING: usize = 2 * LARGEST_MESSAGE;
+/// RFC 6455, 7.4.1: the purpose is fulfilled, the protocol was broken, or a payload is not what its message
+/// must have.
+const NORMAL: u16 = 1000;
+const BROKEN: u16 = 1002;
+const INVALID: u16 = 1007;
 
 #[cfg(test)]
 mod tests;

@@ -7,29 +7,50 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes};
-use futures_util::{Sink, Stream};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{Error, Message, protocol::Role},
-};
+use tokio_util::io::{poll_read_buf, poll_write_buf};
 
-use super::message::limits;
-use crate::streaming::client_connection::ClientConnection;
+use super::frame::{Decoder, Frame, Opcode, put_head};
+use crate::streaming::{client_connection::ClientConnection, inbox::LARGEST_PIECE};
 
 /// The bytes within the messages. Where one message ends and another begins means nothing.
 #[derive(Debug)]
 pub struct Tunnel {
-    socket: WebSocketStream<ClientConnection>,
+    io: ClientConnection,
+    decoder: Decoder,
+    input: BytesMut,
     ahead: Bytes,
+    /// Frames that are not written yet.
+    unsent: BytesMut,
+    is_closed: bool,
 }
 
 impl Tunnel {
     /// Speaks WebSocket on `wire` from now on.
-    pub async fn open(wire: ClientConnection) -> Self {
-        let socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits())).await;
-        Self { socket, ahead: Bytes::new() }
+    pub fn open(wire: ClientConnection) -> Self {
+        let (input, unsent) = (BytesMut::new(), BytesMut::new());
+        let (decoder, ahead) = (Decoder::default(), Bytes::new());
+        Self { io: wire, decoder, input, ahead, unsent, is_closed: false }
+    }
+
+    fn put(&mut self, opcode: Opcode, payload: &[u8]) {
+        put_head(opcode, payload.len(), &mut self.unsent);
+        self.unsent.extend_from_slice(payload);
+    }
+
+    /// Says that nothing more will be sent.
+    fn close(&mut self, payload: &[u8]) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.put(Opcode::Close, payload);
+        }
+    }
+
+    fn poll_unsent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.unsent.has_remaining() {
+            ready!(poll_write_buf(Pin::new(&mut self.io), context, &mut self.unsent))?;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -39,19 +60,35 @@ impl AsyncRead for Tunnel {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while !self.ahead.has_remaining() {
-            match ready!(Pin::new(&mut self.socket).poll_next(context)) {
-                Some(Ok(Message::Binary(bytes))) => self.ahead = bytes,
-                Some(Ok(Message::Text(_))) => {
+        let this = &mut *self;
+        while !this.ahead.has_remaining() {
+            match this.decoder.next(&mut this.input) {
+                Ok(Some(Frame::Data { is_text: false, bytes, .. })) => this.ahead = bytes,
+                Ok(Some(Frame::Ping(bytes))) if this.unsent.len() < LARGEST_PIECE => {
+                    this.put(Opcode::Pong, &bytes);
+                    let _ = this.poll_unsent(context)?;
+                }
+                Ok(Some(Frame::Ping(_))) => {}
+                Ok(Some(Frame::Close(payload))) => {
+                    this.close(&payload);
+                    let _ = this.poll_unsent(context)?;
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Some(Frame::Data { is_text: true, .. })) | Err(_) => {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                 }
-                Some(Ok(_)) => {}
-                None | Some(Err(Error::ConnectionClosed)) => return Poll::Ready(Ok(())),
-                Some(Err(error)) => return Poll::Ready(Err(failure(error))),
+                Ok(None) => {
+                    this.ahead = Bytes::new();
+                    this.input.reserve(LARGEST_PIECE);
+                    if ready!(poll_read_buf(Pin::new(&mut this.io), context, &mut this.input))? == 0
+                    {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
             }
         }
-        let length = self.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&self.ahead.split_to(length));
+        let length = this.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&this.ahead.split_to(length));
         Poll::Ready(Ok(()))
     }
 }
@@ -62,30 +99,23 @@ impl AsyncWrite for Tunnel {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut socket = Pin::new(&mut self.socket);
-        ready!(socket.as_mut().poll_ready(context)).map_err(failure)?;
+        ready!(self.poll_unsent(context))?;
+        if self.is_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let piece = bytes.get(..LARGEST_PIECE).unwrap_or(bytes);
-        let message = Message::Binary(Bytes::copy_from_slice(piece));
-        socket.start_send(message).map_err(failure)?;
+        self.put(Opcode::Binary, piece);
+        let _ = self.poll_unsent(context)?;
         Poll::Ready(Ok(piece.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(context).map_err(failure)
+        self.poll_unsent(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_close(context).map_err(failure)
+        self.close(&[]);
+        ready!(self.poll_unsent(context))?;
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
-
-fn failure(error: Error) -> io::Error {
-    match error {
-        Error::Io(error) => error,
-        Error::ConnectionClosed | Error::AlreadyClosed => io::ErrorKind::BrokenPipe.into(),
-        error => io::Error::new(io::ErrorKind::InvalidData, error),
-    }
-}
-
-/// The largest message sent: a frame of SPDY data with room to spare.
-const LARGEST_PIECE: usize = 128 << 10;

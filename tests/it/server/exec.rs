@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
+use futures_util::future::join_all;
 use tonic::{Code, Status};
 
 use crate::clock::forward;
@@ -180,9 +181,32 @@ async fn output_is_truncated_to_what_an_answer_holds() {
     assert_eq!(answer.stdout.len(), 9 << 20);
     assert_eq!(
         answer.stdout.len() + answer.stderr.len(),
-        dockbridge::container::exec_sync::MOST_OUTPUT
+        dockbridge::container::exec_output::MOST_OUTPUT
     );
     assert!(answer.stderr.iter().all(|byte| *byte == b'e'));
+}
+
+// Together they print more than may be kept at once, and one of them never ends.
+#[tokio::test]
+async fn large_outputs_at_once_are_all_answered_whole() {
+    let (docker, bridge, id) = set().await;
+    let large = vec![b'o'; 12 << 20];
+    script(&docker, Script::of([Step::Out(large.clone())]));
+    docker.world(|world| {
+        world.scripts.insert("endless".to_owned(), Script::endless([Step::Out(large)]));
+    });
+    let endless = run(&bridge, &id, &["endless"], 0);
+    let answers = async {
+        started(&docker).await;
+        join_all((0..3).map(|_| run(&bridge, &id, &["x"], 0))).await
+    };
+    let answers = tokio::select! {
+        answers = answers => answers,
+        ended = endless => panic!("{ended:?}"),
+    };
+    for answer in answers {
+        assert_eq!(answer.unwrap().stdout.len(), 12 << 20);
+    }
 }
 
 #[tokio::test]

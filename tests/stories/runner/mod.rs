@@ -144,6 +144,7 @@ const LONGEST: &[&str] = &[
     "hundreds_out_of_time",
     "chaos::",
     "slow_engine::",
+    "hostile_crowd",
     "hostile::silence",
     "disconnects::of_the_client",
     "rotation::under_fire",

@@ -174,10 +174,10 @@ async fn upgraded(scene: &Scene) -> Outcome<Spdy> {
 async fn messages(scene: &Scene, random: &mut StdRng) -> Outcome {
     let masked = |head: &[u8], payload: &[u8]| [head, &[0; 4], payload].concat();
     let wrong: Vec<Vec<u8>> = vec![
-        // Not masked; a reserved operation; a length of 2^62; a ping too long; a lone continuation.
+        // Not masked; a reserved operation; a length of 2^63; a ping too long; a lone continuation.
         vec![0x82, 2, 0, b'x'],
         masked(&[0x83, 0x82], &[0, b'x']),
-        [&[0x82, 0xff, 0x40][..], &[0; 7], &[0; 4]].concat(),
+        [&[0x82, 0xff, 0x80][..], &[0; 7], &[0; 4]].concat(),
         masked(&[0x89, 0xfe, 0, 200], &[0; 200]),
         masked(&[0x80, 0x82], &[0, b'x']),
     ];

@@ -18,6 +18,7 @@ pub(crate) mod bulk;
 pub(crate) mod disconnects;
 pub(crate) mod exec;
 pub(crate) mod hostile;
+pub(crate) mod hostile_crowd;
 pub(crate) mod tokens;
 
 /// A pod with one container.

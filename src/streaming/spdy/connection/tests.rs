@@ -13,12 +13,12 @@ use tokio::{
 use super::{
     super::{
         frame,
-        header::Deflater,
-        limits::Limits,
+        header::tests::Deflater,
         stream::{Gone, Receiver, Sender},
     },
     Connection,
 };
+use crate::{streaming::inbox::Window, telemetry::metric::Gauge};
 
 /// What a peer gets to see.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl<I: AsyncReadExt + AsyncWriteExt + Unpin> Peer<I> {
 
 fn session() -> (Connection, Peer) {
     let (ours, theirs) = duplex(64 * 1024);
-    (Connection::start(ours, Limits::default()), Peer::new(theirs))
+    (Connection::start(ours, Window::new(Gauge::default())), Peer::new(theirs))
 }
 
 async fn accepted(connection: &mut Connection, peer: &mut Peer, id: u32) -> (Receiver, Sender) {
@@ -206,14 +206,14 @@ async fn streams_may_be_one_way_from_the_start() {
 async fn what_was_handed_over_is_written_before_the_end() {
     let (mut connection, mut peer) = session();
     let (mut receiver, mut sender) = accepted(&mut connection, &mut peer, 1).await;
-    for _ in 0..8 {
-        sender.send(Bytes::from(vec![7; 64 * 1024])).await.unwrap();
+    for _ in 0..3 {
+        sender.send(Bytes::from(vec![7; frame::DATA_SIZE])).await.unwrap();
     }
     drop(connection);
     assert_eq!(receiver.next().await, None);
     sender.gone().await;
-    for _ in 0..8 {
-        assert_eq!(peer.next().await, Some(Seen::Data(1, vec![7; 64 * 1024], false)));
+    for _ in 0..3 {
+        assert_eq!(peer.next().await, Some(Seen::Data(1, vec![7; frame::DATA_SIZE], false)));
     }
     assert_eq!(peer.next().await, Some(Seen::GoAway(0)));
     assert_eq!(peer.next().await, None);
@@ -314,10 +314,8 @@ async fn a_lagging_reader_holds_no_writer_up() {
     let (mut connection, mut peer) = session();
     let (mut lazy, _unused) = accepted(&mut connection, &mut peer, 1).await;
     let (_input, mut sender) = accepted(&mut connection, &mut peer, 3).await;
-    // Into the queue of the stream, not beyond.
-    for _ in 0..15 {
-        peer.data(1, &[1; 64 * 1024], false).await;
-    }
+    // Into the window, not beyond.
+    peer.data(1, &[1; 16 * 1024], false).await;
     peer.ping(1).await;
     assert_eq!(peer.next().await, Some(Seen::Ping(1)));
     let (mut reading, mut writing) = tokio::io::split(peer.io);
@@ -338,7 +336,7 @@ async fn a_lagging_reader_holds_no_writer_up() {
         taken += if first == 3 { length } else { 0 };
     }
     assert!(!flood.is_finished(), "the connection does not read on");
-    assert_eq!(everything(&mut lazy).await.len(), (15 << 16) + (4 << 20));
+    assert_eq!(everything(&mut lazy).await.len(), (16 << 10) + (4 << 20));
     flood.await.unwrap();
 }
 
@@ -382,7 +380,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = Peer::new(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
         let (ours, _) = listener.accept().await.unwrap();
-        let mut connection = Connection::start(ours, Limits::default());
+        let mut connection = Connection::start(ours, Window::new(Gauge::default()));
         peer.open(1, 0).await;
         let (mut lazy, mut sender) = connection.accept().await.unwrap().accept().split();
         assert_eq!(peer.next().await, Some(Seen::Reply(1)));
@@ -417,7 +415,7 @@ proptest! {
 /// Four streams are echoed; what comes back is what was sent.
 async fn echo(writes: Vec<(usize, usize, u8)>, buffer: usize) {
     let (ours, theirs) = duplex(buffer);
-    let mut connection = Connection::start(ours, Limits::default());
+    let mut connection = Connection::start(ours, Window::new(Gauge::default()));
     let mut peer = Peer::new(theirs);
     for id in [1, 3, 5, 7] {
         let (mut receiver, mut sender) = accepted(&mut connection, &mut peer, id).await;

@@ -7,7 +7,7 @@ use super::{
     super::{
         error::Malformed,
         frame::{self, GoAwayReason, ResetReason},
-        header::{Deflater, tests::hex},
+        header::tests::{Deflater, hex},
     },
     Decoder, Frame,
 };

@@ -1,10 +1,60 @@
 //! Header blocks: as zlib itself writes them, broken, and as large as a hostile peer can.
 
 use bytes::BufMut;
-use flate2::{Compress, Compression, FlushCompress};
+use flate2::{Compress, Compression, FlushCompress, Status};
 use proptest::{collection::btree_map, prelude::*};
 
-use super::{super::error::Malformed, Deflater, Headers, Inflater, plain};
+use super::{
+    super::{dictionary, error::Malformed},
+    Headers, Inflater, STEP,
+};
+
+/// Deflates the blocks of one connection, in order.
+pub(in super::super) struct Deflater {
+    state: Compress,
+}
+
+impl Default for Deflater {
+    fn default() -> Self {
+        let mut state = Compress::new(Compression::fast(), true);
+        // Refused only once data has been seen; and a block without it is as readable.
+        let _ = state.set_dictionary(&dictionary::bytes());
+        Self { state }
+    }
+}
+
+impl Deflater {
+    /// A block. Names are put in lower case; values of one name are joined.
+    pub(in super::super) fn deflate(&mut self, headers: &[(&str, &[&str])]) -> Vec<u8> {
+        let plain = plain(headers);
+        let mut block = Vec::with_capacity(plain.len() + STEP);
+        let mut rest = plain.as_slice();
+        loop {
+            let before = self.state.total_in();
+            let result = self.state.compress_vec(rest, &mut block, FlushCompress::Sync);
+            let used = usize::try_from(self.state.total_in() - before).unwrap_or(usize::MAX);
+            rest = rest.get(used..).unwrap_or_default();
+            let drained = rest.is_empty() && block.len() < block.capacity();
+            if drained || !matches!(result, Ok(Status::Ok)) {
+                return block;
+            }
+            block.reserve(STEP);
+        }
+    }
+}
+
+/// A block before compression.
+fn plain(headers: &[(&str, &[&str])]) -> Vec<u8> {
+    let mut block = Vec::new();
+    block.put_u32(u32::try_from(headers.len()).unwrap_or(u32::MAX));
+    for (name, values) in headers {
+        for text in [name.to_ascii_lowercase(), values.join("\0")] {
+            block.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
 
 /// What Python's zlib made of two streams of a port-forward, one after the other.
 const WRITTEN_BY_ZLIB: [(&str, &str); 2] = [

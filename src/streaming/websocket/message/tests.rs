@@ -2,13 +2,30 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tokio_tungstenite::tungstenite::Message;
 
-use super::{ClientMessage, Format, Malformed};
+use super::{ClientMessage, Format, Malformed, MessageReader};
 use crate::streaming::upgrade::Encoding::{self, Base64, Binary};
 
+/// What one message says.
 fn read(encoding: Encoding, closes: bool, bytes: &[u8]) -> Result<ClientMessage, Malformed> {
-    Format { encoding, closes }.read(Message::Binary(Bytes::copy_from_slice(bytes)))
+    MessageReader::new(Format { encoding, closes }).read(Bytes::copy_from_slice(bytes), true)
+}
+
+/// What a message says that comes by the byte. Data for a channel is put together.
+fn by_the_byte(reader: &mut MessageReader, bytes: &[u8]) -> Result<Vec<ClientMessage>, Malformed> {
+    let mut said = Vec::new();
+    let pieces = bytes.iter().map(|byte| (vec![*byte], false)).chain([(Vec::new(), true)]);
+    for (bytes, last) in pieces {
+        match (said.last_mut(), reader.read(bytes.into(), last)?) {
+            (_, ClientMessage::Nothing) => {}
+            (Some(ClientMessage::Data(known, held)), ClientMessage::Data(channel, bytes)) => {
+                assert_eq!(*known, channel);
+                *held = [&held[..], &bytes].concat().into();
+            }
+            (_, message) => said.push(message),
+        }
+    }
+    Ok(said)
 }
 
 fn data(channel: u8, bytes: &'static [u8]) -> Result<ClientMessage, Malformed> {
@@ -24,8 +41,6 @@ fn the_first_byte_is_the_channel() {
     assert_eq!(read(Base64, false, b"0aGVsbG8="), data(0, b"hello"));
     assert_eq!(read(Base64, false, b"4"), data(4, b""));
     assert_eq!(read(Base64, false, b""), Ok(ClientMessage::Nothing));
-    let text = Format { encoding: Base64, closes: false }.read(Message::text("0aGk="));
-    assert_eq!(text, data(0, b"hi"));
 }
 
 #[test]
@@ -38,17 +53,20 @@ fn only_the_fifth_version_closes_channels() {
 
 #[test]
 fn what_is_no_base64_is_malformed() {
-    for bytes in [&b"0a"[..], b"0****", b"\x00aGk=", b" aGk="] {
+    for bytes in [&b"0a"[..], b"0****", b"\x00aGk=", b" aGk=", b"0aGk=aGk="] {
         assert_eq!(read(Base64, false, bytes), Err(Malformed), "{bytes:?}");
+        let mut reader = MessageReader::new(Format { encoding: Base64, closes: false });
+        assert_eq!(by_the_byte(&mut reader, bytes), Err(Malformed), "{bytes:?}");
     }
 }
 
 #[test]
-fn pings_and_closes_say_nothing() {
-    let format = Format { encoding: Binary, closes: true };
-    for message in [Message::Ping(Bytes::new()), Message::Pong(Bytes::new()), Message::Close(None)]
-    {
-        assert_eq!(format.read(message), Ok(ClientMessage::Nothing));
+fn messages_may_come_by_the_byte() {
+    let mut reader = MessageReader::new(Format { encoding: Binary, closes: true });
+    for _ in 0..2 {
+        assert_eq!(by_the_byte(&mut reader, b""), Ok(vec![]));
+        assert_eq!(by_the_byte(&mut reader, b"\0abc"), data(0, b"abc").map(|said| vec![said]));
+        assert_eq!(by_the_byte(&mut reader, &[255, 0, 4]), Ok(vec![ClientMessage::End(0)]));
     }
 }
 
@@ -60,9 +78,13 @@ proptest! {
         let encoding = if plain { Binary } else { Base64 };
         let format = Format { encoding, closes: false };
         prop_assert!(usize::from(channel) < format.channels());
-        let message = format.write(channel, &bytes);
-        prop_assert_eq!(message.is_text(), !plain);
-        prop_assert_eq!(format.read(message), Ok(ClientMessage::Data(channel, bytes.into())));
+        let (head, payload) = format.write(channel, bytes.clone().into());
+        prop_assert_eq!(head[0], if plain { 0x82 } else { 0x81 });
+        let message = [&head[head.len() - 1..], &payload].concat();
+        let said = ClientMessage::Data(channel, bytes.into());
+        prop_assert_eq!(read(encoding, false, &message), Ok(said.clone()));
+        let mut reader = MessageReader::new(format);
+        prop_assert_eq!(by_the_byte(&mut reader, &message), Ok(vec![said]));
     }
 
     #[test]

@@ -1,0 +1,164 @@
+//! The output of commands as ExecSync keeps it, and the memory that all of them share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{exec::follow::Sink, model::stream::Source};
+
+/// Memory for the output of all commands. Clones share it.
+///
+/// A command that finds none waits, and its process waits for it. One with a place never waits again, so
+/// commands cannot wait for each other in a circle.
+#[derive(Clone, Debug)]
+pub(super) struct OutputMemory {
+    /// Bytes for commands of up to [`LARGE`].
+    shared: Arc<Semaphore>,
+    /// Places of [`MOST_OUTPUT`] each.
+    places: Arc<Semaphore>,
+}
+
+/// The output of one command as far as it is kept.
+#[derive(Debug)]
+pub(super) struct CollectedOutput {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+    /// Bytes that were not kept.
+    pub(super) dropped: usize,
+    memory: OutputMemory,
+    share: Option<OwnedSemaphorePermit>,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Default for OutputMemory {
+    fn default() -> Self {
+        let [shared, places] = [SHARED, PLACES].map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { shared, places }
+    }
+}
+
+impl OutputMemory {
+    /// Bytes that commands have taken.
+    pub(super) fn taken(&self) -> usize {
+        SHARED - self.shared.available_permits()
+            + MOST_OUTPUT * (PLACES - self.places.available_permits())
+    }
+}
+
+impl CollectedOutput {
+    pub(super) const fn new(memory: OutputMemory) -> Self {
+        Self {
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            dropped: 0,
+            memory,
+            share: None,
+            place: None,
+        }
+    }
+
+    /// Waits until there is memory for so many bytes more. A little output needs none of it.
+    async fn make_room(&mut self, length: usize) {
+        let total = self.stdout.len() + self.stderr.len() + length;
+        let share = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if self.place.is_some() || total <= UNCOUNTED + share {
+            return;
+        }
+        let step = u32::try_from(STEP.max(length)).unwrap_or(u32::MAX);
+        tokio::select! {
+            biased;
+            Ok(more) = Arc::clone(&self.memory.shared).acquire_many_owned(step), if total <= LARGE => {
+                match &mut self.share {
+                    Some(share) => share.merge(more),
+                    None => self.share = Some(more),
+                }
+            }
+            place = Arc::clone(&self.memory.places).acquire_owned() => {
+                (self.place, self.share) = (place.ok(), None);
+            }
+        }
+    }
+}
+
+impl Sink for CollectedOutput {
+    async fn take(&mut self, source: Source, bytes: Bytes) {
+        let (length, other) = match source {
+            Source::Stdout => (self.stdout.len(), self.stderr.len()),
+            Source::Stderr => (self.stderr.len(), self.stdout.len()),
+        };
+        let space = (MOST_OUTPUT - other.max(LEAST_OUTPUT)).saturating_sub(length);
+        let kept = bytes.get(..space).unwrap_or(&bytes);
+        self.dropped += bytes.len() - kept.len();
+        self.make_room(kept.len()).await;
+        let into = match source {
+            Source::Stdout => &mut self.stdout,
+            Source::Stderr => &mut self.stderr,
+        };
+        if into.capacity() - into.len() < kept.len() {
+            into.reserve_exact(kept.len().max(into.len() / 4));
+        }
+        into.extend_from_slice(kept);
+    }
+}
+
+/// Bytes of both outputs kept together: kubelet takes answers of 16 MiB, and the rest of the
+/// answer needs a little.
+pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
+
+/// Bytes that each output can always use, so that a flood on one does not hide the other.
+const LEAST_OUTPUT: usize = 1024 * 1024;
+
+/// Commands that may keep [`MOST_OUTPUT`] each.
+const PLACES: usize = 2;
+
+/// Bytes that all other commands may keep together.
+const SHARED: usize = 16 * 1024 * 1024;
+
+/// A command with more bytes than these needs a place.
+const LARGE: usize = 1024 * 1024;
+
+/// Bytes of each command that are not counted. Few probes print more.
+const UNCOUNTED: usize = 32 * 1024;
+
+/// Bytes that a command takes at once.
+const STEP: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    async fn filled(memory: &OutputMemory, bytes: usize) -> CollectedOutput {
+        let mut output = CollectedOutput::new(memory.clone());
+        fill(&mut output, bytes).await;
+        output
+    }
+
+    async fn fill(output: &mut CollectedOutput, bytes: usize) {
+        for _ in 0..bytes / UNCOUNTED {
+            output.take(Source::Stdout, Bytes::from_static(&[1; UNCOUNTED])).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_wait_for_memory_and_never_for_each_other() {
+        let memory = OutputMemory::default();
+        let [first, second] =
+            [filled(&memory, 2 * MOST_OUTPUT).await, filled(&memory, 2 * LARGE).await];
+        assert_eq!(first.stdout.len(), MOST_OUTPUT - LEAST_OUTPUT);
+        assert!(first.dropped > 0);
+        assert_eq!(memory.taken(), PLACES * MOST_OUTPUT);
+        let mut third = Box::pin(filled(&memory, 2 * LARGE));
+        assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
+        let others = [filled(&memory, LARGE).await, filled(&memory, UNCOUNTED).await];
+        assert!(memory.taken() <= PLACES * MOST_OUTPUT + 2 * LARGE);
+        drop(first);
+        assert_eq!(third.await.stdout.len(), 2 * LARGE);
+        drop((second, others));
+        assert_eq!(memory.taken(), 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! WebSocket frames: those of a client cut out of its bytes, and the heads of ours (RFC 6455). Pure.
+//!
+//! Only heads and control frames are waited for. A message is handed on in pieces as it comes, so its
+//! length does not matter.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::streaming::inbox::LARGEST_PIECE;
+
+/// A frame of the client, or a piece of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Bytes of a message; perhaps none.
+    Data {
+        is_text: bool,
+        bytes: Bytes,
+        /// It ends with these bytes.
+        last: bool,
+    },
+    /// It wants an echo of these bytes.
+    Ping(Bytes),
+    /// It sends nothing more; with a code, and perhaps a reason.
+    Close(Bytes),
+}
+
+/// What a frame of ours carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    Text = 1,
+    Binary = 2,
+    Close = 8,
+    Pong = 10,
+}
+
+/// Bytes that are no frames of a client, or none that may come here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client broke the WebSocket protocol")]
+pub struct Malformed;
+
+/// The reading state of a connection.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    payload: Option<Payload>,
+    /// Whether the message that has begun and not ended is text.
+    message: Option<bool>,
+}
+
+/// What is left of the frame that is being read.
+#[derive(Clone, Copy, Debug)]
+struct Payload {
+    opcode: u8,
+    is_final: bool,
+    left: u64,
+    mask: [u8; 4],
+}
+
+impl Decoder {
+    /// The next frame or piece out of `input`; none when more bytes are needed.
+    ///
+    /// # Errors
+    /// Nothing that follows can be read.
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
+        loop {
+            let payload = match self.payload {
+                Some(payload) => payload,
+                None => match Payload::read(input)? {
+                    Some(payload) => self.begin(payload)?,
+                    None => return Ok(None),
+                },
+            };
+            let is_control = payload.opcode >= CLOSE;
+            let here = (input.len() as u64).min(payload.left);
+            if here < payload.left && (is_control || here == 0) {
+                self.payload = Some(payload);
+                return Ok(None);
+            }
+            let (bytes, rest) = payload.take(input);
+            self.payload = (rest.left > 0).then_some(rest);
+            match (rest.opcode, self.message) {
+                (CLOSE, _) => return Ok(Some(Frame::Close(bytes))),
+                (PING, _) => return Ok(Some(Frame::Ping(bytes))),
+                (CONTINUATION..CLOSE, Some(is_text)) => {
+                    let last = rest.left == 0 && rest.is_final;
+                    self.message = (!last).then_some(is_text);
+                    return Ok(Some(Frame::Data { is_text, bytes, last }));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Checks the order of frames.
+    fn begin(&mut self, payload: Payload) -> Result<Payload, Malformed> {
+        match (payload.opcode, self.message) {
+            (CONTINUATION, Some(_)) => {}
+            (TEXT | BINARY, None) => self.message = Some(payload.opcode == TEXT),
+            (CLOSE | PING | PONG, _) if payload.is_final && payload.left <= LONGEST_CONTROL => {}
+            _ => return Err(Malformed),
+        }
+        Ok(payload)
+    }
+}
+
+impl Payload {
+    /// The head of a frame, once all of it is here.
+    fn read(input: &mut BytesMut) -> Result<Option<Self>, Malformed> {
+        let Some([first, second]) = input.first_chunk().copied() else { return Ok(None) };
+        if first & RESERVED != 0 || second & MASKED == 0 {
+            return Err(Malformed);
+        }
+        let size = match second & !MASKED {
+            LENGTH_16 => 2,
+            LENGTH_64 => 8,
+            _ => 0,
+        };
+        let mut head = input.as_ref();
+        head.advance(2);
+        if head.len() < size + MASK {
+            return Ok(None);
+        }
+        let left = if size == 0 { u64::from(second & !MASKED) } else { head.get_uint(size) };
+        let mask = head.get_u32().to_be_bytes();
+        input.advance(2 + size + MASK);
+        if left > i64::MAX.unsigned_abs() {
+            return Err(Malformed);
+        }
+        Ok(Some(Self { opcode: first & OPCODE, is_final: first & FINAL != 0, left, mask }))
+    }
+
+    /// The bytes of it that are here, and what is left then.
+    fn take(self, input: &mut BytesMut) -> (Bytes, Self) {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(LARGEST_PIECE);
+        let mut bytes = input.split_to(input.len().min(most));
+        for (byte, mask) in bytes.iter_mut().zip(self.mask.iter().cycle()) {
+            *byte ^= mask;
+        }
+        let mut mask = self.mask;
+        mask.rotate_left(bytes.len() % MASK);
+        let left = self.left - bytes.len() as u64;
+        (bytes.freeze(), Self { left, mask, ..self })
+    }
+}
+
+/// The head of a frame of ours, which is a whole message.
+pub fn put_head(opcode: Opcode, length: usize, out: &mut BytesMut) {
+    out.put_u8(FINAL | opcode as u8);
+    match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(length), _) if length < LENGTH_16 => out.put_u8(length),
+        (_, Ok(length)) => {
+            out.put_u8(LENGTH_16);
+            out.put_u16(length);
+        }
+        _ => {
+            out.put_u8(LENGTH_64);
+            out.put_u64(length as u64);
+        }
+    }
+}
+
+const FINAL: u8 = 0x80;
+const RESERVED: u8 = 0x70;
+const OPCODE: u8 = 0x0f;
+const MASKED: u8 = 0x80;
+const CONTINUATION: u8 = 0;
+const TEXT: u8 = Opcode::Text as u8;
+const BINARY: u8 = Opcode::Binary as u8;
+const CLOSE: u8 = Opcode::Close as u8;
+const PING: u8 = 9;
+const PONG: u8 = Opcode::Pong as u8;
+/// Lengths from here on have a number of their own: of two bytes, or of eight.
+const LENGTH_16: u8 = 126;
+const LENGTH_64: u8 = 127;
+/// The length of a mask.
+const MASK: usize = 4;
+const LONGEST_CONTROL: u64 = 125;
+
+#[cfg(test)]
+mod tests;
