@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, info, warn};
+use tracing::{Instrument as _, debug};
 
 use super::{
     error::ContainerError,
@@ -24,17 +24,19 @@ use super::{
 };
 use crate::{
     concurrency::single_flight::Lost,
-    engine::{client::Engine, hijack::Output},
+    engine::{client::Engine, exec::ExecRequest, hijack::Output},
     error::Kind,
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
         error::ExecError,
         follow::follow,
+        leftovers::Leftover,
         process::Exec,
     },
     model::{
         exec::{ExecOutcome, ExecSyncSpec},
         record::ContainerRecord,
+        stream::Streams,
     },
 };
 
@@ -101,41 +103,16 @@ impl Containers {
         join_all(ended).await;
     }
 
-    /// Ends what is left of one; twice, since the engine may have been about to begin it, then as long
-    /// as the engine begins it. Returns whether nothing is left; else its record stays for the next
-    /// dockbridge.
+    /// Returns whether nothing is left of one. Otherwise its record stays for the next dockbridge.
     async fn end_left(&self, one: &AbandonedCommand) -> bool {
-        if !self.end_processes(one).await {
-            return false;
-        }
-        loop {
-            tokio::select! {
-                () = sleep(BEGUN_SINCE) => {}
-                () = self.leaving.cancelled() => return false,
-            }
-            if !self.end_processes(one).await {
-                return false;
-            }
-            // Asked after the look for its processes: what began between them is found by the next.
-            if !one.goes_on(&self.engine).await {
-                return true;
-            }
-        }
-    }
-
-    /// Whether none is left of it.
-    async fn end_processes(&self, one: &AbandonedCommand) -> bool {
         let id = one.container();
         // One that cannot be inspected is known from the list.
         let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
         // One that is gone or does not run took the command along.
         let running = now.container(id).filter(|container| container.process.is_running());
         let Some(container) = running else { return true };
-        let ended = one.end(container).await;
-        if let Err(error) = &ended {
-            warn!(container = id, %error, "cannot kill a command that an earlier dockbridge started; it keeps running");
-        }
-        ended.is_ok()
+        let exec = one.exec(&self.engine, container);
+        exec.clear(Leftover::Uncertain, &self.leaving).await.unwrap_or_default()
     }
 
     /// The record of a container that runs. The store may be a blink behind a start: before a
@@ -164,7 +141,16 @@ struct Run {
     command_records: CommandRecords,
 }
 
-/// Why a command is ended before its own end.
+/// How a command ends for its caller.
+enum CommandEnd {
+    /// The engine says how, or cannot.
+    Reported(Result<ExecOutcome, ExecError>),
+    /// The engine does not report the end in time, or has not started the command in time.
+    Unreported(Leftover),
+    Killed(Interruption),
+}
+
+/// Why a command is killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     DeadlineExceeded,
@@ -197,95 +183,96 @@ impl Run {
     async fn through(self, mut caller: Caller) {
         let command_record =
             self.command_records.record(self.container.id.as_str(), rand::random());
+        let env = [command_record.variable().to_owned()];
+        let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
         let command = &self.spec.command;
-        let variable = command_record.variable().to_owned();
-        let making = Exec::make_marked(&self.engine, &self.container, command, variable).await;
-        let exec = match making {
+        let request = ExecRequest { command, streams, env: &env, size: None };
+        let exec = match Exec::make(&self.engine, &self.container, &request).await {
             Ok(exec) => exec,
             Err(error) => return caller.answer(Err(error.into())),
         };
         command_record.write(exec.id()).await;
         // Never abandoned halfway: what the engine may have started must be known to be ended. Started
         // even when the caller has gone: the engine keeps an unstarted exec as long as its container.
-        let connection = match exec.start().await {
-            Ok(connection) => connection,
+        let is_clear = match exec.start().await {
+            Ok(connection) => {
+                let _ = caller.begun.take().map(|begun| begun.send(()));
+                // Nothing is kept of the connection but `output`: while it is open and not read, the
+                // engine cannot deliver the output and does not report the end.
+                let (output, _) = connection.split();
+                self.read_and_answer(&exec, output, caller).await
+            }
             Err(error) => {
-                let may_begin_yet = error.may_begin_yet();
+                let left = error.after_start();
                 caller.answer(Err(error.into()));
-                if !may_begin_yet || self.end_late(&exec).await {
-                    command_record.done().await;
-                }
-                return;
+                exec.clear(left, &self.stopping).await
             }
         };
-        let _ = caller.begun.take().map(|begun| begun.send(()));
-        // Nothing is kept of the connection but `output`: while it is open and not read, the
-        // engine cannot deliver the output and does not report the end.
-        let (output, _) = connection.split();
-        if self.read_and_answer(&exec, output, caller).await {
+        if is_clear.unwrap_or_default() {
             command_record.done().await;
         }
     }
 
     /// Follows the command to its end and answers. Returns whether nothing is left of it that should
     /// not be.
-    async fn read_and_answer(&self, exec: &Exec, output: Output, mut caller: Caller) -> bool {
-        let gone = caller.gone.clone();
+    async fn read_and_answer(
+        &self,
+        exec: &Exec,
+        output: Output,
+        mut caller: Caller,
+    ) -> Result<bool, ExecError> {
+        let id = self.id();
+        let (answer, left) = match self.end(exec, output, &caller).await {
+            CommandEnd::Reported(Ok(outcome)) => (Ok(outcome), Leftover::Nothing),
+            CommandEnd::Reported(Err(error)) => {
+                let left = error.after_end();
+                (Err(error.into()), left)
+            }
+            CommandEnd::Unreported(left) => (Err(late(id, self.limit())), left),
+            CommandEnd::Killed(reason) => {
+                let mut clearing = pin!(exec.clear(Leftover::Running, &self.stopping));
+                let cleared = timeout(KILL_TIMEOUT, &mut clearing).await;
+                caller.answer(Err(match reason {
+                    Interruption::Cancelled => ContainerError::Abandoned { id },
+                    Interruption::Stopping => ContainerError::Stopping { id },
+                    Interruption::DeadlineExceeded => {
+                        let left = match &cleared {
+                            Ok(Ok(_)) => None,
+                            Ok(Err(error)) => Some(Arc::from(format!("and {error}"))),
+                            Err(_) => Some(Arc::from(BEING_ENDED)),
+                        };
+                        ContainerError::TimedOut { id, limit: self.limit(), left }
+                    }
+                }));
+                return match cleared {
+                    Ok(cleared) => cleared,
+                    Err(_) => clearing.await,
+                };
+            }
+        };
+        caller.answer(answer);
+        exec.clear(left, &self.stopping).await
+    }
+
+    /// Reads the output until the end is known. Then the connection is closed.
+    async fn end(&self, exec: &Exec, output: Output, caller: &Caller) -> CommandEnd {
         let mut collecting = Box::pin(collect(exec, output, caller.metrics.output.clone()));
-        let end = tokio::select! {
+        let reason = tokio::select! {
             biased;
-            outcome = &mut collecting => return self.ended(exec, outcome, caller).await,
-            () = gone.cancelled() => Interruption::Cancelled,
+            outcome = &mut collecting => return CommandEnd::Reported(outcome),
+            () = caller.gone.cancelled() => Interruption::Cancelled,
             () = self.time_is_up() => Interruption::DeadlineExceeded,
             () = self.stopped() => Interruption::Stopping,
         };
-        if end == Interruption::DeadlineExceeded && !exec.runs().await {
-            // The command is over, or the engine has not started it. Only the engine is late.
-            let outcome = tokio::select! {
-                biased;
-                outcome = &mut collecting => return self.ended(exec, outcome, caller).await,
-                () = exec.running() => None,
-                () = sleep(ENGINE_GRACE) => Some(()),
-            };
-            caller.answer(Err(late(self.id(), self.limit())));
-            drop(collecting);
-            return match outcome {
-                None => self.end(exec).await.is_none(),
-                Some(()) => self.end_late(exec).await,
-            };
+        if reason != Interruption::DeadlineExceeded || exec.runs().await {
+            return CommandEnd::Killed(reason);
         }
-        drop(collecting);
-        let (id, limit) = (self.id(), self.limit());
-        let mut ending = pin!(self.end(exec));
-        let ended = timeout(KILL_TIMEOUT, &mut ending).await;
-        caller.answer(Err(match end {
-            Interruption::Cancelled => ContainerError::Abandoned { id },
-            Interruption::Stopping => ContainerError::Stopping { id },
-            Interruption::DeadlineExceeded => {
-                let left =
-                    ended.as_ref().map_or_else(|_| Some(Arc::from(BEING_ENDED)), Clone::clone);
-                ContainerError::TimedOut { id, limit, left }
-            }
-        }));
-        match ended {
-            Ok(left) => left.is_none(),
-            Err(_) => ending.await.is_none(),
-        }
-    }
-
-    /// Answers with the outcome. If that is an error, the command may still run and is killed.
-    async fn ended(
-        &self,
-        exec: &Exec,
-        outcome: Result<ExecOutcome, ContainerError>,
-        mut caller: Caller,
-    ) -> bool {
-        let failed = outcome.is_err();
-        let begun = !matches!(outcome, Err(ContainerError::Exec(ExecError::NeverBegun { .. })));
-        caller.answer(outcome);
-        match begun {
-            true => !failed || self.end(exec).await.is_none(),
-            false => self.end_unbegun(exec).await,
+        // The command is over, or the engine has not started it. Only the engine is late.
+        tokio::select! {
+            biased;
+            outcome = &mut collecting => CommandEnd::Reported(outcome),
+            () = exec.running() => CommandEnd::Unreported(Leftover::Running),
+            () = sleep(ENGINE_GRACE) => CommandEnd::Unreported(Leftover::MayStart),
         }
     }
 
@@ -300,75 +287,10 @@ impl Run {
         self.spec.timeout.unwrap_or_default()
     }
 
-    /// Waits for a command whose start was given up, and ends it if it starts; returns whether it no
-    /// longer can.
-    async fn end_late(&self, exec: &Exec) -> bool {
-        let id = self.container.id.as_str();
-        let watched = tokio::select! {
-            watched = exec.kill_when_started() => watched,
-            // The command may have ended since it was inspected last, up to five seconds ago. If it
-            // has not, the next dockbridge finds its record.
-            () = self.stopping.cancelled() => {
-                match timeout(LAST_LOOK, exec.kill_when_started()).await {
-                    Ok(watched) => watched,
-                    Err(_) => return false,
-                }
-            }
-        };
-        match watched {
-            Ok(()) => true,
-            Err(error) => {
-                warn!(container = id, %error, "a command may have started after its timeout and is not killed yet");
-                self.end(exec).await.is_none()
-            }
-        }
-    }
-
-    /// Ends what there may be of a command that the engine says never started; twice, since it may be
-    /// starting. Returns whether nothing is left.
-    async fn end_unbegun(&self, exec: &Exec) -> bool {
-        let id = self.container.id.as_str();
-        for pause in [Duration::ZERO, BEGUN_SINCE] {
-            tokio::select! {
-                () = sleep(pause) => {}
-                // The next dockbridge finds its record.
-                () = self.stopping.cancelled() => return false,
-            }
-            if let Err(error) = exec.kill_unbegun().await {
-                warn!(container = id, %error, "cannot kill a command that Docker did not report as started");
-                return false;
-            }
-        }
-        true
-    }
-
     /// Some time after the stop signal of dockbridge: most commands have ended by then.
     async fn stopped(&self) {
         self.stopping.cancelled().await;
         sleep(STOP_TIMEOUT).await;
-    }
-
-    /// Kills it with everything it began; why that did not work, if it did not. What lives on
-    /// after a first attempt is tried again for a while: by then the caller has his answer.
-    async fn end(&self, exec: &Exec) -> Option<Arc<str>> {
-        let id = self.container.id.as_str();
-        let until = Instant::now() + PERSISTENCE;
-        loop {
-            match exec.kill().await {
-                Ok(()) => {
-                    info!(container = id, "killed a command that timed out or was abandoned");
-                    return None;
-                }
-                Err(error) if error.may_pass() && Instant::now() < until => {
-                    warn!(container = id, %error, "cannot kill a command yet; retrying");
-                    sleep(KILL_AGAIN).await;
-                }
-                Err(error) => {
-                    warn!(container = id, %error, "cannot kill a command; it keeps running");
-                    return Some(Arc::from(format!("and {error}")));
-                }
-            }
-        }
     }
 
     fn id(&self) -> String {
@@ -381,7 +303,7 @@ async fn collect(
     exec: &Exec,
     output: Output,
     memory: OutputMemory,
-) -> Result<ExecOutcome, ContainerError> {
+) -> Result<ExecOutcome, ExecError> {
     let mut collected = CollectedOutput::new(memory);
     let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
@@ -405,19 +327,6 @@ const BEING_ENDED: &str = "and killing it takes longer";
 
 /// How long a command may run on when dockbridge ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Pause between two attempts to kill a command.
-const KILL_AGAIN: Duration = Duration::from_millis(100);
-
-/// How long to keep trying to kill a command. A node that cannot kill a process in this time has bigger
-/// problems.
-const PERSISTENCE: Duration = Duration::from_secs(300);
-
-/// How long the engine may take to start a command whose caller has gone.
-const BEGUN_SINCE: Duration = Duration::from_secs(10);
-
-/// How long the last inspect may take when dockbridge ends.
-const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the command to be killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);

@@ -13,13 +13,9 @@ use std::{
 };
 
 use tokio::task::spawn_blocking;
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::{
-    error::ExecError,
-    process::end_all,
-    process_lookup::{ProcessFinder, beside},
-};
+use super::{process::Exec, process_lookup::beside};
 use crate::{
     engine::client::Engine,
     host::{error::HostError, file},
@@ -120,32 +116,10 @@ impl AbandonedCommand {
         &self.container
     }
 
-    /// Ends whatever is left in its container, which runs.
-    ///
-    /// # Errors
-    /// Something of it does not end.
-    pub async fn end(&self, container: &ContainerRecord) -> Result<(), ExecError> {
-        let variable = format!("{MARKER}={}", self.number);
-        if end_all(&ProcessFinder::of(container, Some(variable)), None).await? > 0 {
-            info!(
-                container = self.container,
-                "killed an exec command that an earlier dockbridge left running"
-            );
-        }
-        Ok(())
-    }
-
-    /// Whether the engine has taken it up and not ended it: a process of it may be there, or come yet.
-    /// So it is, too, while the engine does not say.
-    pub async fn goes_on(&self, engine: &Engine) -> bool {
-        // An id that is none would name another address of the engine.
-        if self.exec.len() != 64 || !is_hexadecimal(&self.exec) {
-            return false;
-        }
-        match engine.inspect_exec(&self.exec).await {
-            Ok(state) => state.running,
-            Err(error) => !error.is_not_found(),
-        }
+    /// The command in its container, which runs.
+    pub fn exec(&self, engine: &Engine, container: &ContainerRecord) -> Exec {
+        let marker = format!("{MARKER}={}", self.number);
+        Exec::left(engine, self.exec.clone(), container, marker)
     }
 
     /// From a file name, and from what the file has.
@@ -157,7 +131,10 @@ impl AbandonedCommand {
         }
         let (container, number) = (container.to_owned(), number.to_owned());
         let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
-        Some(Self { container, number, exec: String::from_utf8(exec).unwrap_or_default() })
+        let exec = String::from_utf8(exec).unwrap_or_default();
+        // What is no id would name another address of the engine.
+        let is_id = exec.len() == 64 && is_hexadecimal(&exec);
+        Some(Self { container, number, exec: if is_id { exec } else { String::new() } })
     }
 }
 
@@ -198,7 +175,7 @@ mod tests {
         let done = records.record(&one, 1);
         done.write("e1").await;
         let open = records.record(&two, 2);
-        open.write("e2").await;
+        open.write(&"e".repeat(64)).await;
         assert_eq!(open.variable(), "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
         assert!(records.left().is_empty());
         done.done().await;
@@ -208,7 +185,7 @@ mod tests {
         let next = CommandRecords::open(place.clone());
         let left = next.left();
         let number = open.variable().strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
-        let exec = "e2".to_owned();
+        let exec = "e".repeat(64);
         assert_eq!(left, [AbandonedCommand { container: two.clone(), number, exec }]);
         assert!(next.left().is_empty(), "returned once");
         assert_eq!(left[0].container(), two);

@@ -76,23 +76,6 @@ impl ExecError {
         !matches!(self, Self::HiddenProcess { .. })
     }
 
-    /// Of a start that failed: whether the engine may carry it out all the same, some time.
-    pub const fn may_begin_yet(&self) -> bool {
-        matches!(
-            self,
-            Self::Engine(
-                EngineError::Deadline { .. }
-                    | EngineError::Broken { .. }
-                    | EngineError::Garbled { .. }
-            )
-        )
-    }
-
-    /// Whether the engine answers, and knows of no such exec.
-    pub(super) fn is_forgotten(&self) -> bool {
-        matches!(self, Self::Engine(error) if error.is_not_found())
-    }
-
     /// Whether there is no engine that could answer.
     pub(super) const fn is_absence(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Unreachable { .. } | EngineError::Broken { .. }))

@@ -7,11 +7,12 @@
 //!
 //! [`process`] is one such process, [`process_lookup`] finds it in the process table,
 //! [`process_tree`] says which processes belong to it, [`command_records`] has a file for each, for the
-//! server after a crash, [`refusal`] reads why the engine did not start one.
+//! server after a crash, [`leftovers`] ends what is left of one, [`refusal`] reads why the engine did not start one.
 
 pub mod command_records;
 pub mod error;
 pub mod follow;
+pub mod leftovers;
 pub mod process;
 mod refusal;
 

@@ -6,7 +6,7 @@ use tokio::{
     sync::{OnceCell, Semaphore},
     time::{Instant, sleep, timeout},
 };
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{
     error::ExecError,
@@ -21,10 +21,7 @@ use crate::{
         hijack::Hijacked,
     },
     host::pidfd::ProcessSignal,
-    model::{
-        record::ContainerRecord,
-        stream::{Streams, TerminalSize},
-    },
+    model::{record::ContainerRecord, stream::TerminalSize},
 };
 
 /// A process started in a container. Clones mean the same one; dropping them ends nothing.
@@ -44,46 +41,40 @@ struct Shared {
 
 impl Exec {
     /// Makes it; nothing runs before [`Self::start`]. `container` runs by the store's word; the
-    /// engine's word counts.
+    /// engine's word counts. The first variable of the request, if there is one, is unlike any other
+    /// process's: by it [`Self::kill`] finds what left every other trace behind.
     ///
     /// # Errors
     /// The engine refuses: no such container, or it does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
-        command: &[String],
-        streams: Streams,
-        size: Option<TerminalSize>,
+        request: &ExecRequest<'_>,
     ) -> Result<Self, ExecError> {
-        Self::made(engine, container, &ExecRequest { command, streams, env: &[], size }).await
+        let id = engine.create_exec(container.id.as_str(), request).await?;
+        Ok(Self::of(engine, id, request.streams.tty, container, request.env.first().cloned()))
     }
 
-    /// The same without input or terminal, and with a marker (`NAME=value`, unlike any other's)
-    /// in its environment, by which [`Self::kill`] finds what left every other trace behind.
-    ///
-    /// # Errors
-    /// As [`Self::make`].
-    pub async fn make_marked(
+    /// One that an earlier dockbridge made. `id` may be empty if it is not known.
+    pub(super) fn left(
         engine: &Engine,
+        id: String,
         container: &ContainerRecord,
-        command: &[String],
         marker: String,
-    ) -> Result<Self, ExecError> {
-        let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
-        let env = [marker];
-        Self::made(engine, container, &ExecRequest { command, streams, env: &env, size: None })
-            .await
+    ) -> Self {
+        Self::of(engine, id, false, container, Some(marker))
     }
 
-    async fn made(
+    fn of(
         engine: &Engine,
+        id: String,
+        tty: bool,
         container: &ContainerRecord,
-        wish: &ExecRequest<'_>,
-    ) -> Result<Self, ExecError> {
-        let id = engine.create_exec(container.id.as_str(), wish).await?;
-        let finder = ProcessFinder::of(container, wish.env.first().cloned());
-        let (engine, tty) = (engine.clone(), wish.streams.tty);
-        Ok(Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) })
+        marker: Option<String>,
+    ) -> Self {
+        let finder = ProcessFinder::of(container, marker);
+        let engine = engine.clone();
+        Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) }
     }
 
     /// The engine's id for it.
@@ -94,18 +85,18 @@ impl Exec {
     /// Starts it and connects to it, once.
     ///
     /// # Errors
-    /// The engine fails; [`ExecError::may_begin_yet`] says whether it can start all the same.
+    /// The engine fails; [`ExecError::after_start`] says whether it can start all the same.
     pub async fn start(&self) -> Result<Hijacked, ExecError> {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// Waits until an exec whose start was given up begins, and kills it. Returns when it has ended or
-    /// can no longer begin.
+    /// Waits until an exec whose start was given up begins. Returns false when it has ended or can no longer
+    /// begin.
     ///
     /// # Errors
-    /// As [`Self::kill`]; the engine does not answer for a very long time.
-    pub async fn kill_when_started(&self) -> Result<(), ExecError> {
-        let begins = self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
+    /// The engine does not answer for a very long time.
+    pub(super) async fn starts(&self) -> Result<bool, ExecError> {
+        self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
             Ok(state) if state.running => Some(Ok(true)),
             Ok(state) if state.ending().is_some() => Some(Ok(false)),
             // The engine was restarted, perhaps when the process had begun; or its container
@@ -113,8 +104,23 @@ impl Exec {
             Err(ExecError::Forgotten { .. }) => Some(Ok(true)),
             Ok(_) => (passed > LATEST_BEGINNING).then_some(Ok(false)),
             Err(error) => (passed > LATEST_BEGINNING).then_some(Err(error)),
-        });
-        if begins.await? { self.kill().await } else { Ok(()) }
+        })
+        .await
+    }
+
+    /// Whether a process of it is there, or may still come, by the engine's word. Also true while the engine
+    /// does not answer.
+    pub(super) async fn may_run(&self) -> bool {
+        // An address without an id is another one.
+        !self.shared.id.is_empty()
+            && match self.inspect().await {
+                Ok(state) => state.running,
+                Err(error) => !matches!(error, ExecError::Forgotten { .. }),
+            }
+    }
+
+    pub(super) fn finder(&self) -> &ProcessFinder {
+        &self.shared.finder
     }
 
     /// Whether the main process runs now, by the process table and not by the engine. Also true if
@@ -150,13 +156,13 @@ impl Exec {
             Ok(Lookup::Ended) => None,
             Ok(Lookup::Hidden) => match self.inspect().await {
                 Ok(state) if state.has_ended() => None,
-                Err(error) if error.is_forgotten() => None,
+                Err(ExecError::Forgotten { .. }) => None,
                 _ => return Err(self.hidden_process()),
             },
             // The engine does not say which process it is; what bears the marker is known.
             Err(_) => {
                 end_all(&self.shared.finder, None).await?;
-                return match self.inspect_started().await {
+                return match self.inspect().await {
                     Ok(state) if state.ending().is_some() => Ok(()),
                     Ok(_) => Err(self.shared.finder.unkillable()),
                     Err(ExecError::Forgotten { .. }) => Ok(()),
@@ -172,15 +178,6 @@ impl Exec {
             }
         });
         timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
-    }
-
-    /// Of one that never began, by the engine's word: kills what bears its marker all the same, since
-    /// an engine that was disturbed may not know what its helpers have begun.
-    ///
-    /// # Errors
-    /// [`ExecError::Unkillable`] when some of it does not end.
-    pub async fn kill_unbegun(&self) -> Result<(), ExecError> {
-        end_all(&self.shared.finder, None).await.map(drop)
     }
 
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main
@@ -209,23 +206,16 @@ impl Exec {
     }
 
     async fn find(&self) -> Lookup {
-        let begun = Instant::now();
-        loop {
-            match self.inspect().await {
-                Ok(ExecState { running: true, pid: Some(pid), .. }) => {
-                    let finder = self.shared.finder.clone();
-                    return beside(move || finder.find(pid)).await.unwrap_or(Lookup::Hidden);
-                }
-                Ok(ExecState { running: false, exit_code: Some(_), .. }) => return Lookup::Ended,
-                Err(ExecError::Engine(error)) if error.is_not_found() => return Lookup::Ended,
-                // Being started, or the engine is away.
-                Ok(_) => {}
-                Err(error) => {
-                    debug!(exec = self.shared.id, %error, "cannot inspect an exec yet; retrying");
-                }
-            }
-            sleep(until_next_look(begun.elapsed()).min(LONGEST_PAUSE)).await;
-        }
+        let pid = self.poll(LONGEST_PAUSE, |answer, _| match answer {
+            Ok(ExecState { running: true, pid: Some(pid), .. }) => Some(Some(pid)),
+            Ok(state) => state.has_ended().then_some(None),
+            Err(ExecError::Forgotten { .. }) => Some(None),
+            // The engine is away.
+            Err(_) => None,
+        });
+        let Some(pid) = pid.await else { return Lookup::Ended };
+        let finder = self.shared.finder.clone();
+        beside(move || finder.find(pid)).await.unwrap_or(Lookup::Hidden)
     }
 
     /// Inspects the exec at growing intervals until `decide` returns something. `decide` also gets the
@@ -237,25 +227,22 @@ impl Exec {
     ) -> T {
         let begun = Instant::now();
         loop {
-            if let Some(decision) = decide(self.inspect_started().await, begun.elapsed()) {
+            if let Some(decision) = decide(self.inspect().await, begun.elapsed()) {
                 return decision;
             }
             sleep(until_next_look(begun.elapsed()).min(longest_pause)).await;
         }
     }
 
+    /// An engine that does not know it was restarted since.
     async fn inspect(&self) -> Result<ExecState, ExecError> {
-        Ok(self.shared.engine.inspect_exec(&self.shared.id).await?)
-    }
-
-    /// The same for an exec that was started: an engine that does not know it was restarted since.
-    async fn inspect_started(&self) -> Result<ExecState, ExecError> {
-        self.inspect().await.map_err(|error| match error.is_forgotten() {
-            true => ExecError::Forgotten {
-                exec: self.shared.id.clone(),
-                container: self.shared.finder.container.clone(),
-            },
-            false => error,
+        self.shared.engine.inspect_exec(&self.shared.id).await.map_err(|error| {
+            if error.is_not_found() {
+                let (exec, container) =
+                    (self.shared.id.clone(), self.shared.finder.container.clone());
+                return ExecError::Forgotten { exec, container };
+            }
+            error.into()
         })
     }
 

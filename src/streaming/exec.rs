@@ -1,7 +1,7 @@
 //! Exec: a client and a process of its own in a container that runs.
 
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::{
     command::{
@@ -12,6 +12,7 @@ use super::{
     service::Streaming,
 };
 use crate::{
+    engine::exec::ExecRequest,
     error::chain,
     exec::process::Exec,
     model::stream::{ExecSpec, TerminalSize},
@@ -32,16 +33,16 @@ pub(super) async fn run(
         return Some(failure("the container has been removed"));
     };
     let size = client.first_size().await;
-    let exec = match Exec::make(engine, &container, &spec.command, streams, size).await {
+    let request = ExecRequest { command: &spec.command, streams, env: &[], size };
+    let exec = match Exec::make(engine, &container, &request).await {
         Ok(exec) => exec,
         Err(error) => return Some(failure(&chain(&error))),
     };
     let hijacked = match exec.start().await {
         Ok(hijacked) => hijacked,
         Err(error) => {
-            if error.may_begin_yet() {
-                tokio::spawn(kill_when_started(exec));
-            }
+            let (left, stop) = (error.after_start(), stop.clone());
+            tokio::spawn(async move { exec.clear(left, &stop).await });
             return Some(failure(&chain(&error)));
         }
     };
@@ -70,16 +71,6 @@ impl Terminal for Exec {
     async fn resize(&self, size: TerminalSize) -> bool {
         let resized = self.resize(size).await;
         resized.inspect_err(|error| debug!(%error, "cannot resize the terminal; retrying")).is_ok()
-    }
-}
-
-/// Kills a process that begins after its client got an error.
-async fn kill_when_started(exec: Exec) {
-    if let Err(error) = exec.kill_when_started().await {
-        warn!(
-            error = chain(&error),
-            "an exec command may have started after its deadline and may still be running"
-        );
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     outcome?;
     set.nothing_is_left().await?;
     let log = fs::read_to_string(set.stage.bridge.log())?;
-    ensure!(log.contains("that an earlier dockbridge left running"), "no command began");
+    ensure!(log.contains("killed a command"), "no command began");
     set.clear().await
 }
 

@@ -1,0 +1,140 @@
+//! What may be left of a command when its caller has an answer, and how that is ended. ExecSync, streamed
+//! exec and the clean-up after a crash share it.
+//!
+//! ```text
+//! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
+//!    └─it can no longer start─▶ nothing ◀─two looks, and the engine says so─ Uncertain
+//! ```
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    error::ExecError,
+    process::{Exec, end_all},
+};
+
+/// What may be left of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// Nothing that dockbridge has to end: what a command leaves running on purpose stays.
+    Nothing,
+    /// The command runs.
+    Running,
+    /// The engine was asked to start it, and may do so later.
+    MayStart,
+    /// The engine says that it does not run. An engine that was disturbed may not know what its helpers
+    /// have started, or may just be starting it.
+    Uncertain,
+}
+
+impl ExecError {
+    /// What is left of a command that could not be started.
+    pub const fn after_start(&self) -> Leftover {
+        use crate::engine::error::EngineError::{Broken, Deadline, Garbled};
+        match self {
+            Self::Engine(Deadline { .. } | Broken { .. } | Garbled { .. }) => Leftover::MayStart,
+            _ => Leftover::Nothing,
+        }
+    }
+
+    /// What is left of a command that was started, when this is known of its end.
+    pub const fn after_end(&self) -> Leftover {
+        if matches!(self, Self::NeverBegun { .. }) {
+            Leftover::Uncertain
+        } else {
+            Leftover::Running
+        }
+    }
+}
+
+impl Exec {
+    /// Ends what is left, and tries again for a while if that fails. Returns whether nothing is left. What may
+    /// still start is not waited for when dockbridge stops: the next one finds its record.
+    ///
+    /// # Errors
+    /// Why a process keeps running.
+    pub async fn clear(
+        &self,
+        mut left: Leftover,
+        stopping: &CancellationToken,
+    ) -> Result<bool, ExecError> {
+        let container = &self.finder().container;
+        let (mut is_last, mut until) = (false, None);
+        loop {
+            let step = self.step(left);
+            let step = match left {
+                Leftover::Nothing => return Ok(true),
+                Leftover::Running => step.await,
+                _ if is_last => match timeout(LAST_LOOK, step).await {
+                    Ok(step) => step,
+                    Err(_) => return Ok(false),
+                },
+                _ => tokio::select! {
+                    step = step => step,
+                    () = stopping.cancelled() => {
+                        is_last = true;
+                        continue;
+                    }
+                },
+            };
+            match step {
+                Ok(next) => left = next,
+                Err(error)
+                    if error.may_pass()
+                        && Instant::now() < *until.get_or_insert(Instant::now() + PERSISTENCE) =>
+                {
+                    warn!(container, %error, "cannot kill a command yet; retrying");
+                    sleep(KILL_AGAIN).await;
+                }
+                Err(error) => {
+                    warn!(container, %error, "cannot kill a command; it keeps running");
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Returns what is left then.
+    async fn step(&self, left: Leftover) -> Result<Leftover, ExecError> {
+        match left {
+            Leftover::Nothing => return Ok(Leftover::Nothing),
+            Leftover::MayStart if self.starts().await? => return Ok(Leftover::Running),
+            Leftover::MayStart => return Ok(Leftover::Nothing),
+            Leftover::Running => self.kill().await?,
+            Leftover::Uncertain => {
+                let mut killed = end_all(self.finder(), None).await?;
+                sleep(STARTED_SINCE).await;
+                // The engine is asked after the last look: what starts between the two is found by the next.
+                killed += end_all(self.finder(), None).await?;
+                if self.may_run().await {
+                    return Ok(Leftover::Uncertain);
+                }
+                if killed == 0 {
+                    return Ok(Leftover::Nothing);
+                }
+            }
+        }
+        info!(
+            container = self.finder().container,
+            "killed a command that timed out or was abandoned"
+        );
+        Ok(Leftover::Nothing)
+    }
+}
+
+/// Pause between two attempts to kill a command.
+const KILL_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long to keep trying to kill a command. A node that cannot kill a process in this time has bigger
+/// problems.
+const PERSISTENCE: Duration = Duration::from_secs(300);
+
+/// How long the engine may take to start a command whose caller has gone.
+const STARTED_SINCE: Duration = Duration::from_secs(10);
+
+/// How long the last look may take when dockbridge stops.
+const LAST_LOOK: Duration = Duration::from_secs(1);
