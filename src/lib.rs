@@ -36,7 +36,7 @@
 //! | figures of containers and pods | [`stats`]; the working set: [`host::cgroup::working_set`]; metrics of dockbridge itself: `metrics.rs` of each module |
 //! | a setting, its default, its cri-dockerd flag | [`config::key`] (one table) |
 //! | what NRI plugins are asked, and how their answers are merged | [`nri`], [`translate::nri`] |
-//! | what `dockbridge-runtime` changes in a `config.json` | `oci_edits` in [`translate::plan`] decides, [`oci_runtime::edit`] does it |
+//! | what differs in a container beyond the Engine API | the edits of [`model::spec_edit`]: from `oci_edits` in [`translate::plan`], [`cdi`] and `translate::parse::adjustment`; `oci_runtime::apply` applies them |
 //! | files and calls of the kernel | [`host`] |
 //!
 //! `docs/architecture.md` has the levels of the modules and what always holds; `docs/decisions` says

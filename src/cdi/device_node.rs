@@ -1,29 +1,33 @@
-//! A device node. The engine copies the host's node with its type, numbers, owner and mode, so what a
-//! specification says about them has to match the host, unless our OCI runtime makes the node.
+//! A device node. An engine without our OCI runtime copies the host's node with its type, numbers, owner and
+//! mode, so what a specification says about them has to match the host.
 
 use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 use super::{error::EditError, specification::Node};
 use crate::{
     host::device_node::{self, DeviceNode, NodeType},
-    model::{
-        container::Device,
-        oci_changes::{DeviceChange, OciDevice},
-    },
+    model::spec_edit::{SpecEdit, stated},
 };
 
 /// The node as it is specified; what is not stated is as on the host.
-pub(super) fn change(requested: &Node) -> Result<DeviceChange, EditError> {
+pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, EditError> {
     let host_path = host_path(requested)?;
-    let is_pipe = requested.kind == "p";
+    let path = Path::new(host_path);
+    let is_pipe = requested.kind == "p" && !for_engine;
     let is_stated = is_pipe || (!requested.kind.is_empty() && requested.major != 0);
-    let found = match device_node::read(Path::new(host_path)) {
+    let found = match device_node::read(path) {
         Ok(found) => found.filter(|_| !is_pipe),
-        Err(_) if is_stated => None,
+        Err(_) if is_stated && !for_engine => None,
         Err(error) => return Err(error.into()),
     };
-    if found.is_none() && !is_stated {
-        return Err(EditError::NoDevice { path: host_path.into() });
+    match found {
+        Some(found) if for_engine => compare(requested, path, found)?,
+        None if for_engine || !is_stated => {
+            return Err(EditError::NoDevice { path: path.to_owned() });
+        }
+        _ => {}
     }
     let (major, minor) = match (requested.major, found) {
         (0, Some(found)) => (found.major, found.minor),
@@ -34,32 +38,18 @@ pub(super) fn change(requested: &Node) -> Result<DeviceChange, EditError> {
         ("", _) => "c",
         (stated, _) => stated,
     };
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mode = requested.file_mode.map(|mode| mode & PERMISSION_BITS);
-    let device = OciDevice {
-        kind: kind.to_owned(),
-        major: number(major),
-        minor: number(minor),
-        file_mode: mode.or(found.map(|found| found.mode)),
-        uid: requested.uid.or(found.map(|found| found.uid)),
-        gid: requested.gid.or(found.map(|found| found.gid)),
-    };
-    let access = permissions(requested)?;
-    Ok(DeviceChange { path: requested.path.clone(), device: Some(device), access })
-}
-
-/// The node as a device of the CRI.
-pub(super) fn device(requested: &Node) -> Result<Device, EditError> {
-    let host_path = host_path(requested)?;
-    let path = Path::new(host_path);
-    let found =
-        device_node::read(path)?.ok_or_else(|| EditError::NoDevice { path: path.to_owned() })?;
-    compare(requested, path, found)?;
-    Ok(Device {
-        container_path: requested.path.clone(),
-        host_path: host_path.to_owned(),
-        permissions: permissions(requested)?,
-    })
+    let device = stated(json!({
+        "type": kind,
+        "major": major,
+        "minor": minor,
+        "fileMode": mode.or(found.map(|found| found.mode)),
+        "uid": requested.uid.or(found.map(|found| found.uid)),
+        "gid": requested.gid.or(found.map(|found| found.gid)),
+        "access": permissions(requested)?,
+        "hostPath": for_engine.then_some(host_path),
+    }));
+    Ok(SpecEdit::set(&["linux", "devices", &requested.path], device))
 }
 
 fn host_path(requested: &Node) -> Result<&str, EditError> {

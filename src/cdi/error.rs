@@ -41,10 +41,7 @@ pub enum EditError {
          apply them (Docker 24 or newer), as can an engine that reads CDI itself (Docker 25 or newer \
          with \"features\": {{\"cdi\": true}})"
     )]
-    Engine {
-        /// The field of the specification.
-        what: &'static str,
-    },
+    Engine { what: String },
     /// A hook of no known name.
     #[error("the OCI runtime has no hook {name:?}")]
     Hook {
@@ -95,22 +92,6 @@ pub enum EditError {
         path: String,
         /// As the file has it.
         permissions: String,
-    },
-    /// Only bind mounts are supported.
-    #[error("the mount at {target:?} is of type {kind:?}: only bind is supported")]
-    MountType {
-        /// In the container.
-        target: String,
-        /// As the file has it.
-        kind: String,
-    },
-    /// The Engine API has no field for it.
-    #[error("option {option:?} of the mount at {target:?} is not supported by the Engine API")]
-    MountOption {
-        /// In the container.
-        target: String,
-        /// As the file has it.
-        option: String,
     },
 }
 

@@ -1,10 +1,10 @@
 //! Targets of `make fuzz`: specification files of devices.
 
 use super::{
-    engine_edits, oci_changes,
+    edits,
     specification::{Format, Specification},
 };
-use crate::model::{cdi::CdiEdits, oci_changes::OciChanges};
+use crate::model::spec_edit::SpecEdit;
 
 /// A file in both forms. What is in the one is in the other: JSON is YAML.
 pub(crate) fn specification(bytes: &[u8]) {
@@ -14,16 +14,12 @@ pub(crate) fn specification(bytes: &[u8]) {
             Ok(found) => {
                 let own = found.devices.iter().map(|device| &device.container_edits);
                 for requested in own.chain([&found.container_edits]) {
-                    let mut edits = CdiEdits::default();
-                    if let Err(problem) = engine_edits::add(&mut edits, requested) {
-                        let _ = problem.to_string();
+                    for engine in [None, Some(edits::Check(|_| Ok(())))] {
+                        match edits::make(requested, engine) {
+                            Ok(edits) => assert!(edits.iter().all(SpecEdit::is_for_plugins)),
+                            Err(problem) => assert!(!problem.to_string().is_empty()),
+                        }
                     }
-                    assert!(!edits.groups.contains(&0));
-                    let mut changes = OciChanges::default();
-                    if let Err(problem) = oci_changes::add(&mut changes, requested) {
-                        let _ = problem.to_string();
-                    }
-                    assert!(!changes.groups.contains(&0));
                 }
             }
             Err(malformed) => assert!(!malformed.reason.contains('\n')),

@@ -1,19 +1,18 @@
 //! The Container Device Interface, for engines that do not read it: parses its specification files
-//! and turns the devices into device nodes, mounts and environment.
+//! and turns the devices into edits of a container's `config.json`.
 //!
 //! It does not know containers or Docker. Start with [`registry::Registry`]. With our OCI runtime all
-//! container edits of a device are carried out (`oci_changes`). Without it those that the Engine API
-//! has fields for are (`engine_edits`), and others (hooks, changed nodes, …) are refused with the
-//! device, the file and the reason; only `nosuid`, `nodev` and `noexec` of mounts are ignored and
-//! logged, as nearly every specification has them. Files are read at each use, as vendors rewrite
-//! them, and a malformed one affects its own devices only.
+//! edits of a device are carried out. Without it the caller says which the engine can do
+//! ([`registry::Registry::edits`]), and others (hooks, changed nodes, …) are refused with the device, the file and
+//! the reason; only `nosuid`, `nodev` and `noexec` of mounts are ignored and logged, as nearly every
+//! specification has them. Files are read at each use, as vendors rewrite them, and a malformed one affects
+//! its own devices only.
 
 mod device_index;
 mod device_node;
-mod engine_edits;
+pub mod edits;
 pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-mod oci_changes;
 pub mod registry;
 mod specification;

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::{device_index::DeviceIndex, engine_edits, error::CdiError, oci_changes};
-use crate::{
-    concurrency::blocking::blocking,
-    model::{cdi::CdiEdits, oci_changes::OciChanges},
+use super::{
+    device_index::DeviceIndex,
+    edits::{self, Check},
+    error::CdiError,
 };
+use crate::{concurrency::blocking::blocking, model::spec_edit::SpecEdit};
 
 /// The specification files of this host. Read at each use, as vendors rewrite them.
 #[derive(Clone, Debug, Default)]
@@ -21,22 +22,19 @@ impl Registry {
         Self { directories }
     }
 
-    /// All edits of the devices, for our OCI runtime.
+    /// The edits of the devices. With `engine`, the engine has to do them without our OCI runtime: it says
+    /// whether that can be, or names what the engine has no field for.
     ///
     /// # Errors
-    /// A device is not known, or is specified wrongly.
-    pub async fn oci_changes(&self, devices: &[String]) -> Result<OciChanges, CdiError> {
+    /// A device is not known or is specified wrongly, or the engine cannot do one of its edits: see
+    /// [`CdiError`].
+    pub async fn edits(
+        &self,
+        devices: &[String],
+        engine: Option<Check>,
+    ) -> Result<Vec<SpecEdit>, CdiError> {
         let devices = devices.to_vec();
-        self.read(move |index| oci_changes::collect(index, &devices)).await
-    }
-
-    /// The edits of the devices, for an engine without CDI and without our OCI runtime.
-    ///
-    /// # Errors
-    /// A device is not known, or one of its edits cannot be applied: see [`CdiError`].
-    pub async fn engine_edits(&self, devices: &[String]) -> Result<CdiEdits, CdiError> {
-        let devices = devices.to_vec();
-        self.read(move |index| engine_edits::collect(index, &devices)).await
+        self.read(move |index| edits::collect(index, &devices, engine)).await
     }
 
     /// Refuses devices that an engine which reads these directories itself does not know either.

@@ -8,11 +8,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    adjustment::Adjustment,
     attachment::Attachment,
     document::SandboxDocument,
     id::{ContainerId, ImageId, SandboxId},
     resources::{PodResources, Resources},
+    spec_edit::SpecEdit,
     time::Nanos,
 };
 
@@ -45,9 +45,10 @@ pub struct ChangesSinceCreate {
     /// Of containers: all limits that are in force.
     pub containers: BTreeMap<ContainerId, Resources>,
     pub pods: BTreeMap<SandboxId, PodResources>,
-    /// What NRI plugins want of containers.
+    /// What NRI plugins want of containers, and CDI devices that they add. Earlier versions had
+    /// `adjustments` in another form, which is not read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub adjustments: BTreeMap<ContainerId, Adjustment>,
+    pub edits: BTreeMap<ContainerId, Vec<SpecEdit>>,
 }
 
 /// Containers that were OOM-killed without the engine noticing, with the time of their end. Its serde form is a durable format.

@@ -176,11 +176,14 @@ pub enum ContainerError {
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The saved NRI adjustment of a container is lost.
+    /// What CDI devices or NRI plugins want of a container is not known.
     #[error(
-        "the saved NRI adjustment of container {id} is lost, so it cannot start: remove it, kubelet creates another"
+        "what {of} want of container {id} is lost or in the form of an earlier dockbridge, so it cannot start: \
+         remove it, kubelet creates another"
     )]
-    AdjustmentLost {
+    EditsLost {
+        /// Whose they are.
+        of: &'static str,
         /// Full id.
         id: String,
     },
@@ -212,7 +215,7 @@ impl ContainerError {
             Self::SandboxNotReady { .. }
             | Self::PodStopping { .. }
             | Self::TargetNotReady { .. }
-            | Self::AdjustmentLost { .. }
+            | Self::EditsLost { .. }
             | Self::WasStarted { .. }
             | Self::NotRunning { .. } => Kind::FailedPrecondition,
             Self::NameInUse { .. } => Kind::AlreadyExists,

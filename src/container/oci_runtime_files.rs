@@ -72,8 +72,8 @@ impl OciRuntimeFiles {
         let engine = engine.daemon_id.clone();
         let list = move |directory: &EditsDirectory, _: &str| {
             let mut ids = directory.ids()?;
-            ids.retain(|id| match directory.read(id) {
-                Ok(Some(edits)) => edits.engine == engine,
+            ids.retain(|id| match directory.engine(id) {
+                Ok(Some(of)) => of == engine,
                 Ok(None) => is_abandoned(&directory.of(id)),
                 Err(_) => false,
             });

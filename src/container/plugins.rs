@@ -84,8 +84,8 @@ impl Containers {
         }
         let wanted = self.with_devices(asked.unwrap_or_default()).await?;
         let limits = wanted.resources.clone();
-        if document.is_adjustable && self.saved_changes.adjustment(&record.id).is_none() {
-            let saved = self.saved_changes.put_adjustment(&record.id, wanted).await;
+        if document.is_adjustable && self.saved_changes.edits(&record.id).is_none() {
+            let saved = self.saved_changes.put_edits(&record.id, wanted.edits).await;
             saved.map_err(|cause| ContainerError::AdjustmentNotSaved { cause: cause.into() })?;
         }
         if limits != Resources::default() {
@@ -104,7 +104,7 @@ impl Containers {
     /// Whether plugins may adjust the container, and it is not known how.
     pub(super) fn awaits_adjustment(&self, observed: &Observed) -> bool {
         let Observed::Container(record) = observed else { return false };
-        record.document.is_adjustable && self.saved_changes.adjustment(&record.id).is_none()
+        record.document.is_adjustable && self.saved_changes.edits(&record.id).is_none()
     }
 
     /// Whether the pod is one that plugins have not agreed to yet: nobody can know of it.

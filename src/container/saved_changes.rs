@@ -9,10 +9,10 @@ use crate::{
     checkpoint::{directory::Checkpoints, error::CheckpointError, record::ChangesSinceCreate},
     error::chain,
     model::{
-        adjustment::Adjustment,
         id::{ContainerId, SandboxId},
         record::SandboxRecord,
         resources::{PodResources, Resources},
+        spec_edit::SpecEdit,
     },
     store::handle::Store,
 };
@@ -75,24 +75,24 @@ impl SavedChanges {
     }
 
     /// What plugins wanted of a container; none where it was not saved.
-    pub(super) fn adjustment(&self, id: &ContainerId) -> Option<Adjustment> {
-        self.known().adjustments.get(id).cloned()
+    pub(super) fn edits(&self, id: &ContainerId) -> Option<Vec<SpecEdit>> {
+        self.known().edits.get(id).cloned()
     }
 
     /// Saves what plugins want of a new container.
     ///
     /// # Errors
     /// The disk refuses.
-    pub(super) async fn put_adjustment(
+    pub(super) async fn put_edits(
         &self,
         id: &ContainerId,
-        wanted: Adjustment,
+        wanted: Vec<SpecEdit>,
     ) -> Result<(), CheckpointError> {
         let _saving = self.saving.lock().await;
-        self.known().adjustments.insert(id.clone(), wanted);
+        self.known().edits.insert(id.clone(), wanted);
         let saved = self.save().await;
         if saved.is_err() {
-            self.known().adjustments.remove(id);
+            self.known().edits.remove(id);
         }
         saved
     }
@@ -132,7 +132,7 @@ impl SavedChanges {
             return;
         }
         let is_kept = |known: &ChangesSinceCreate| {
-            let mut containers = known.containers.keys().chain(known.adjustments.keys());
+            let mut containers = known.containers.keys().chain(known.edits.keys());
             containers.all(|id| now.container(id.as_str()).is_some())
                 && known.pods.keys().all(|id| now.sandbox(id.as_str()).is_some())
         };
@@ -142,7 +142,7 @@ impl SavedChanges {
         {
             let mut known = self.known();
             known.containers.retain(|id, _| now.container(id.as_str()).is_some());
-            known.adjustments.retain(|id, _| now.container(id.as_str()).is_some());
+            known.edits.retain(|id, _| now.container(id.as_str()).is_some());
             known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
         }
         if let Err(error) = self.save().await {

@@ -7,7 +7,7 @@ use tracing::warn;
 use super::{error::ContainerError, oci_runtime_files::OciRuntimeFiles, service::Containers};
 use crate::{
     error::chain,
-    model::{id::SandboxId, oci_changes::OciChanges, oci_edits::RUNTIME, record::ContainerRecord},
+    model::{id::SandboxId, oci_edits::RUNTIME, record::ContainerRecord, spec_edit::SpecEdit},
     translate::plan::oci_edits,
 };
 
@@ -19,6 +19,7 @@ impl Containers {
 
     /// Writes the changes of a container that is about to be started, if it has any.
     pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
+        let wanted = self.wanted(record)?;
         let snapshot = self.store.snapshot();
         let engine = snapshot.described()?;
         if !engine.runtimes.contains_key(RUNTIME) {
@@ -27,7 +28,7 @@ impl Containers {
         let document = &record.document;
         let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
         let limits = self.requested(record);
-        let edits = oci_edits::container(document, &limits, engine, pin, &self.wanted(record)?);
+        let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted)?;
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
@@ -35,13 +36,15 @@ impl Containers {
     }
 
     /// What plugins want of the container.
-    fn wanted(&self, record: &ContainerRecord) -> Result<OciChanges, ContainerError> {
-        match self.saved_changes.adjustment(&record.id) {
-            Some(wanted) => Ok(wanted.changes),
-            None if record.document.is_adjustable => {
-                Err(ContainerError::AdjustmentLost { id: record.id.to_string() })
-            }
-            None => Ok(OciChanges::default()),
+    fn wanted(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, ContainerError> {
+        let lost = |of| Err(ContainerError::EditsLost { of, id: record.id.to_string() });
+        if !record.document.cdi.is_null() {
+            return lost("CDI devices");
+        }
+        match self.saved_changes.edits(&record.id) {
+            Some(wanted) => Ok(wanted),
+            None if record.document.is_adjustable => lost("NRI plugins"),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -2,14 +2,15 @@
 //! Docker is the database; these are its rows.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     accounts::ProcessUser,
     container::ContainerSpec,
     id::{ImageId, SandboxId},
     network::NetworkMode,
-    oci_changes::OciChanges,
     sandbox::SandboxSpec,
+    spec_edit::SpecEdit,
     volume::MountedImage,
 };
 
@@ -56,8 +57,11 @@ pub struct ContainerDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
     /// What CDI devices ask of our OCI runtime.
-    #[serde(default, skip_serializing_if = "OciChanges::is_empty")]
-    pub cdi: OciChanges,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<SpecEdit>,
+    /// The same in the form of an earlier version, which is not read: such a container does not start.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub cdi: Value,
     /// What `spec` lacks because the engine stores it itself. In every label; none once it was read
     /// back from an inspect, and in labels of dockbridge 0.1, whose `spec` has everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]

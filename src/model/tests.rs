@@ -438,6 +438,7 @@ fn container(process: Process) -> ContainerRecord {
             image_volumes: Vec::new(),
             volumes: Vec::new(),
             is_adjustable: false,
+            edits: Vec::new(),
             cdi: Default::default(),
             unread: None,
         }),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::shortened,
-    model::{adjustment::Adjustment, record::ContainerRecord},
+    model::{adjustment::Wanted, record::ContainerRecord},
     translate::{
         nri::merge::Merge,
         parse::adjustment::{adjustment, check_length},
@@ -37,7 +37,7 @@ impl Nri {
         &self,
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
-    ) -> Result<Option<Adjustment>, NriError> {
+    ) -> Result<Option<Wanted>, NriError> {
         let Some((shared, mut plugins)) = self.asked_about(creation).await else {
             return Ok(None);
         };
@@ -63,7 +63,7 @@ impl Shared {
         plugins: &Plugins,
         record: &ContainerRecord,
         asked: &mut Vec<nri::PluginInstance>,
-    ) -> Result<Adjustment, NriError> {
+    ) -> Result<Wanted, NriError> {
         let EventSubject { pod, container } =
             self.container_subject(&self.store.snapshot(), record);
         let original = container.unwrap_or_default();

@@ -21,7 +21,7 @@ use crate::{
         namespaces::{IdMaps, NamespaceHolder},
     },
     model::{
-        oci_edits::{MountEdit, OciEdits, REQUIRED},
+        oci_edits::{MappedMount, OciEdits, REQUIRED},
         user_namespace::IdMappings,
     },
 };
@@ -90,23 +90,22 @@ fn mount(
     edits: &OciEdits,
 ) -> Result<Mounted, OciRuntimeError> {
     let mut mounted = Mounted::default();
-    if let Some(user) = &edits.user_namespace {
+    if let Some(users) = &edits.users {
         let root = edit::root_path(document)
             .ok_or_else(|| OciRuntimeError::Edit("there is no root.path".to_owned()))?;
         let target = directory.root_of(id);
-        mount_root(&bundle.join(root), &target, &user.mappings)?;
+        mount_root(&bundle.join(root), &target, users)?;
         mounted.root = Some(target);
     }
     for (index, source, at) in edit::mapped_mounts(document, edits) {
-        let Some(edit) = edits.mounts.get(at) else { continue };
-        let Some(mappings) = &edit.id_mappings else { continue };
+        let Some(mapped) = edits.mapped_mounts.get(at) else { continue };
         let target = directory.mount_point(id, index)?;
         let source = Path::new(source);
-        match mount_volume(source, &target, edit, mappings) {
+        match mount_volume(source, &target, mapped) {
             Ok(()) => {}
-            Err(_) if edit.is_implicit => {
+            Err(_) if mapped.is_implicit => {
                 id_map::unmount(&target)?;
-                if !is_without_devices(edit) {
+                if !mapped.without_devices {
                     continue;
                 }
                 id_map::mount_without_devices(source, &target, None)?;
@@ -133,34 +132,26 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     }
 }
 
-/// The container's root can take back what the container's own mounts forbid, but not what the mounts do
-/// that they were made of.
-fn is_without_devices(edit: &MountEdit) -> bool {
-    edit.options.iter().any(|option| option == "nodev")
-}
-
 /// Image volumes are overlays, which are mounted again with mapped ids. Their upper directory, if the
 /// engine gives them one, is never written, and is left out. Another overlay with one is a volume of the
 /// host: mounted twice it is damaged, and a read-only one could be written.
-fn mount_volume(
-    source: &Path,
-    target: &Path,
-    edit: &MountEdit,
-    mappings: &IdMappings,
-) -> Result<(), OciRuntimeError> {
+fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<(), OciRuntimeError> {
+    let mappings = &mapped.mappings;
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
-    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || edit.is_implicit;
+    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.is_implicit;
     // A part of an image.
-    let around = |it: &str| if edit.is_implicit { Overlay::around(it, source) } else { None };
+    let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };
     let table = mount_table()?;
     let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
     match whole.or_else(|| around(&table)).filter(|(overlay, _)| is_read_only(overlay)) {
         Some((overlay, part)) => Overlay { upper: None, ..overlay }
             .mount_part_mapped(&part, target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
             .map_err(|e| explained(e, &what, kernel)),
-        None if is_without_devices(edit) => {
+        // The container's root can take back what the container's own mounts forbid, but not what the
+        // mounts do that they were made of.
+        None if mapped.without_devices => {
             id_map::mount_without_devices(source, target, Some(ids.as_fd()))
                 .map_err(|e| explained(e, &what, kernel))
         }

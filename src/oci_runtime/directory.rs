@@ -15,7 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::error::OciRuntimeError;
 use crate::{
@@ -24,7 +25,10 @@ use crate::{
         file::{self, Durability},
         id_map,
     },
-    model::oci_edits::{OciEdits, VERSION},
+    model::{
+        oci_edits::{OciEdits, VERSION},
+        spec_edit::SpecEdit,
+    },
 };
 
 /// The directory with the edits of each container. Clones are the same directory.
@@ -38,6 +42,14 @@ impl Default for EditsDirectory {
     fn default() -> Self {
         Self::new(PathBuf::from(DIRECTORY))
     }
+}
+
+/// What is in a file.
+#[derive(Serialize)]
+struct File {
+    version: u32,
+    #[serde(flatten)]
+    edits: OciEdits,
 }
 
 impl EditsDirectory {
@@ -63,10 +75,9 @@ impl EditsDirectory {
     pub fn write(&self, id: &str, edits: &OciEdits) -> Result<(), HostError> {
         file::ensure_passable(&self.root)?;
         let directory = self.of(id);
-        let group = edits.user_namespace.as_ref().map(|user| user.mappings.gids.host);
-        file::ensure_passable_by(&directory, group)?;
+        file::ensure_passable_by(&directory, edits.users.map(|users| users.gids.host))?;
         let path = self.file(id);
-        let bytes = serde_json::to_vec(edits)
+        let bytes = serde_json::to_vec(&File { version: VERSION, edits: edits.clone() })
             .map_err(|e| HostError::new("encode", &path, io::Error::from(e)))?;
         file::replace(&path, &bytes, Durability::Written)
     }
@@ -74,28 +85,64 @@ impl EditsDirectory {
     /// The edits of a container; none where it has no file.
     ///
     /// # Errors
-    /// The file is unreadable, malformed, of a newer version, or not root's alone.
+    /// The file is unreadable, malformed, of another version, or not root's alone.
     pub fn read(&self, id: &str) -> Result<Option<OciEdits>, OciRuntimeError> {
+        let Some(fields) = self.fields(id)? else { return Ok(None) };
+        let malformed = |reason| OciRuntimeError::Malformed { path: self.file(id), reason };
+        match version(&fields) {
+            VERSION => {}
+            newer if newer > VERSION => {
+                return Err(malformed(format!(
+                    "version {newer} is newer than this runtime, which knows {VERSION}: update \
+                     dockbridge-runtime"
+                )));
+            }
+            older => {
+                return Err(malformed(format!(
+                    "version {older} is older than this runtime, which knows {VERSION}: restart \
+                     dockbridge and remove the container, kubelet creates another"
+                )));
+            }
+        }
+        serde_json::from_value(fields.into()).map(Some).map_err(|e| malformed(e.to_string()))
+    }
+
+    /// The edits that commands in a running container get as well.
+    ///
+    /// # Errors
+    /// As [`Self::read`]. A container that an older version started may have a file of that version: that
+    /// is an error only if commands need something of it.
+    pub fn read_for_commands(&self, id: &str) -> Result<Vec<SpecEdit>, OciRuntimeError> {
+        match self.fields(id)? {
+            Some(fields) if version(&fields) == 1 && !changes_commands_in_version_1(&fields) => {
+                Ok(Vec::new())
+            }
+            _ => {
+                let mut edits = self.read(id)?.unwrap_or_default().edits;
+                edits.retain(SpecEdit::is_for_commands);
+                Ok(edits)
+            }
+        }
+    }
+
+    /// The engine of a container's edits, in a file of any version; none where it has no file.
+    ///
+    /// # Errors
+    /// The file is unreadable, malformed, or not root's alone.
+    pub fn engine(&self, id: &str) -> Result<Option<String>, OciRuntimeError> {
+        let engine = |fields: Map<String, Value>| Some(fields.get("engine")?.as_str()?.to_owned());
+        Ok(self.fields(id)?.map(|fields| engine(fields).unwrap_or_default()))
+    }
+
+    fn fields(&self, id: &str) -> Result<Option<Map<String, Value>>, OciRuntimeError> {
         let path = self.file(id);
         let Some(bytes) = file::read_if_present(&path, MAX_FILE)? else { return Ok(None) };
         for owned in [self.root.as_path(), &self.of(id), &path] {
             refuse_foreign(owned)?;
         }
-        let malformed = |reason: String| OciRuntimeError::Malformed { path: path.clone(), reason };
-        // An empty list would be taken for edits without any field.
-        let fields: Map<String, Value> =
-            serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
-        let edits: OciEdits =
-            serde_json::from_value(fields.into()).map_err(|e| malformed(e.to_string()))?;
-        if edits.version > VERSION {
-            let newer = format!(
-                "version {} is newer than this runtime, which knows {VERSION}: \
-                 update dockbridge-runtime",
-                edits.version
-            );
-            return Err(malformed(newer));
-        }
-        Ok(Some(edits))
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|e| OciRuntimeError::Malformed { path, reason: e.to_string() })
     }
 
     /// Whether the runtime mounted something for a container.
@@ -156,6 +203,19 @@ impl EditsDirectory {
         };
         Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
+}
+
+fn version(fields: &Map<String, Value>) -> u32 {
+    let version = fields.get("version").and_then(Value::as_u64).unwrap_or_default();
+    u32::try_from(version).unwrap_or(u32::MAX)
+}
+
+/// Whether edits of version 1 change commands: ambient capabilities, environment or groups.
+fn changes_commands_in_version_1(fields: &Map<String, Value>) -> bool {
+    let is_set = |list: Option<&Value>| list.is_some_and(|list| *list != json!([]));
+    let changes = fields.get("changes");
+    let change = |name: &str| changes.and_then(|changes| changes.get(name));
+    is_set(fields.get("ambient_capabilities")) || is_set(change("env")) || is_set(change("groups"))
 }
 
 /// Edits are instructions to root.

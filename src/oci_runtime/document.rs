@@ -1,6 +1,5 @@
 //! Objects and lists within a `config.json`; missing ones are made.
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::error::OciRuntimeError;
@@ -10,59 +9,30 @@ pub(super) fn object<'a>(
     document: &'a mut Value,
     keys: &[&str],
 ) -> Result<&'a mut Map<String, Value>, OciRuntimeError> {
-    let mut at = document.as_object_mut().ok_or_else(|| not_a("an object", "document"))?;
-    for key in keys {
-        at = child(at, key)?;
-    }
-    Ok(at)
+    let place = keys.last().copied().unwrap_or("document");
+    member(document, keys, json!({}))?.as_object_mut().ok_or_else(|| not_a("an object", place))
 }
 
-/// The object under a key.
-pub(super) fn child<'a>(
-    object: &'a mut Map<String, Value>,
-    key: &str,
-) -> Result<&'a mut Map<String, Value>, OciRuntimeError> {
-    let value = object.entry(key).or_insert(Value::Null);
-    if value.is_null() {
-        *value = json!({});
-    }
-    value.as_object_mut().ok_or_else(|| not_a("an object", key))
-}
-
-/// The list under a key.
+/// The list at a path of keys.
 pub(super) fn list<'a>(
-    object: &'a mut Map<String, Value>,
-    key: &str,
+    document: &'a mut Value,
+    keys: &[&str],
 ) -> Result<&'a mut Vec<Value>, OciRuntimeError> {
-    let value = object.entry(key).or_insert(Value::Null);
+    let place = keys.last().copied().unwrap_or("document");
+    member(document, keys, json!([]))?.as_array_mut().ok_or_else(|| not_a("a list", place))
+}
+
+fn member<'a>(
+    document: &'a mut Value,
+    keys: &[&str],
+    missing: Value,
+) -> Result<&'a mut Value, OciRuntimeError> {
+    let Some((key, above)) = keys.split_last() else { return Ok(document) };
+    let value = object(document, above)?.entry(*key).or_insert(Value::Null);
     if value.is_null() {
-        *value = json!([]);
+        *value = missing;
     }
-    value.as_array_mut().ok_or_else(|| not_a("a list", key))
-}
-
-/// Puts a namespace in place of that of its kind: the one at `path`, or a new one where that is empty. With
-/// none, the container has the OCI runtime's own.
-pub(super) fn put_namespace(
-    document: &mut Value,
-    kind: &str,
-    path: Option<&str>,
-) -> Result<(), OciRuntimeError> {
-    let namespaces = list(object(document, &["linux"])?, "namespaces")?;
-    namespaces.retain(|namespace| !is(namespace, "type", kind));
-    namespaces.extend(path.map(|path| match path {
-        "" => json!({"type": kind}),
-        path => json!({"type": kind, "path": path}),
-    }));
-    Ok(())
-}
-
-/// The fields of a value that has some.
-pub(super) fn fields(value: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
+    Ok(value)
 }
 
 /// Whether the field is this text.

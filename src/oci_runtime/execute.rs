@@ -9,10 +9,10 @@ use std::{
     process::{Command, ExitCode, ExitStatus},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    changes, command_line::CommandLine, create, directory::EditsDirectory, edit,
+    apply::apply, command_line::CommandLine, create, directory::EditsDirectory,
     error::OciRuntimeError, log,
 };
 use crate::{
@@ -86,26 +86,23 @@ fn is_container_id(word: &str) -> bool {
     word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Gives a command (`exec`) the ambient capabilities, environment and groups of its container's edits.
-fn change_command(line: &CommandLine, directory: &EditsDirectory) -> Result<(), OciRuntimeError> {
+/// Gives a command (`exec`) the capabilities, environment and groups of its container's edits.
+pub(super) fn change_command(
+    line: &CommandLine,
+    directory: &EditsDirectory,
+) -> Result<(), OciRuntimeError> {
     let Some(path) = &line.process else { return Ok(()) };
-    let Some(edits) = directory.read(&line.id)? else { return Ok(()) };
-    let changes = &edits.changes;
-    let has_ambient = !edits.ambient_capabilities.is_empty();
-    if !has_ambient && changes.env.is_empty() && changes.groups.is_empty() {
+    let edits = directory.read_for_commands(&line.id)?;
+    if edits.is_empty() {
         return Ok(());
     }
     let malformed = |reason: String| OciRuntimeError::Malformed { path: path.clone(), reason };
     let Some(bytes) = file::read_if_present(path, MAX_PROCESS)? else { return Ok(()) };
-    let mut process: Value =
-        serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
-    let object = process.as_object_mut();
-    let object = object.ok_or_else(|| malformed("is not an object".to_owned()))?;
-    if has_ambient {
-        edit::add_ambient(object, &edits.ambient_capabilities)?;
-    }
-    changes::change_any_process(object, changes)?;
-    let text = serde_json::to_vec(&process).map_err(|e| malformed(e.to_string()))?;
+    let process: Value = serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
+    let mut document = json!({"process": process});
+    apply(&mut document, &edits)?;
+    let text =
+        serde_json::to_vec(&document.get("process")).map_err(|e| malformed(e.to_string()))?;
     Ok(file::replace(path, &text, Durability::Written)?)
 }
 

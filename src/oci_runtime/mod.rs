@@ -7,7 +7,7 @@
 //! Containers without changes pass through untouched. Start with [`execute`], which says what becomes
 //! of each command. Nothing here knows pods.
 
-mod changes;
+mod apply;
 pub mod command_line;
 pub mod create;
 pub mod directory;

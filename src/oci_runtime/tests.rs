@@ -11,7 +11,8 @@ use super::{
     command_line::CommandLine, create, directory::EditsDirectory, edit, edit::Mounted, execute,
 };
 use crate::model::{
-    oci_edits::{BoundDevice, MountEdit, OciEdits, REQUIRED, UserNamespace},
+    oci_edits::{MappedMount, OciEdits, REQUIRED, VERSION},
+    spec_edit::SpecEdit,
     user_namespace::{IdMapping, IdMappings},
 };
 
@@ -95,6 +96,15 @@ fn document() -> Value {
     })
 }
 
+fn edits_of<const N: usize>(edits: [SpecEdit; N]) -> OciEdits {
+    OciEdits { edits: edits.into(), ..OciEdits::default() }
+}
+
+fn mapped(destination: &str, without_devices: bool) -> MappedMount {
+    let (destination, mappings) = (destination.to_owned(), mappings());
+    MappedMount { destination, mappings, is_implicit: without_devices, without_devices }
+}
+
 fn edited(edits: &OciEdits, mounted: &Mounted) -> Value {
     let mut document = document();
     edit::edit(&mut document, edits, mounted).unwrap();
@@ -108,10 +118,12 @@ fn no_edits_change_nothing() {
 
 #[test]
 fn namespaces_are_joined_and_ids_are_mapped() {
-    let user = UserNamespace { path: Some("/pins/user".into()), mappings: mappings() };
+    let namespace = |kind: &str, path: &str| {
+        SpecEdit::set(&["linux", "namespaces", kind], json!({"path": path}))
+    };
     let edits = OciEdits {
-        user_namespace: Some(user),
-        network_namespace: Some("/pins/net".into()),
+        users: Some(mappings()),
+        edits: vec![namespace("network", "/pins/net"), namespace("user", "/pins/user")],
         ..OciEdits::default()
     };
     let mounted = Mounted { root: Some("/run/root".into()), ..Mounted::default() };
@@ -133,19 +145,18 @@ fn namespaces_are_joined_and_ids_are_mapped() {
 
 #[test]
 fn each_edit_changes_its_field_and_keeps_the_others() {
-    let changed = MountEdit {
-        destination: "/data".to_owned(),
-        options: vec!["noexec".to_owned()],
-        id_mappings: Some(mappings()),
-        ..MountEdit::default()
-    };
-    let device = BoundDevice { host_path: "/dev/a".into(), container_path: "/dev/b".into() };
+    let sets = ["bounding", "permitted", "inheritable", "effective", "ambient"];
+    let add = |set| SpecEdit::add(&["process", "capabilities", set], ["CAP_NET_RAW"]);
+    let mut all: Vec<_> = sets.into_iter().map(add).collect();
+    all.extend([
+        SpecEdit::add(&["mounts", "/data", "options"], ["noexec"]),
+        SpecEdit::set(&["linux", "resources", "unified", "memory.high"], "1"),
+        SpecEdit::set(&["linux", "resources", "hugepageLimits", "2MB"], json!({"limit": 4})),
+    ]);
     let edits = OciEdits {
-        mounts: vec![changed],
-        ambient_capabilities: vec!["CAP_NET_RAW".to_owned()],
-        bound_devices: vec![device],
-        unified: [("memory.high".to_owned(), "1".to_owned())].into(),
-        hugepage_limits: [("2MB".to_owned(), 4)].into(),
+        mapped_mounts: vec![mapped("/data", false)],
+        moved_devices: vec![("/dev/b".to_owned(), "/dev/a".to_owned())],
+        edits: all,
         ..OciEdits::default()
     };
     assert_eq!(edit::mapped_mounts(&document(), &edits), [(1, "/srv/data", 0)]);
@@ -168,8 +179,8 @@ fn each_edit_changes_its_field_and_keeps_the_others() {
 /// The engine lists the devices of a directory one by one.
 #[test]
 fn in_a_directory_with_devices_only_the_devices_are_bound() {
-    let bound = BoundDevice { host_path: "/dev/host".into(), container_path: "/dev/d/".into() };
-    let edits = OciEdits { bound_devices: vec![bound], ..OciEdits::default() };
+    let moved_devices = vec![("/dev/d/".to_owned(), "/dev/host".to_owned())];
+    let edits = OciEdits { moved_devices, ..OciEdits::default() };
     let mut document = document();
     let (one, two, other) = ("/dev/d/one", "/dev/d/sub/two", "/dev/dd");
     document["linux"]["devices"] = json!([{"path": one}, {"path": two}, {"path": other}]);
@@ -184,23 +195,39 @@ fn in_a_directory_with_devices_only_the_devices_are_bound() {
 
 #[test]
 fn a_document_that_is_no_container_is_an_error() {
-    let user = UserNamespace { path: None, mappings: mappings() };
-    let edits = OciEdits { user_namespace: Some(user), ..OciEdits::default() };
+    let namespace = SpecEdit::set(&["linux", "namespaces", "user"], json!({}));
+    let edits = OciEdits { users: Some(mappings()), ..edits_of([namespace]) };
     for mut document in
         [json!(null), json!([]), json!({"linux": 1}), json!({"linux": {"namespaces": {}}})]
     {
         assert!(edit::edit(&mut document, &edits, &Mounted::default()).is_err(), "{document}");
     }
-    let options = MountEdit { options: vec!["ro".to_owned()], ..MountEdit::default() };
-    let missing = MountEdit { destination: "/none".to_owned(), ..options };
-    let edits = OciEdits { mounts: vec![missing], ..OciEdits::default() };
-    let refused = edit::edit(&mut document(), &edits, &Mounted::default()).unwrap_err();
+    let missing = edits_of([SpecEdit::add(&["mounts", "/none", "options"], ["ro"])]);
+    let refused = edit::edit(&mut document(), &missing, &Mounted::default()).unwrap_err();
     assert!(refused.to_string().contains("/none"), "{refused}");
+    let nowhere = edits_of([SpecEdit::remove(&[])]);
+    assert!(edit::edit(&mut document(), &nowhere, &Mounted::default()).is_err());
+}
+
+/// No option of the request takes it back, and a volume of an image may be missing.
+#[test]
+fn images_and_their_volumes_are_without_devices() {
+    let option = SpecEdit::add(&["mounts", "/data", "options"], ["dev"]);
+    let mapped_mounts = vec![mapped("/data", true), mapped("/none", true)];
+    let mounted = Mounted { root: None, sources: vec![(1, "/run/m".into())] };
+    let mut edits = OciEdits { mapped_mounts, ..edits_of([option]) };
+    let document = edited(&edits, &mounted);
+    assert_eq!(document["mounts"][1]["options"], json!(["rbind", "dev", "nodev"]));
+    assert_eq!(document["mounts"].as_array().unwrap().len(), 2);
+    // A plugin's mount in its place is as the plugin wants it.
+    let other = json!({"type": "bind", "source": "/srv/other", "options": ["rbind"]});
+    edits.edits.push(SpecEdit::set(&["mounts", "/data"], other));
+    assert_eq!(edited(&edits, &mounted)["mounts"][1]["options"], json!(["rbind"]));
 }
 
 #[test]
 fn a_program_with_a_filter_of_its_own_gets_no_other() {
-    let edits = OciEdits { own_seccomp: true, ..OciEdits::default() };
+    let edits = edits_of([SpecEdit::remove(&["linux", "seccomp"])]);
     for mut document in
         [json!({"linux": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}}), json!({"linux": {}})]
     {
@@ -212,7 +239,8 @@ fn a_program_with_a_filter_of_its_own_gets_no_other() {
 /// runc says what is wrong with such a document.
 #[test]
 fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
-    let edits = OciEdits { own_seccomp: true, own_pause: true, ..OciEdits::default() };
+    let no_seccomp = SpecEdit::remove(&["linux", "seccomp"]);
+    let edits = OciEdits { own_pause: true, ..edits_of([no_seccomp]) };
     for odd in [
         json!({}),
         json!({"linux": null}),
@@ -232,19 +260,59 @@ fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     assert_eq!(document, json!({"linux": {"x": 1}}));
 }
 
-/// The server may be older than the runtime: its pause has no filter of its own.
+/// The server may be of another version than the runtime, and a container may have been started by an
+/// older one. It must not start without what the file of that version says.
 #[test]
-fn a_pause_of_a_server_that_knows_no_own_filter_keeps_the_engines() {
-    let (_folder, directory, bundle) = directories();
+fn edits_of_another_version_are_refused_where_they_are_needed() {
+    let (folder, directory, bundle) = directories();
+    fs::write(bundle.join("config.json"), "{}").unwrap();
+    let (process, text) = (folder.path().join("process.json"), "{\"env\":[\"A=1\"]}");
+    fs::write(&process, text).unwrap();
+    let exec = CommandLine { id: ID.to_owned(), process: Some(process), ..CommandLine::default() };
     directory.write(ID, &OciEdits::default()).unwrap();
-    let older = json!({"version": 1, "engine": "e", "own_pause": true, "mounts": []});
-    fs::write(directory.file(ID), older.to_string()).unwrap();
-    let config = json!({"linux": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}});
-    fs::write(bundle.join("config.json"), config.to_string()).unwrap();
-    create::prepare(&directory, ID, &bundle).unwrap();
-    let edited: Value =
-        serde_json::from_slice(&fs::read(bundle.join("config.json")).unwrap()).unwrap();
-    assert_eq!(edited, config);
+    for (version, fields, is_for_commands) in [
+        (1, json!({"own_pause": true, "ambient_capabilities": []}), false),
+        (1, json!({"changes": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}}), false),
+        (1, json!({"ambient_capabilities": ["CAP_CHOWN"]}), true),
+        (1, json!({"changes": {"env": [["A", null]]}}), true),
+        (1, json!({"changes": {"groups": [7]}}), true),
+        (3, json!({}), true),
+    ] {
+        let mut fields = fields;
+        fields["version"] = json!(version);
+        fields["engine"] = json!("e");
+        fs::write(directory.file(ID), fields.to_string()).unwrap();
+        let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
+        let hint = if version == 1 { "older than this runtime" } else { "newer than this runtime" };
+        assert!(refused.contains(hint), "{refused}");
+        let changed = execute::change_command(&exec, &directory);
+        assert_eq!(changed.is_err(), is_for_commands, "{fields}");
+        assert_eq!(directory.engine(ID).unwrap().as_deref(), Some("e"), "the sweep knows it");
+    }
+    assert_eq!(fs::read_to_string(exec.process.unwrap()).unwrap(), text);
+}
+
+#[test]
+fn commands_get_what_the_process_of_the_container_has() {
+    let (folder, directory, _) = directories();
+    let process = folder.path().join("process.json");
+    fs::write(&process, "{\"env\":[\"A=1\",\"B=1\"],\"cwd\":\"/\"}").unwrap();
+    let exec = CommandLine { id: ID.to_owned(), process: Some(process), ..CommandLine::default() };
+    let edits = edits_of([
+        SpecEdit::set(&["process", "env", "A"], "2"),
+        SpecEdit::set(&["process", "args"], json!(["other"])),
+        SpecEdit::add(&["process", "user", "additionalGids"], [7]),
+        SpecEdit::add(&["process", "capabilities", "ambient"], ["CAP_CHOWN"]),
+        SpecEdit::add(&["mounts", "/none", "options"], ["ro"]),
+    ]);
+    directory.write(ID, &edits).unwrap();
+    execute::change_command(&exec, &directory).unwrap();
+    let changed: Value = serde_json::from_slice(&fs::read(exec.process.unwrap()).unwrap()).unwrap();
+    let wanted = json!({
+        "env": ["A=2", "B=1"], "cwd": "/", "user": {"additionalGids": [7]},
+        "capabilities": {"ambient": ["CAP_CHOWN"]},
+    });
+    assert_eq!(changed, wanted);
 }
 
 /// Half-written, empty, enormous, or something else altogether: nothing is changed and nothing mounted.
@@ -253,9 +321,11 @@ fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
     let (_folder, directory, bundle) = directories();
     let config = bundle.join("config.json");
     let deep = "[".repeat(100_000);
-    let user = UserNamespace { path: None, mappings: mappings() };
-    let edits = OciEdits { user_namespace: Some(user), own_seccomp: true, ..OciEdits::default() };
-    let whole = serde_json::to_string(&edits).unwrap();
+    let namespace = SpecEdit::set(&["linux", "namespaces", "user"], json!({}));
+    let edits = OciEdits { users: Some(mappings()), ..edits_of([namespace]) };
+    let mut whole = serde_json::to_value(&edits).unwrap();
+    whole["version"] = json!(VERSION);
+    let whole = whole.to_string();
     let document = document().to_string();
     for (edits, text) in [
         ("", document.as_str()),
@@ -263,8 +333,9 @@ fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
         (whole.strip_suffix('}').unwrap(), &document),
         ("null", &document),
         ("[]", &document),
-        ("{\"own_seccomp\": 1}", &document),
-        ("{\"own_seccomp\": null}", &document),
+        ("{\"version\": 2, \"own_pause\": 1}", &document),
+        ("{\"version\": 2, \"own_pause\": null}", &document),
+        ("{\"version\": 2, \"edits\": [{\"replace\": {\"at\": []}}]}", &document),
         (&deep, &document),
         (&" ".repeat((4 << 20) + 1), &document),
         (&whole, ""),
@@ -350,9 +421,6 @@ fn edits_that_others_could_write_are_not_trusted() {
         fs::set_permissions(&path, before).unwrap();
     }
     create::prepare(&directory, ID, &bundle).unwrap();
-    fs::write(directory.file(ID), "{\"version\": 2}").unwrap();
-    let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
-    assert!(refused.contains("newer"), "{refused}");
 }
 
 /// What is mounted there belongs to the pod: no other user of the host may pass.
@@ -360,8 +428,7 @@ fn edits_that_others_could_write_are_not_trusted() {
 fn only_root_and_the_pods_root_reach_what_is_mounted() {
     use std::os::unix::fs::MetadataExt as _;
     let (_folder, directory, _) = directories();
-    let user = UserNamespace { path: None, mappings: mappings() };
-    let edits = OciEdits { user_namespace: Some(user), ..OciEdits::default() };
+    let edits = OciEdits { users: Some(mappings()), ..OciEdits::default() };
     if !nix::unistd::geteuid().is_root() {
         return crate::skips::skip(crate::skips::Lack::SysAdmin);
     }

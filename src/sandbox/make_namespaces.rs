@@ -38,7 +38,7 @@ impl Sandboxes {
         let user = users.map(|_| self.deps.containers.oci_runtime_files().user_pin(id));
         let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
         let pins = Pins { user: user.clone(), network: Some(network.clone()) };
-        let edits = oci_edits::sandbox(spec, pins, is_own_image);
+        let edits = oci_edits::sandbox(spec, &pins, is_own_image);
         let snapshot = self.deps.store.snapshot();
         let engine = snapshot.described()?;
         // Before the pins: after a crash in between, the sweep finds them by this file.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use dockbridge::{
+    checkpoint::envelope,
     container::{error::ContainerError, service::Containers},
     error::{Kind, chain},
     image_files::service::ImageFiles,
@@ -16,6 +17,7 @@ use dockbridge::{
         label,
         oci_edits::{OciEdits, REQUIRED, RUNTIME},
         security::{GroupsPolicy, RunAs},
+        spec_edit::SpecEdit,
     },
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -134,7 +136,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     node.docker.inject(Rule::new("POST /containers/*/start", fault));
     node.containers.start(id.as_str()).await.unwrap_err();
     let edits: OciEdits = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert_eq!(edits.ambient_capabilities, ["CAP_CHOWN"]);
+    let ambient = SpecEdit::add(&["process", "capabilities", "ambient"], ["CAP_CHOWN"]);
+    assert!(edits.edits.contains(&ambient), "{edits:?}");
     node.docker.clear_faults();
     node.containers.start(plain.as_str()).await.unwrap();
     assert!(!directory.join(plain.as_str()).exists());
@@ -151,6 +154,44 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     assert!(file.exists() && other.exists() && !lost.exists());
     node.containers.remove(id.as_str()).await.unwrap();
     assert!(!directory.join(id.as_str()).exists());
+}
+
+/// Without them it must not start: a plugin's seccomp filter could be among them.
+#[tokio::test]
+async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
+    let node = Node::start().await;
+    let sandbox = node.running_pod().await;
+    let mut ids = Vec::new();
+    for (field, value) in [
+        ("cdi", json!({"hooks": {"prestart": [{"path": "/bin/true"}]}})),
+        ("is_adjustable", json!(true)),
+    ] {
+        ids.push(node.docker.world(|world| {
+            let id = workload(world, &sandbox, field);
+            let labels = &mut world.container_mut(&id).unwrap().labels;
+            let document = labels.get_mut(label::CONTAINER_DOCUMENT).unwrap();
+            let mut earlier: Value = serde_json::from_str(document).unwrap();
+            earlier[field] = value;
+            *document = earlier.to_string();
+            id
+        }));
+    }
+    let limits = json!({&ids[1]: {"memory_limit": 1 << 30}});
+    let adjustment = json!({"changes": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}});
+    let earlier = json!({"containers": limits, "pods": {}, "adjustments": {&ids[1]: adjustment}});
+    fs::write(node.state.path().join("resized.json"), envelope::seal(&earlier).unwrap()).unwrap();
+    let state = node.state.path();
+    let Verbs { containers, store, .. } = Verbs::start(&node.docker, state, state).await;
+    for (id, hint) in ids.iter().zip(["CDI devices", "NRI plugins"]) {
+        let refused = containers.start(id).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::FailedPrecondition);
+        let text = refused.to_string();
+        assert!(text.contains(hint) && text.contains("earlier dockbridge"), "{text}");
+        assert!(store.snapshot().container(id).is_some(), "it is listed");
+        containers.stop(id, Duration::ZERO).await.unwrap();
+        containers.remove(id).await.unwrap();
+    }
+    assert!(node.docker.matching("POST /containers/*/start").is_empty());
 }
 
 impl Node {

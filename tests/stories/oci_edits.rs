@@ -4,7 +4,10 @@
 use std::fs;
 
 use dockbridge::{
-    model::oci_edits::{OciEdits, REQUIRED, RUNTIME},
+    model::{
+        oci_edits::{OciEdits, REQUIRED, RUNTIME},
+        spec_edit::SpecEdit,
+    },
     oci_runtime::directory::EditsDirectory,
 };
 use serde_json::{Value, json};
@@ -29,8 +32,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     let parent = if is_slice { world.cgroup.trim_start_matches('/') } else { &world.cgroup };
     let words = [&create[..], &["--cgroup-parent", parent, &world.image, "sleep", "600"]];
     let id = stage.engine.docker(&words.concat()).await?;
-    let edits =
-        OciEdits { changes: serde_json::from_value(changes(&stage)?)?, ..Default::default() };
+    let edits = OciEdits { edits: edits(&stage)?, ..Default::default() };
     let directory = EditsDirectory::default();
     directory.write(&id, &edits)?;
 
@@ -50,47 +52,53 @@ pub(crate) async fn arrive(world: World) -> Outcome {
 }
 
 /// One of each kind that the runtimes of all engines know.
-fn changes(stage: &Stage) -> Outcome<Value> {
+fn edits(stage: &Stage) -> Outcome<Vec<SpecEdit>> {
     let shared = &stage.folders.shared;
     let hosts = shared.join("hosts");
     fs::write(&hosts, "the plugin's\n")?;
     let hook = |name: &str| {
         let file = shared.join(name).display().to_string();
-        json!([{"path": "/bin/sh", "args": ["sh", "-c", format!("cat >{file}")], "timeout": 20}])
+        let args = ["sh", "-c", &format!("cat >{file}")];
+        let hook = json!({"path": "/bin/sh", "args": args, "timeout": 20});
+        SpecEdit::add(&["hooks", name], [hook])
     };
-    let mut hooks: Value = HOOKS.iter().map(|name| (*name, hook(name))).collect();
+    let mut edits: Vec<SpecEdit> = HOOKS.into_iter().map(hook).collect();
     // It runs in the container.
-    hooks["startContainer"] =
-        json!([{"path": "/bin/touch", "args": ["touch", "/dev/shm/started"]}]);
-    Ok(json!({
-        "args": ["sleep", "700"],
-        "env": [["A", "1"], ["B", null], ["C", "with = sign"]],
-        "groups": [4242],
-        "annotations": {"plugin": "yes"},
-        "hooks": hooks,
-        "mounts": [
-            {"destination": "/t", "mount": {
-                "type": "tmpfs", "source": "tmpfs", "options": ["size=64k", "noexec"],
-            }},
-            {"destination": "/etc/hosts", "mount": {
-                "type": "bind", "source": hosts, "options": ["bind", "ro"],
-            }},
-            {"destination": "/dev/mqueue", "mount": null},
-        ],
-        "devices": [{"path": "/dev/gadget", "access": "rw", "device": {
-            "type": "c", "major": 1, "minor": 7, "fileMode": 0o640, "uid": 5, "gid": 6,
-        }}],
-        "device_rules": [{"allow": true, "type": "c", "major": 240, "minor": 7, "access": "r"}],
-        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 99, "soft": 77}],
-        "sysctls": {"kernel.shm_rmid_forced": "1"},
-        "namespaces": {"cgroup": ""},
-        "oom_score_adj": 123,
-        "io_priority": {"class": "IOPRIO_CLASS_BE", "priority": 3},
-        "scheduler": {"policy": "SCHED_BATCH"},
-        "seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
-            {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 17},
-        ]},
-    }))
+    let touch = json!({"path": "/bin/touch", "args": ["touch", "/dev/shm/started"]});
+    let device = json!({
+        "type": "c", "major": 1, "minor": 7, "fileMode": 0o640, "uid": 5, "gid": 6, "access": "rw",
+    });
+    let rule = json!({"allow": true, "type": "c", "major": 240, "minor": 7, "access": "r"});
+    let tmpfs = json!({"type": "tmpfs", "source": "tmpfs", "options": ["size=64k", "noexec"]});
+    let bind = json!({"type": "bind", "source": hosts, "options": ["bind", "ro"]});
+    let seccomp = json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+        {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 17},
+    ]});
+    edits.extend([
+        SpecEdit::add(&["hooks", "startContainer"], [touch]),
+        SpecEdit::set(&["process", "args"], json!(["sleep", "700"])),
+        SpecEdit::set(&["process", "env", "A"], "1"),
+        SpecEdit::remove(&["process", "env", "B"]),
+        SpecEdit::set(&["process", "env", "C"], "with = sign"),
+        SpecEdit::add(&["process", "user", "additionalGids"], [4242]),
+        SpecEdit::set(&["annotations", "plugin"], "yes"),
+        SpecEdit::set(&["mounts", "/t"], tmpfs),
+        SpecEdit::set(&["mounts", "/etc/hosts"], bind),
+        SpecEdit::remove(&["mounts", "/dev/mqueue"]),
+        SpecEdit::set(&["linux", "devices", "/dev/gadget"], device),
+        SpecEdit::add(&["linux", "resources", "devices"], [rule]),
+        SpecEdit::set(&["process", "rlimits", "RLIMIT_NOFILE"], json!({"hard": 99, "soft": 77})),
+        SpecEdit::set(&["linux", "sysctl", "kernel.shm_rmid_forced"], "1"),
+        SpecEdit::set(&["linux", "namespaces", "cgroup"], json!({})),
+        SpecEdit::set(&["process", "oomScoreAdj"], 123),
+        SpecEdit::set(
+            &["process", "ioPriority"],
+            json!({"class": "IOPRIO_CLASS_BE", "priority": 3}),
+        ),
+        SpecEdit::set(&["process", "scheduler"], json!({"policy": "SCHED_BATCH"})),
+        SpecEdit::set(&["linux", "seccomp"], seccomp),
+    ]);
+    Ok(edits)
 }
 
 async fn has_all(stage: &Stage, id: &str, attempt: &str) -> Outcome {

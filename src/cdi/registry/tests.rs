@@ -6,13 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    error::Kind,
-    model::{
-        cdi::CdiMount,
-        container::{Device, Mount, Propagation},
-    },
-};
+use crate::{error::Kind, translate::plan::express};
 
 /// Two directories; the second wins.
 struct Host {
@@ -46,9 +40,9 @@ impl Host {
         Registry::new(vec![root.join("etc"), root.join("run"), root.join("none-such")])
     }
 
-    async fn edits(&self, devices: &[&str]) -> Result<CdiEdits, CdiError> {
+    async fn edits(&self, devices: &[&str]) -> Result<Vec<SpecEdit>, CdiError> {
         let names: Vec<_> = devices.iter().map(|name| format!("vendor.example/{name}")).collect();
-        self.registry().engine_edits(&names).await
+        self.registry().edits(&names, Some(Check(express::check))).await
     }
 
     /// The refusal of a device with these edits.
@@ -88,30 +82,33 @@ devices:
 ";
     host.text("etc/gadget.yaml", text);
     let edits = host.edits(&["gadget=two", "gadget=one", "gadget=two"]).await.unwrap();
-    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let env = [pair("GADGETS", "all"), pair("SECOND", ""), pair("GADGET", "one=1")];
-    assert_eq!(edits.env, env);
-    let node = |path: &str, host: &str, permissions: &str| Device {
-        container_path: path.to_owned(),
-        host_path: host.to_owned(),
-        permissions: permissions.to_owned(),
+    let variable = |name: &str, value: &str| SpecEdit::set(&["process", "env", name], value);
+    let device = |path: &str, minor: u32, access: &str, host: &str| {
+        let device = json!({
+            "type": "c", "major": 1, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0,
+            "access": access, "hostPath": host,
+        });
+        SpecEdit::set(&["linux", "devices", path], device)
     };
-    let nodes = [node("/dev/gadget0", "/dev/null", "r"), node("/dev/zero", "/dev/zero", "rwm")];
-    assert_eq!(edits.devices, nodes);
-    let mount = |path: &str, host: &str| Mount {
-        container_path: path.to_owned(),
-        host_path: host.to_owned(),
-        readonly: true,
-        ..Mount::default()
+    let mount = |path: &str, source: &str, options: &[&str]| {
+        let mount = json!({"type": "bind", "source": source, "options": options});
+        SpecEdit::set(&["mounts", path], mount)
     };
-    let all = Mount { propagation: Propagation::HostToContainer, ..mount("/all", "/") };
-    let deep = Mount { recursive_read_only: true, ..mount("/p", "/proc") };
-    let mounts = [
-        CdiMount { mount: all, non_recursive: false },
-        CdiMount { mount: deep, non_recursive: true },
+    let mut unbuffered = device("/dev/gadget0", 3, "r", "/dev/null");
+    if let SpecEdit::Set { value, .. } = &mut unbuffered {
+        value["type"] = json!("u");
+    }
+    let wanted = [
+        variable("GADGETS", "all"),
+        SpecEdit::add(&["process", "user", "additionalGids"], [44]),
+        variable("SECOND", ""),
+        variable("GADGET", "one=1"),
+        unbuffered,
+        device("/dev/zero", 5, "rwm", "/dev/zero"),
+        mount("/all", "/", &["ro", "nosuid", "nodev", "rbind", "rslave"]),
+        mount("/p", "/proc", &["bind", "rro", "noexec"]),
     ];
-    assert_eq!(edits.mounts, mounts);
-    assert_eq!(edits.groups, [44]);
+    assert_eq!(edits, wanted);
 }
 
 #[tokio::test]
@@ -124,9 +121,18 @@ async fn what_the_engine_api_lacks_is_refused() {
     let mount = |host: &str, options: &[&str]| json!({"mounts": [{"hostPath": host, "containerPath": "/x", "options": options}]});
     let hook = json!([{"hookName": "createContainer", "path": "/bin/true"}]);
     for (edits, hint) in [
-        (json!({"hooks": hook}), "the Engine API cannot express its hooks: `dockbridge setup`"),
-        (json!({"intelRdt": {}}), "the Engine API cannot express its intelRdt"),
-        (json!({"netDevices": [{}]}), "the Engine API cannot express its netDevices"),
+        (
+            json!({"hooks": hook}),
+            "the Engine API cannot express its hooks.createContainer: `dockbridge setup`",
+        ),
+        (
+            json!({"intelRdt": {"closID": "x"}}),
+            "the Engine API cannot express its linux.intelRdt.closID",
+        ),
+        (
+            json!({"netDevices": [{"hostInterfaceName": "eth5"}]}),
+            "the Engine API cannot express its linux.netDevices.eth5",
+        ),
         (json!({"env": ["NAME"]}), "\"NAME\" is not NAME=value"),
         (json!({"env": ["=x"]}), "\"=x\" is not NAME=value"),
         (node(json!({"path": "dev/null"})), "\"dev/null\" is not an absolute path"),
@@ -164,11 +170,11 @@ async fn what_the_engine_api_lacks_is_refused() {
         (mount("proc", &[]), "\"proc\" is not an absolute path"),
         (
             mount("/proc", &["ro", "sync"]),
-            "option \"sync\" of the mount at \"/x\" is not supported",
+            "the Engine API cannot express its mounts./x (option sync)",
         ),
         (
             json!({"mounts": [{"hostPath": "/", "containerPath": "/t", "type": "tmpfs"}]}),
-            "the mount at \"/t\" is of type \"tmpfs\": only bind is supported",
+            "the Engine API cannot express its mounts./t (type tmpfs)",
         ),
     ] {
         let text = Host::refusal(edits).await;
@@ -205,45 +211,75 @@ devices:
   containerEdits: {deviceNodes: [{path: /dev/none-such, type: c}]}
 ";
     host.text("etc/gadget.yaml", text);
-    let changes = |device: &'static str| {
+    let edits = |device: &'static str| {
         let registry = host.registry();
-        async move { registry.oci_changes(&[format!("vendor.example/gadget={device}")]).await }
+        async move { registry.edits(&[format!("vendor.example/gadget={device}")], None).await }
     };
-    let found = serde_json::to_value(changes("one").await.unwrap()).unwrap();
-    let wanted = json!({
-        "env": [["GADGETS", "all"]],
-        "groups": [44],
-        "devices": [
-            {"path": "/dev/gadget0", "access": "r", "device": {
+    let set = |at: [&str; 3], value: Value| SpecEdit::set(&at, value);
+    let wanted = [
+        SpecEdit::set(&["process", "env", "GADGETS"], "all"),
+        SpecEdit::add(&["process", "user", "additionalGids"], [44]),
+        set(
+            ["linux", "devices", "/dev/gadget0"],
+            json!({
                 "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0,
-            }},
-            {"path": "/dev/gadget1", "access": "rwm", "device": {
-                "type": "b", "major": 7, "minor": 9, "fileMode": 0o600, "uid": 5,
-            }},
-            {"path": "/dev/pipe", "access": "rwm", "device": {"type": "p", "major": 0, "minor": 0}},
-        ],
-        "mounts": [
-            {"destination": "/t", "mount": {
-                "type": "tmpfs", "source": "tmpfs", "options": ["size=1m"],
-            }},
-            {"destination": "/o", "mount": {
-                "type": "bind", "source": "/opt", "options": ["ro", "nosuid", "rbind"],
-            }},
-        ],
-        "hooks": {
-            "createContainer": [
-                {"path": "/bin/one", "args": ["one"], "env": ["A=1"], "timeout": 3},
-            ],
-            "poststop": [{"path": "/bin/two"}],
-        },
-        "net_devices": {"eth5": "inside"},
-        "rdt": {"closID": "gadgets", "schemata": ["L3:0=f"], "enableMonitoring": true},
-    });
+                "access": "r",
+            }),
+        ),
+        set(
+            ["linux", "devices", "/dev/gadget1"],
+            json!({
+                "type": "b", "major": 7, "minor": 9, "fileMode": 0o600, "uid": 5, "access": "rwm",
+            }),
+        ),
+        set(
+            ["linux", "devices", "/dev/pipe"],
+            json!({"type": "p", "major": 0, "minor": 0, "access": "rwm"}),
+        ),
+        SpecEdit::set(
+            &["mounts", "/t"],
+            json!({"type": "tmpfs", "source": "tmpfs", "options": ["size=1m"]}),
+        ),
+        SpecEdit::set(
+            &["mounts", "/o"],
+            json!({"type": "bind", "source": "/opt", "options": ["ro", "nosuid", "rbind"]}),
+        ),
+        SpecEdit::add(
+            &["hooks", "createContainer"],
+            [json!({"path": "/bin/one", "args": ["one"], "env": ["A=1"], "timeout": 3})],
+        ),
+        SpecEdit::add(&["hooks", "poststop"], [json!({"path": "/bin/two"})]),
+        set(["linux", "netDevices", "eth5"], json!({"name": "inside"})),
+        set(["linux", "intelRdt", "closID"], json!("gadgets")),
+        set(["linux", "intelRdt", "enableMonitoring"], json!(true)),
+        set(["linux", "intelRdt", "schemata"], json!(["L3:0=f"])),
+    ];
+    let found = edits("one").await.unwrap();
     assert_eq!(found, wanted);
+    assert!(found.iter().all(SpecEdit::is_for_plugins));
     for (device, hint) in [("two", "no hook \"later\""), ("three", "none-such")] {
-        let refused = changes(device).await.unwrap_err().to_string();
+        let refused = edits(device).await.unwrap_err().to_string();
         assert!(refused.contains(hint), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn cache_and_bandwidth_are_those_of_the_last_device_that_states_them() {
+    let host = Host::new();
+    let rdt = |values: Value| json!({"env": ["A=1"], "intelRdt": values});
+    host.text(
+        "etc/a.json",
+        &json!({"cdiVersion": "1.1.0", "kind": "v/g", "devices": [
+            {"name": "one", "containerEdits": rdt(json!({"closID": "a", "schemata": ["L3:0=f"]}))},
+            {"name": "two", "containerEdits": rdt(json!({"closID": "b"}))},
+        ]})
+        .to_string(),
+    );
+    let devices = ["v/g=one", "v/g=two"].map(str::to_owned);
+    let edits = host.registry().edits(&devices, None).await.unwrap();
+    let variable = SpecEdit::set(&["process", "env", "A"], "1");
+    let class = SpecEdit::set(&["linux", "intelRdt", "closID"], "b");
+    assert_eq!(edits, [variable.clone(), variable, class]);
 }
 
 #[tokio::test]
@@ -252,7 +288,7 @@ async fn the_later_directory_wins_and_equals_are_refused() {
     host.one("etc/a.json", &json!({"env": ["FROM=etc"]}));
     host.one("run/b.json", &json!({"env": ["FROM=run"]}));
     let edits = host.edits(&["gadget=one"]).await.unwrap();
-    assert_eq!(edits.env, [("FROM".to_owned(), "run".to_owned())]);
+    assert_eq!(edits, [SpecEdit::set(&["process", "env", "FROM"], "run")]);
     host.one("run/c.json", &json!({}));
     let error = host.edits(&["gadget=one"]).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);

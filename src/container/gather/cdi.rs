@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::host_check::within_deadline;
 use crate::{
-    cdi::registry::Registry,
+    cdi::{edits::Check, registry::Registry},
     container::{error::ContainerError, service::Containers},
     model::{
-        adjustment::Adjustment, cdi::CdiEdits, container::ContainerSpec, engine::EngineInfo,
-        oci_changes::OciChanges,
+        adjustment::Wanted, container::ContainerSpec, engine::EngineInfo, spec_edit::SpecEdit,
     },
+    translate::plan::express,
 };
 
 impl Containers {
@@ -19,7 +19,7 @@ impl Containers {
         engine: &EngineInfo,
         spec: &ContainerSpec,
         handler: &str,
-    ) -> Result<Option<CdiEdits>, ContainerError> {
+    ) -> Result<Option<Vec<SpecEdit>>, ContainerError> {
         if spec.cdi_devices.is_empty() {
             return Ok(None);
         }
@@ -27,29 +27,25 @@ impl Containers {
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
         let ours = Registry::new(self.live.current().cdi_spec_dirs.clone());
         let is_edited = engine.edits_runtime(handler).is_ok();
+        let engine = (!is_edited).then_some(Check(express::check));
         within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
-            if theirs.is_empty() && is_edited {
-                return Ok(Some(split(ours.oci_changes(&devices).await?)));
-            }
             if theirs.is_empty() {
-                return Ok(Some(ours.engine_edits(&devices).await?));
+                return Ok(Some(ours.edits(&devices, engine).await?));
             }
             Registry::new(theirs).ensure_known(&devices).await?;
             Ok(None)
         })
         .await
     }
-}
 
-impl Containers {
-    /// The changes that NRI plugins want, those of the CDI devices they add among them.
+    /// What NRI plugins want, the edits of the CDI devices they add among it.
     ///
     /// # Errors
     /// A device is not known, or is specified wrongly.
-    pub async fn with_devices(&self, adjustment: Adjustment) -> Result<Adjustment, ContainerError> {
-        if adjustment.cdi_devices.is_empty() {
-            return Ok(adjustment);
+    pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, ContainerError> {
+        if wanted.cdi_devices.is_empty() {
+            return Ok(wanted);
         }
         let snapshot = self.store.snapshot();
         let theirs = &snapshot.described()?.cdi_spec_dirs;
@@ -57,20 +53,13 @@ impl Containers {
         if !theirs.is_empty() {
             directories = theirs.iter().map(PathBuf::from).collect();
         }
-        let devices = adjustment.cdi_devices.clone();
+        let devices = wanted.cdi_devices.clone();
         let found = within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
-            Ok(Registry::new(directories).oci_changes(&devices).await?)
+            Ok(Registry::new(directories).edits(&devices, None).await?)
         });
-        let changes = found.await?.with(adjustment.changes);
-        Ok(Adjustment { cdi_devices: Vec::new(), changes, ..adjustment })
+        let mut edits = found.await?;
+        edits.extend(wanted.edits);
+        Ok(Wanted { cdi_devices: Vec::new(), edits, ..wanted })
     }
-}
-
-/// Environment and groups are the engine's, which gives them to commands too.
-fn split(mut changes: OciChanges) -> CdiEdits {
-    let env = std::mem::take(&mut changes.env);
-    let env = env.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let groups = std::mem::take(&mut changes.groups);
-    CdiEdits { env, groups, changes, ..CdiEdits::default() }
 }

@@ -47,7 +47,7 @@ impl Containers {
             log_format: self.logs.format(),
             seccomp: seccomp.as_deref(),
             accounts: accounts.as_deref(),
-            cdi: cdi.as_ref(),
+            cdi: cdi.as_deref(),
             is_adjustable: self.nri.may_adjust().await,
             image_volumes,
         };

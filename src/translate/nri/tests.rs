@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{merge::Merge, owners::Owners, updates::Updates};
 use crate::{
+    model::spec_edit::SpecEdit,
     translate::parse::adjustment::{adjustment, limits as limits_of},
     wire::nri,
 };
@@ -301,20 +302,17 @@ fn a_plugin_may_replace_what_it_removes_of_another() {
     assert_eq!(seen.args, ["two"]);
     assert_eq!(seen.mounts, [mount("/m", "/two")]);
     let merged = adjustment(&merge.adjustment(), merge.owners().of(ID)).unwrap();
-    let changes = serde_json::to_value(&merged.changes).unwrap();
-    assert_eq!(
-        changes,
-        json!({
-            "args": ["two"], "env": [["B", null], ["A", "2"]],
-            "annotations": {"a": null, "old": null},
-            "mounts": [
-                {"destination": "/old", "mount": null},
-                {"destination": "/m", "mount": {
-                    "type": "bind", "source": "/two", "options": ["rbind"],
-                }},
-            ],
-        })
-    );
+    let bind = json!({"type": "bind", "source": "/two", "options": ["rbind"]});
+    let wanted = [
+        SpecEdit::set(&["process", "args"], json!(["two"])),
+        SpecEdit::remove(&["process", "env", "B"]),
+        SpecEdit::set(&["process", "env", "A"], "2"),
+        SpecEdit::remove(&["annotations", "a"]),
+        SpecEdit::remove(&["annotations", "old"]),
+        SpecEdit::remove(&["mounts", "/old"]),
+        SpecEdit::set(&["mounts", "/m"], bind),
+    ];
+    assert_eq!(merged.edits, wanted);
     // What the second removed is not a third one's to set.
     let third = Adjust { env: vec![pair("B", "3")], ..Adjust::default() };
     let conflict = merge.add("30-three", &answer(third)).unwrap_err();
@@ -334,7 +332,8 @@ fn hooks_of_all_plugins_run() {
     merge.add("20-two", &answer(hooks("/two"))).unwrap();
     assert_eq!(merge.owners().of(ID)["hooks"], "10-one,20-two");
     let merged = adjustment(&merge.adjustment(), Default::default()).unwrap();
-    assert_eq!(merged.changes.hooks.poststop.len(), 2);
+    let hook = |path: &str| json!({"path": path});
+    assert_eq!(merged.edits, [SpecEdit::add(&["hooks", "poststop"], [hook("/one"), hook("/two")])]);
     assert_eq!(merge.container().hooks.unwrap().poststop.len(), 2);
 }
 
@@ -374,26 +373,36 @@ fn limits_are_updated_and_the_rest_is_edited() {
     assert_eq!((updated.memory_limit, updated.memory_reservation), (64 << 20, 32 << 20));
     assert_eq!((updated.pids_limit, updated.oom_score_adj, updated.cpu_shares), (9, 7, 512));
     assert_eq!(read.cdi_devices, ["v/c=d"]);
-    let changes = serde_json::to_value(&read.changes).unwrap();
-    assert_eq!(changes["rlimits"], json!([{"type": "RLIMIT_AS", "hard": 2, "soft": 1}]));
-    assert_eq!(changes["io_priority"], json!({"class": "IOPRIO_CLASS_BE", "priority": 3}));
-    assert_eq!(changes["scheduler"], json!({"policy": "SCHED_BATCH", "nice": 5}));
-    assert_eq!(
-        changes["memory_policy"],
-        json!({"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]})
-    );
-    assert_eq!(
-        changes["seccomp"],
-        json!({"defaultAction": "SCMP_ACT_ALLOW", "defaultErrnoRet": 38})
-    );
-    assert_eq!(
-        changes["rdt"],
-        json!({"closID": "c", "schemata": ["L3:0=f"], "enableMonitoring": true})
-    );
-    assert_eq!(changes["memory"], json!({"swappiness": 1, "disableOOMKiller": true}));
-    assert_eq!(changes["cpu"], json!({"realtimeRuntime": 1}));
-    assert_eq!(changes["namespaces"], json!({"ipc": ""}));
-    assert_eq!(changes["net_devices"], json!({"eth5": "n"}));
+    assert!(read.edits.iter().all(SpecEdit::is_for_plugins));
+    for (at, value) in [
+        (&["annotations", "k"][..], json!("v")),
+        (&["mounts", "/m"], json!({"type": "bind", "source": "/s", "options": ["rbind"]})),
+        (&["process", "env", "E"], json!("1")),
+        (&["process", "args"], json!(["x"])),
+        (&["process", "rlimits", "RLIMIT_AS"], json!({"hard": 2, "soft": 1})),
+        (&["linux", "devices", "/dev/d"], json!({"major": 0, "minor": 0, "access": "rw"})),
+        (&["linux", "namespaces", "ipc"], json!({})),
+        (&["linux", "sysctl", "k"], json!("v")),
+        (&["linux", "netDevices", "eth5"], json!({"name": "n"})),
+        (&["linux", "cgroupsPath"], json!("/p")),
+        (&["process", "ioPriority"], json!({"class": "IOPRIO_CLASS_BE", "priority": 3})),
+        (&["process", "scheduler"], json!({"policy": "SCHED_BATCH", "nice": 5})),
+        (&["linux", "seccomp"], json!({"defaultAction": "SCMP_ACT_ALLOW", "defaultErrnoRet": 38})),
+        (
+            &["linux", "memoryPolicy"],
+            json!({"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}),
+        ),
+        (&["linux", "intelRdt", "closID"], json!("c")),
+        (&["linux", "intelRdt", "schemata"], json!(["L3:0=f"])),
+        (&["linux", "intelRdt", "enableMonitoring"], json!(true)),
+        (&["linux", "resources", "memory", "swappiness"], json!(1)),
+        (&["linux", "resources", "memory", "disableOOMKiller"], json!(true)),
+        (&["linux", "resources", "cpu", "realtimeRuntime"], json!(1)),
+    ] {
+        let wanted = SpecEdit::set(at, value);
+        assert!(read.edits.contains(&wanted), "{wanted:?} is not in {:?}", read.edits);
+    }
+    assert_eq!(read.edits.len(), 20);
 }
 
 #[test]

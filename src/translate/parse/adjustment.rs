@@ -1,8 +1,9 @@
-//! Reads the merged answer of all plugins: limits for an update of the container, and the rest in the
-//! words of the OCI runtime.
+//! Reads the merged answer of all plugins: limits for an update of the container, and the rest as edits
+//! of its `config.json`.
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::{
@@ -11,13 +12,9 @@ use super::{
 };
 use crate::{
     model::{
-        adjustment::Adjustment,
-        oci_changes::{
-            CpuChange, DeviceChange, DeviceRule, Hook, Hooks, IoPriority, MemoryChange,
-            MemoryPolicy, MountChange, OciChanges, OciDevice, OciMount, RdtChange, Rlimit,
-            Scheduler, Seccomp, SyscallArgument, SyscallRule,
-        },
+        adjustment::Wanted,
         resources::Resources,
+        spec_edit::{SpecEdit, stated},
     },
     wire::{
         cri,
@@ -56,31 +53,35 @@ pub enum AdjustmentError {
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
-) -> Result<Adjustment, AdjustmentError> {
-    let mut changes = OciChanges {
-        args: given.args.clone(),
-        env: given.env.iter().map(|pair| entry(&pair.key, pair.value.clone())).collect(),
-        annotations: given
-            .annotations
-            .iter()
-            .map(|(key, value)| entry(key, value.clone()))
-            .collect(),
-        hooks: given.hooks.as_ref().map(hooks).unwrap_or_default(),
-        mounts: given.mounts.iter().map(mount).collect(),
-        rlimits: given.rlimits.iter().map(rlimit).collect(),
-        ..OciChanges::default()
-    };
+) -> Result<Wanted, AdjustmentError> {
+    let mut edits = Vec::new();
+    if !given.args.is_empty() {
+        edits.push(SpecEdit::set(&["process", "args"], given.args.clone()));
+    }
+    let variable = |it: &nri::KeyValue| entry(&["process", "env"], &it.key, it.value.as_str());
+    edits.extend(given.env.iter().map(variable));
+    let annotation =
+        |(key, value): (&String, &String)| entry(&["annotations"], key, value.as_str());
+    edits.extend(given.annotations.iter().map(annotation));
+    for (name, hooks) in given.hooks.iter().flat_map(hooks).filter(|(_, all)| !all.is_empty()) {
+        edits.push(SpecEdit::add(&["hooks", name], hooks.iter().map(hook)));
+    }
+    edits.extend(given.mounts.iter().map(mount));
+    edits.extend(given.rlimits.iter().map(|it| {
+        let at = ["process", "rlimits", it.r#type.as_str()];
+        SpecEdit::set(&at, json!({"hard": it.hard, "soft": it.soft}))
+    }));
     let mut resources = Resources::default();
     if let Some(linux) = &given.linux {
-        change_linux(&mut changes, linux);
+        add_linux(&mut edits, linux);
         if let Some(given) = &linux.resources {
             resources = limits(given)?;
             check_classes(given, &owners)?;
-            change_resources(&mut changes, given);
+            add_resources(&mut edits, given);
         }
         match linux.oom_score_adj.map(|score| score.value) {
             // An update takes it for "not set".
-            Some(0) => changes.oom_score_adj = Some(0),
+            Some(0) => edits.push(SpecEdit::set(&["process", "oomScoreAdj"], 0)),
             Some(score) => {
                 resources.oom_score_adj = resources::oom_score(score).at("oom_score_adj")?;
             }
@@ -88,7 +89,7 @@ pub fn adjustment(
         }
     }
     let cdi_devices = given.cdi_devices.iter().map(|device| device.name.clone()).collect();
-    Ok(Adjustment { resources, cdi_devices, changes, owners })
+    Ok(Wanted { resources, cdi_devices, edits, owners })
 }
 
 /// Checks what one plugin asks for, before anything is made of it: each of these becomes an entry of the
@@ -97,8 +98,7 @@ pub fn adjustment(
 /// # Errors
 /// [`AdjustmentError::Changes`].
 pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), AdjustmentError> {
-    let hooks = given.hooks.as_ref().map(hooks).unwrap_or_default();
-    let hooks = hooks.lists().into_iter().map(<[Hook]>::len).sum::<usize>();
+    let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {
         let resources = linux.resources.as_ref().map_or(0, |given| {
             given.hugepage_limits.len() + given.unified.len() + given.devices.len()
@@ -175,182 +175,196 @@ fn check_classes(
     Ok(())
 }
 
-fn change_linux(changes: &mut OciChanges, given: &nri::LinuxContainerAdjustment) {
-    changes.devices = given.devices.iter().map(device).collect();
-    changes.cgroups_path.clone_from(&given.cgroups_path);
-    changes.sysctls = given.sysctl.iter().map(|(key, value)| entry(key, value.clone())).collect();
-    changes.namespaces =
-        given.namespaces.iter().map(|it| entry(&it.r#type, it.path.clone())).collect();
-    changes.net_devices =
-        given.net_devices.iter().map(|(key, it)| entry(key, it.name.clone())).collect();
-    changes.io_priority = given.io_priority.as_ref().and_then(io_priority);
-    changes.scheduler = given.scheduler.as_ref().map(scheduler);
-    changes.seccomp = given.seccomp_policy.as_ref().map(seccomp);
-    changes.rdt = given.rdt.as_ref().map(rdt).unwrap_or_default();
-    changes.memory_policy = given.memory_policy.as_ref().map(memory_policy);
+fn add_linux(edits: &mut Vec<SpecEdit>, given: &nri::LinuxContainerAdjustment) {
+    edits.extend(given.devices.iter().map(device));
+    if !given.cgroups_path.is_empty() {
+        edits.push(SpecEdit::set(&["linux", "cgroupsPath"], given.cgroups_path.as_str()));
+    }
+    let sysctl =
+        |(key, value): (&String, &String)| entry(&["linux", "sysctl"], key, value.as_str());
+    edits.extend(given.sysctl.iter().map(sysctl));
+    edits.extend(
+        given.namespaces.iter().map(|it| {
+            entry(&["linux", "namespaces"], &it.r#type, stated(json!({"path": it.path})))
+        }),
+    );
+    edits.extend(
+        given.net_devices.iter().map(|(key, it)| {
+            entry(&["linux", "netDevices"], key, stated(json!({"name": it.name})))
+        }),
+    );
+    let whole = [
+        (["process", "ioPriority"], given.io_priority.as_ref().and_then(io_priority)),
+        (["process", "scheduler"], given.scheduler.as_ref().map(scheduler)),
+        (["linux", "seccomp"], given.seccomp_policy.as_ref().map(seccomp)),
+        (["linux", "memoryPolicy"], given.memory_policy.as_ref().map(memory_policy)),
+    ];
+    edits.extend(whole.into_iter().filter_map(|(at, value)| Some(SpecEdit::set(&at, value?))));
+    let class = given.resources.as_ref().and_then(|it| it.rdt_class.as_ref());
+    let class = class.map(|class| class.value.as_str());
+    edits.extend(rdt(given.rdt.as_ref().unwrap_or(&nri::LinuxRdt::default()), class));
 }
 
 /// What an update cannot change, or cannot before the start.
-fn change_resources(changes: &mut OciChanges, given: &nri::LinuxResources) {
+fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     let memory = given.memory.unwrap_or_default();
-    changes.memory = MemoryChange {
-        kernel: memory.kernel.map(|bytes| bytes.value),
-        kernel_tcp: memory.kernel_tcp.map(|bytes| bytes.value),
-        swappiness: memory.swappiness.map(|level| level.value),
-        disable_oom_killer: memory.disable_oom_killer.map(|on| on.value),
-        use_hierarchy: memory.use_hierarchy.map(|on| on.value),
-    };
-    let cpu = given.cpu.as_ref();
-    changes.cpu = CpuChange {
-        realtime_runtime: cpu.and_then(|cpu| cpu.realtime_runtime).map(|time| time.value),
-        realtime_period: cpu.and_then(|cpu| cpu.realtime_period).map(|time| time.value),
-    };
-    changes.device_rules = given.devices.iter().map(device_rule).collect();
-    // A class is a group of the kernel's; the empty one takes the container out of its own.
-    match given.rdt_class.as_ref().map(|class| class.value.as_str()) {
-        Some("") => changes.rdt = RdtChange { remove: true, ..RdtChange::default() },
-        Some(class) if changes.rdt.clos_id.is_none() => {
-            changes.rdt.clos_id = Some(class.to_owned());
+    let cpu = given.cpu.clone().unwrap_or_default();
+    let values = json!({
+        "memory": stated(json!({
+            "kernel": memory.kernel.map(|bytes| bytes.value),
+            "kernelTCP": memory.kernel_tcp.map(|bytes| bytes.value),
+            "swappiness": memory.swappiness.map(|level| level.value),
+            "disableOOMKiller": memory.disable_oom_killer.map(|on| on.value),
+            "useHierarchy": memory.use_hierarchy.map(|on| on.value),
+        })),
+        "cpu": stated(json!({
+            "realtimeRuntime": cpu.realtime_runtime.map(|time| time.value),
+            "realtimePeriod": cpu.realtime_period.map(|time| time.value),
+        })),
+    });
+    for (controller, values) in values.as_object().into_iter().flatten() {
+        for (key, value) in values.as_object().into_iter().flatten() {
+            let at = ["linux", "resources", controller, key];
+            edits.push(SpecEdit::set(&at, value.clone()));
         }
-        _ => {}
+    }
+    if !given.devices.is_empty() {
+        let rules = given.devices.iter().map(device_rule);
+        edits.push(SpecEdit::add(&["linux", "resources", "devices"], rules));
     }
 }
 
-fn entry(key: &str, value: String) -> (String, Option<String>) {
+/// An entry of a list or object, which a mark before its key removes.
+fn entry(list: &[&str], key: &str, value: impl Into<Value>) -> SpecEdit {
     match key.strip_prefix(REMOVED) {
-        Some(key) => (key.to_owned(), None),
-        None => (key.to_owned(), Some(value)),
+        Some(key) => SpecEdit::remove(&[list, &[key]].concat()),
+        None => SpecEdit::set(&[list, &[key]].concat(), value),
     }
 }
 
-fn hooks(given: &nri::Hooks) -> Hooks {
-    let all = |given: &[nri::Hook]| given.iter().map(hook).collect();
-    Hooks {
-        prestart: all(&given.prestart),
-        create_runtime: all(&given.create_runtime),
-        create_container: all(&given.create_container),
-        start_container: all(&given.start_container),
-        poststart: all(&given.poststart),
-        poststop: all(&given.poststop),
-    }
+fn hooks(given: &nri::Hooks) -> [(&'static str, &[nri::Hook]); 6] {
+    [
+        ("prestart", &given.prestart),
+        ("createRuntime", &given.create_runtime),
+        ("createContainer", &given.create_container),
+        ("startContainer", &given.start_container),
+        ("poststart", &given.poststart),
+        ("poststop", &given.poststop),
+    ]
 }
 
-fn hook(given: &nri::Hook) -> Hook {
-    Hook {
-        path: given.path.clone(),
-        args: given.args.clone(),
-        env: given.env.clone(),
-        // The specification has no other.
-        timeout: given.timeout.map(|seconds| seconds.value).filter(|seconds| *seconds > 0),
-    }
+fn hook(given: &nri::Hook) -> Value {
+    // The specification has no other timeout.
+    let timeout = given.timeout.map(|seconds| seconds.value).filter(|seconds| *seconds > 0);
+    stated(json!({"path": given.path, "args": given.args, "env": given.env, "timeout": timeout}))
 }
 
-fn mount(given: &nri::Mount) -> MountChange {
-    if let Some(destination) = given.destination.strip_prefix(REMOVED) {
-        return MountChange { destination: destination.to_owned(), mount: None };
-    }
-    let mount = OciMount {
-        kind: given.r#type.clone(),
-        source: given.source.clone(),
-        options: given.options.clone(),
-    };
-    MountChange { destination: given.destination.clone(), mount: Some(mount) }
+fn mount(given: &nri::Mount) -> SpecEdit {
+    let nri::Mount { destination, r#type, source, options } = given;
+    let mount = stated(json!({"type": r#type, "source": source, "options": options}));
+    entry(&["mounts"], destination, mount)
 }
 
 /// As plugins expect it, the container may read and write the device, and make one for blocks.
-fn device(given: &nri::LinuxDevice) -> DeviceChange {
-    if let Some(path) = given.path.strip_prefix(REMOVED) {
-        return DeviceChange { path: path.to_owned(), ..DeviceChange::default() };
-    }
-    let device = OciDevice {
-        kind: given.r#type.clone(),
-        major: given.major,
-        minor: given.minor,
-        file_mode: given.file_mode.map(|mode| mode.value),
-        uid: given.uid.map(|id| id.value),
-        gid: given.gid.map(|id| id.value),
-    };
-    let access = if given.r#type == "b" { "rwm" } else { "rw" }.to_owned();
-    DeviceChange { path: given.path.clone(), device: Some(device), access }
+fn device(given: &nri::LinuxDevice) -> SpecEdit {
+    let device = stated(json!({
+        "type": given.r#type,
+        "major": given.major,
+        "minor": given.minor,
+        "fileMode": given.file_mode.map(|mode| mode.value),
+        "uid": given.uid.map(|id| id.value),
+        "gid": given.gid.map(|id| id.value),
+        "access": if given.r#type == "b" { "rwm" } else { "rw" },
+    }));
+    entry(&["linux", "devices"], &given.path, device)
 }
 
-fn device_rule(given: &nri::LinuxDeviceCgroup) -> DeviceRule {
-    DeviceRule {
-        allow: given.allow,
-        kind: given.r#type.clone(),
-        major: given.major.map(|number| number.value),
-        minor: given.minor.map(|number| number.value),
-        access: given.access.clone(),
-    }
-}
-
-fn rlimit(given: &nri::PosixRlimit) -> Rlimit {
-    Rlimit { kind: given.r#type.clone(), hard: given.hard, soft: given.soft }
+fn device_rule(given: &nri::LinuxDeviceCgroup) -> Value {
+    stated(json!({
+        "allow": given.allow,
+        "type": given.r#type,
+        "major": given.major.map(|number| number.value),
+        "minor": given.minor.map(|number| number.value),
+        "access": given.access,
+    }))
 }
 
 /// The class that is none says nothing.
-fn io_priority(given: &nri::LinuxIoPriority) -> Option<IoPriority> {
+fn io_priority(given: &nri::LinuxIoPriority) -> Option<Value> {
     let class = given.class();
     let is_stated = class != nri::IoPrioClass::IoprioClassNone;
-    is_stated
-        .then(|| IoPriority { class: class.as_str_name().to_owned(), priority: given.priority })
+    is_stated.then(|| json!({"class": class.as_str_name(), "priority": given.priority}))
 }
 
-fn scheduler(given: &nri::LinuxScheduler) -> Scheduler {
-    Scheduler {
-        policy: given.policy().as_str_name().to_owned(),
-        nice: given.nice,
-        priority: given.priority,
-        flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
-        runtime: given.runtime,
-        deadline: given.deadline,
-        period: given.period,
-    }
+fn scheduler(given: &nri::LinuxScheduler) -> Value {
+    stated(json!({
+        "policy": given.policy().as_str_name(),
+        "nice": set(given.nice),
+        "priority": set(given.priority),
+        "flags": given.flags().map(|flag| flag.as_str_name()).collect::<Vec<_>>(),
+        "runtime": set(given.runtime),
+        "deadline": set(given.deadline),
+        "period": set(given.period),
+    }))
 }
 
-fn seccomp(given: &nri::LinuxSeccomp) -> Seccomp {
-    Seccomp {
-        default_action: given.default_action.clone(),
-        default_errno_ret: given.default_errno.map(|number| number.value),
-        architectures: given.architectures.clone(),
-        flags: given.flags.clone(),
-        listener_path: given.listener_path.clone(),
-        listener_metadata: given.listener_metadata.clone(),
-        syscalls: given.syscalls.iter().map(syscall).collect(),
-    }
+fn seccomp(given: &nri::LinuxSeccomp) -> Value {
+    stated(json!({
+        "defaultAction": given.default_action,
+        "defaultErrnoRet": given.default_errno.map(|number| number.value),
+        "architectures": given.architectures,
+        "flags": given.flags,
+        "listenerPath": given.listener_path,
+        "listenerMetadata": given.listener_metadata,
+        "syscalls": given.syscalls.iter().map(syscall).collect::<Vec<_>>(),
+    }))
 }
 
-fn syscall(given: &nri::LinuxSyscall) -> SyscallRule {
-    let argument = |given: &nri::LinuxSeccompArg| SyscallArgument {
-        index: given.index,
-        value: given.value,
-        value_two: given.value_two,
-        op: given.op.clone(),
+fn syscall(given: &nri::LinuxSyscall) -> Value {
+    let argument = |given: &nri::LinuxSeccompArg| {
+        stated(json!({
+            "index": given.index,
+            "value": given.value,
+            "valueTwo": set(given.value_two),
+            "op": given.op,
+        }))
     };
-    SyscallRule {
-        names: given.names.clone(),
-        action: given.action.clone(),
-        errno_ret: given.errno_ret.map(|number| number.value),
-        args: given.args.iter().map(argument).collect(),
-    }
+    stated(json!({
+        "names": given.names,
+        "action": given.action,
+        "errnoRet": given.errno_ret.map(|number| number.value),
+        "args": given.args.iter().map(argument).collect::<Vec<_>>(),
+    }))
 }
 
-fn rdt(given: &nri::LinuxRdt) -> RdtChange {
-    RdtChange {
-        remove: given.remove,
-        clos_id: given.clos_id.as_ref().map(|id| id.value.clone()),
-        schemata: given.schemata.as_ref().map(|lines| lines.value.clone()),
-        enable_monitoring: given.enable_monitoring.map(|on| on.value),
-        ..RdtChange::default()
+/// A class is a group of the kernel's; the empty one takes the container out of its own.
+fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
+    let at = ["linux", "intelRdt"];
+    if class == Some("") {
+        return vec![SpecEdit::remove(&at)];
     }
+    let values = [
+        ("closID", given.clos_id.as_ref().map(|id| id.value.as_str()).or(class).map(Value::from)),
+        ("schemata", given.schemata.as_ref().map(|lines| json!(lines.value))),
+        ("enableMonitoring", given.enable_monitoring.map(|on| json!(on.value))),
+    ];
+    let values = values.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let [linux, rdt] = at;
+    let set = values.map(|(key, value)| SpecEdit::set(&[linux, rdt, key], value));
+    given.remove.then(|| SpecEdit::remove(&at)).into_iter().chain(set).collect()
 }
 
-fn memory_policy(given: &nri::LinuxMemoryPolicy) -> MemoryPolicy {
-    MemoryPolicy {
-        mode: given.mode().as_str_name().to_owned(),
-        nodes: given.nodes.clone(),
-        flags: given.flags().map(|flag| flag.as_str_name().to_owned()).collect(),
-    }
+fn memory_policy(given: &nri::LinuxMemoryPolicy) -> Value {
+    stated(json!({
+        "mode": given.mode().as_str_name(),
+        "nodes": given.nodes,
+        "flags": given.flags().map(|flag| flag.as_str_name()).collect::<Vec<_>>(),
+    }))
+}
+
+/// A number that is not 0.
+fn set<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
 }
 
 /// More changes of a container than a plugin has use for.

@@ -1,31 +1,32 @@
 //! Whether what NRI plugins want of a container can be done.
 
-use super::error::PlanError;
-use crate::model::{adjustment::Adjustment, engine::EngineInfo};
+use super::{error::PlanError, oci_edits::check_plugins};
+use crate::model::{adjustment::Wanted, engine::EngineInfo};
 
 /// Refuses what only our OCI runtime can do, where the container does not have it: by the plugin and the
 /// field. `is_edited` says whether the container was created with it.
 ///
 /// # Errors
-/// [`PlanError::NeedsRuntime`].
+/// [`PlanError::NeedsRuntime`], [`PlanError::NotForPlugins`].
 pub fn check(
-    adjustment: &Adjustment,
+    wanted: &Wanted,
     engine: &EngineInfo,
     handler: &str,
     is_edited: bool,
 ) -> Result<(), PlanError> {
-    if adjustment.changes.is_empty() && adjustment.cdi_devices.is_empty() {
+    if wanted.edits.is_empty() && wanted.cdi_devices.is_empty() {
         return Ok(());
     }
-    let refused = |reason| PlanError::NeedsRuntime { field: asked_for(adjustment), reason };
+    check_plugins(&wanted.edits)?;
+    let refused = |reason| PlanError::NeedsRuntime { field: asked_for(wanted), reason };
     engine.edits_runtime(handler).map_err(refused)?;
     if is_edited { Ok(()) } else { Err(refused(TOO_LATE)) }
 }
 
 /// The first field that no update can change. A removal may have no owner.
-fn asked_for(adjustment: &Adjustment) -> String {
+fn asked_for(wanted: &Wanted) -> String {
     let is_limit = |field: &str| LIMITS.contains(&field.split('[').next().unwrap_or(field));
-    let mut owners = adjustment.owners.iter();
+    let mut owners = wanted.owners.iter();
     match owners.find(|(field, _)| !is_limit(field)) {
         Some((field, plugin)) => format!("NRI plugin {plugin}: {field}"),
         None => "changes of NRI plugins".to_owned(),

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::{
-    cdi, cgroup_files, cgroup_parent,
+    cgroup_files, cgroup_parent,
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     devices,
     error::PlanError,
-    identity, image,
+    express, identity, image,
     input::ContainerInput,
     labels, mounts, name, oci_edits, oci_runtime, read_only, resources, runtime_handler,
     security_options,
@@ -16,12 +18,12 @@ use crate::{
     model::{
         container::{ContainerLogFormat, ContainerSpec, variable},
         document::{ContainerDocument, VERSION},
+        engine::EngineInfo,
         name::container_name,
-        oci_changes::OciChanges,
         sandbox::{PidMode, SandboxSpec},
         volume::ImageVolume,
     },
-    wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
+    wire::docker::{ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig},
 };
 
 /// What to ask of the engine.
@@ -59,7 +61,8 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let image_ref = image::reference(&spec, input.image);
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
     let handler = &input.sandbox.document.spec.handler;
-    let device_groups = input.cdi.map_or(&[][..], |edits| edits.groups.as_slice());
+    let runtime = input.engine.edits_runtime(handler);
+    let device_groups = express::groups(input.cdi.unwrap_or_default());
     let volumes = oci_edits::volumes(&spec, input.image);
     let mut document = ContainerDocument {
         version: VERSION,
@@ -68,24 +71,29 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         sandbox: input.sandbox.id.clone(),
         image_id: input.image.id.clone(),
         image_ref,
-        user: identity.process.map(|user| user.with_groups(device_groups)),
+        user: identity.process.map(|user| user.with_groups(&device_groups)),
         image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
-        is_adjustable: input.is_adjustable && input.engine.edits_runtime(handler).is_ok(),
-        cdi: input.cdi.map(|edits| edits.changes.clone()).unwrap_or_default(),
+        is_adjustable: input.is_adjustable && runtime.is_ok(),
+        edits: Vec::new(),
+        cdi: Value::Null,
         unread: None,
     };
-    let cdi_mounts = input.cdi.iter().flat_map(|edits| &edits.mounts).map(|edit| &edit.mount);
-    let all = document.spec.mounts.iter().chain(cdi_mounts);
-    read_only::check(all, handler, input.engine)?;
+    read_only::check(&document.spec.mounts, handler, input.engine)?;
     oci_runtime::check_container(&document.spec, &input.sandbox.document, input.engine)?;
     check_privileges(&document.spec, &input.sandbox.document.spec)?;
     let mounts = mounts::mounts(&document.spec.mounts, input)?;
     let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
     let mut body = body(&document.spec, input);
-    body.labels = Some(labels::container(&document, pod, input.image)?);
     (body.user, host.group_add) = (identity.user, identity.groups);
-    cdi::add((&mut body, &mut host), &document.spec, input.cdi, input.engine)?;
+    document.edits = match input.cdi {
+        Some(edits) => express::express((&mut body, &mut host), edits, input.engine, handler)?,
+        None => {
+            name_cdi_devices(&mut host, &document.spec, input.engine)?;
+            Vec::new()
+        }
+    };
+    body.labels = Some(labels::container(&document, pod, input.image)?);
     // As it will be read back: a variable of a CDI device replaces the caller's.
     document.spec.envs = body
         .env
@@ -96,14 +104,32 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         .collect();
     let limits = &document.spec.resources;
     // Where it is pinned, and what plugins want, is known later.
-    let edits = oci_edits::container(&document, limits, input.engine, None, &OciChanges::default());
+    let edits = oci_edits::container(&document, limits, input.engine, None, &[])?;
     // Without it, only limits are left, which are set after the start.
     let is_edited = document.is_adjustable || !edits.is_empty();
-    if is_edited && input.engine.edits_runtime(handler).is_ok() {
+    if is_edited && runtime.is_ok() {
         oci_runtime::use_ours(&mut host);
     }
     body.host_config = Some(host);
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
+}
+
+/// An engine that reads the specifications of CDI devices itself is told their names.
+fn name_cdi_devices(
+    host: &mut HostConfig,
+    spec: &ContainerSpec,
+    engine: &EngineInfo,
+) -> Result<(), PlanError> {
+    let Some(first) = spec.cdi_devices.first() else { return Ok(()) };
+    if engine.cdi_spec_dirs.is_empty() {
+        return Err(PlanError::NoCdi { device: first.clone() });
+    }
+    host.device_requests = Some(vec![DeviceRequest {
+        driver: Some("cdi".to_owned()),
+        device_ids: Some(spec.cdi_devices.clone()),
+        ..DeviceRequest::default()
+    }]);
+    Ok(())
 }
 
 /// Refuses what the sandbox was not declared to have. containerd refuses the first, and never gives

@@ -173,6 +173,9 @@ pub enum PlanError {
         /// Why it cannot be done.
         reason: &'static str,
     },
+    /// A CDI device or an NRI plugin changes what they may not.
+    #[error("{field}: no CDI device or NRI plugin may change it")]
+    NotForPlugins { field: String },
     /// A container asks for other users than those of its pod.
     #[error("{field}: must be the same as the pod's, which has {pod}")]
     OtherUsers {
@@ -216,7 +219,7 @@ impl PlanError {
             | Self::NoSeccomp { .. }
             | Self::NoCdi { .. } => Kind::FailedPrecondition,
             Self::ImageVolume { kind, .. } => *kind,
-            Self::NeedsRuntime { .. } => Kind::Unimplemented,
+            Self::NeedsRuntime { .. } | Self::NotForPlugins { .. } => Kind::Unimplemented,
             Self::UnknownHandler { .. }
             | Self::Name { .. }
             | Self::NoPidTarget

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use crate::model::{
     accounts::Accounts,
-    cdi::CdiEdits,
     container::ContainerLogFormat,
     engine::EngineInfo,
     id::{ContainerId, ImageId},
     network::NetworkMode,
     record::{ImageRecord, SandboxRecord},
+    spec_edit::SpecEdit,
     volume::ImageVolume,
 };
 
@@ -48,7 +48,7 @@ pub struct ContainerInput<'a> {
     /// Users and groups of the image; none if they cannot be read.
     pub accounts: Option<&'a Accounts>,
     /// What its CDI devices come to; none where the engine reads their specification itself.
-    pub cdi: Option<&'a CdiEdits>,
+    pub cdi: Option<&'a [SpecEdit]>,
     /// NRI plugins may change it before its start.
     pub is_adjustable: bool,
     /// The prepared image mounts, in the order of the specification.

@@ -7,7 +7,6 @@
 
 pub mod adjustment;
 mod capabilities;
-mod cdi;
 pub mod cgroup_files;
 mod cgroup_parent;
 pub mod container;
@@ -15,6 +14,7 @@ mod defaults;
 mod devices;
 pub mod error;
 pub mod etc_files;
+pub mod express;
 pub mod identity;
 mod image;
 mod image_mounts;

@@ -3,23 +3,26 @@
 //! It follows from the documents in the labels and from where namespaces are pinned, so it is made anew
 //! before each start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 use super::{
     capabilities,
     cgroup_files::{CgroupLimit, IfMissing, cgroup_files},
+    error::PlanError,
     mounts::{POD_FILES, is_same_path},
 };
 use crate::model::{
     container::{ContainerSpec, Mount},
     document::ContainerDocument,
     engine::{ApiVersion, EngineInfo},
-    oci_changes::OciChanges,
-    oci_edits::{BoundDevice, MountEdit, OciEdits, UserNamespace, VERSION},
+    oci_edits::{MappedMount, OciEdits},
     record::ImageRecord,
     resources::Resources,
     sandbox::SandboxSpec,
     security::Profile,
+    spec_edit::{SpecEdit, stated},
     user_namespace::IdMappings,
 };
 
@@ -32,53 +35,76 @@ pub struct Pins {
 }
 
 /// The changes of a pause, of dockbridge's own image or of another. A profile that the request names is kept.
-pub fn sandbox(spec: &SandboxSpec, pins: Pins, has_own_image: bool) -> OciEdits {
-    let mut edits = OciEdits {
-        version: VERSION,
-        network_namespace: pins.network,
-        own_pause: has_own_image,
-        own_seccomp: has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))),
-        ..OciEdits::default()
-    };
+pub fn sandbox(spec: &SandboxSpec, pins: &Pins, has_own_image: bool) -> OciEdits {
+    let mut made = OciEdits { own_pause: has_own_image, ..OciEdits::default() };
+    if pins.network.is_some() {
+        made.edits.push(namespace("network", pins.network.as_deref()));
+    }
     if let Some(mappings) = spec.namespaces.users {
-        edits.user_namespace = Some(UserNamespace { path: pins.user, mappings });
+        made.users = Some(mappings);
+        made.edits.push(namespace("user", pins.user.as_deref()));
         if !has_own_image {
-            edits.mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
+            made.mapped_mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
     }
-    edits
+    // Our pause installs a filter of its own, which allows less.
+    if has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))) {
+        made.edits.push(SpecEdit::remove(&["linux", "seccomp"]));
+    }
+    made
 }
 
 /// The changes of a workload with these limits; `adjusted` is what NRI plugins want.
+///
+/// # Errors
+/// [`PlanError::NotForPlugins`].
 pub fn container(
     document: &ContainerDocument,
     limits: &Resources,
     engine: &EngineInfo,
-    user_pin: Option<PathBuf>,
-    adjusted: &OciChanges,
-) -> OciEdits {
+    user_pin: Option<&Path>,
+    adjusted: &[SpecEdit],
+) -> Result<OciEdits, PlanError> {
     let spec = &document.spec;
-    let mut edits = OciEdits { version: VERSION, ..OciEdits::default() };
-    let ambient = capabilities::ambient(&spec.security.capabilities).into_iter();
-    edits.ambient_capabilities = ambient.map(|name| format!("CAP_{name}")).collect();
-    let of_mount = |mount: &Mount| stated(mount, spec.users, engine);
-    edits.mounts = spec.mounts.iter().filter_map(of_mount).collect();
+    let mut made = OciEdits::default();
     if let Some(mappings) = spec.users {
-        edits.user_namespace = Some(UserNamespace { path: user_pin, mappings });
-        let is_taken =
-            |file: &str| spec.mounts.iter().any(|it| is_same_path(&it.container_path, file));
-        let free = POD_FILES.into_iter().filter(|file| !is_taken(file));
-        edits.mounts.extend(free.map(|file| mapped(file, mappings)));
-        let without_devices = |path: &String| MountEdit {
-            options: vec![NO_DEVICES.to_owned()],
-            ..mapped(path, mappings)
-        };
-        edits.mounts.extend(document.volumes.iter().map(without_devices));
-        edits.bound_devices = moved_devices(spec);
+        made.users = Some(mappings);
+        made.edits.push(namespace("user", user_pin));
+        made.moved_devices = moved_devices(spec);
     }
-    limit(&mut edits, limits, engine);
-    edits.changes = document.cdi.clone().with(adjusted.clone());
-    edits
+    made.mapped_mounts = mapped_mounts(document);
+    for mount in &spec.mounts {
+        made.edits.extend(options(mount, engine));
+    }
+    let ambient = capabilities::ambient(&spec.security.capabilities).into_iter();
+    let ambient: Vec<String> = ambient.map(|name| format!("CAP_{name}")).collect();
+    // A capability is kept in the ambient set only if it is permitted and inheritable as well.
+    for set in ["bounding", "effective", "inheritable", "permitted", "ambient"] {
+        if !ambient.is_empty() {
+            let at = ["process", "capabilities", set];
+            made.edits.push(SpecEdit::add(&at, ambient.iter().cloned()));
+        }
+    }
+    limit(&mut made.edits, limits, engine);
+    for edits in [document.edits.as_slice(), adjusted] {
+        check_plugins(edits)?;
+        made.edits.extend_from_slice(edits);
+    }
+    Ok(made)
+}
+
+/// Refuses edits of CDI devices and NRI plugins that are not theirs to make.
+pub(super) fn check_plugins(edits: &[SpecEdit]) -> Result<(), PlanError> {
+    match edits.iter().find(|edit| !edit.is_for_plugins()) {
+        Some(edit) => Err(PlanError::NotForPlugins { field: edit.name() }),
+        None => Ok(()),
+    }
+}
+
+/// A namespace to join, or a new one.
+fn namespace(kind: &str, pin: Option<&Path>) -> SpecEdit {
+    let path = pin.map(Path::to_string_lossy);
+    SpecEdit::set(&["linux", "namespaces", kind], stated(json!({"path": path})))
 }
 
 /// Where the engine mounts volumes because the image says so, in a pod with users of its own.
@@ -90,67 +116,74 @@ pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> 
     image.volumes.iter().filter(is_free).cloned().collect()
 }
 
-/// What the request says about a mount. An image has its owners mapped with the pod's users: kubelet
-/// says nothing about it.
-fn stated(mount: &Mount, users: Option<IdMappings>, engine: &EngineInfo) -> Option<MountEdit> {
-    let of_pod = users.filter(|_| mount.image.is_some());
+/// Mounts whose owners are mapped: those of the request, and in a pod with users of its own also images,
+/// the pod's files and volumes of the image, about which kubelet says nothing.
+fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
+    let spec = &document.spec;
+    let of_request = spec.mounts.iter().filter_map(|mount| {
+        let of_pod = spec.users.filter(|_| mount.image.is_some());
+        Some(MappedMount {
+            destination: mount.container_path.clone(),
+            mappings: mount.id_mappings.or(of_pod)?,
+            is_implicit: mount.id_mappings.is_none(),
+            without_devices: of_pod.is_some(),
+        })
+    });
+    let mut all: Vec<_> = of_request.collect();
+    if let Some(users) = spec.users {
+        let is_taken =
+            |file: &str| spec.mounts.iter().any(|it| is_same_path(&it.container_path, file));
+        let free = POD_FILES.into_iter().filter(|file| !is_taken(file));
+        all.extend(free.map(|file| mapped(file, users)));
+        let volume = |path| MappedMount { without_devices: true, ..mapped(path, users) };
+        all.extend(document.volumes.iter().map(|path| volume(path)));
+    }
+    all
+}
+
+/// A file that everybody may read: without the mapping it belongs to nobody.
+fn mapped(file: &str, mappings: IdMappings) -> MappedMount {
+    let destination = file.to_owned();
+    MappedMount { destination, mappings, is_implicit: true, without_devices: false }
+}
+
+/// Options of a mount that the engine cannot set.
+fn options(mount: &Mount, engine: &EngineInfo) -> Option<SpecEdit> {
     let is_recursive = mount.recursive_read_only && mount.image.is_none();
     // Newer engines have a field for it.
     let recursive = is_recursive && engine.api < ApiVersion::RECURSIVE_READ_ONLY;
     let mut options = mount.options.clone();
     options.extend(recursive.then(|| "rro".to_owned()));
-    options.extend(of_pod.map(|_| NO_DEVICES.to_owned()));
-    let edit = MountEdit {
-        destination: mount.container_path.clone(),
-        options,
-        id_mappings: mount.id_mappings.or(of_pod),
-        is_implicit: mount.id_mappings.is_none() && of_pod.is_some(),
-    };
-    (edit.id_mappings.is_some() || !edit.options.is_empty()).then_some(edit)
-}
-
-/// A file that everybody may read: without the mapping it belongs to nobody.
-fn mapped(file: &str, mappings: IdMappings) -> MountEdit {
-    MountEdit {
-        destination: file.to_owned(),
-        options: Vec::new(),
-        id_mappings: Some(mappings),
-        is_implicit: true,
-    }
+    let at = ["mounts", mount.container_path.as_str(), "options"];
+    (!options.is_empty()).then(|| SpecEdit::add(&at, options))
 }
 
 /// In a user namespace runc binds the host's device at the path of the container's, which is another
 /// device where the two paths differ.
-fn moved_devices(spec: &ContainerSpec) -> Vec<BoundDevice> {
+fn moved_devices(spec: &ContainerSpec) -> Vec<(String, String)> {
     let moved = spec.devices.iter().filter(|device| {
         !device.container_path.is_empty()
             && !is_same_path(&device.container_path, &device.host_path)
     });
-    moved
-        .map(|device| BoundDevice {
-            host_path: device.host_path.clone(),
-            container_path: device.container_path.clone(),
-        })
-        .collect()
+    moved.map(|device| (device.container_path.clone(), device.host_path.clone())).collect()
 }
 
 /// Limits without which the container must not run. The others are set after the start: the kernel
 /// may not have them, and kubelet sends them for every container.
-fn limit(edits: &mut OciEdits, limits: &Resources, engine: &EngineInfo) {
+fn limit(edits: &mut Vec<SpecEdit>, limits: &Resources, engine: &EngineInfo) {
     // A refusal was the plan's.
     let files = cgroup_files(limits, engine).unwrap_or_default();
     for file in files.into_iter().filter(|file| file.if_missing == IfMissing::Fail) {
         match file.limit {
-            CgroupLimit::Unified(key) => drop(edits.unified.insert(key, file.value)),
+            CgroupLimit::Unified(key) => {
+                edits.push(SpecEdit::set(&["linux", "resources", "unified", &key], file.value));
+            }
             CgroupLimit::Hugepages(size) => {
                 let bytes = limits.hugepage_limits.iter().find(|it| it.page_size == size);
-                edits.hugepage_limits.extend(bytes.map(|it| (size, it.limit)));
+                let at = ["linux", "resources", "hugepageLimits", size.as_str()];
+                edits.extend(bytes.map(|it| SpecEdit::set(&at, json!({"limit": it.limit}))));
             }
             CgroupLimit::HugepageReservations(_) => {}
         }
     }
 }
-
-/// An image brings nodes of the host's devices along, with owners of the pod's: the root of a privileged
-/// container could open them.
-const NO_DEVICES: &str = "nodev";

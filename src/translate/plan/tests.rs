@@ -7,7 +7,7 @@
 mod input;
 mod properties;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ use crate::{
     error::Kind,
     model::{
         container::{ContainerLogFormat, ContainerSpec, Mount},
+        document::ContainerDocument,
         id::SandboxId,
         label,
         network::DnsConfig,
@@ -30,6 +31,7 @@ use crate::{
         resources::Resources,
         sandbox::{PidMode, SandboxSpec},
         security::Profile,
+        spec_edit::SpecEdit,
     },
     translate::tests::fixtures,
     wire::docker::ContainerCreateBody,
@@ -68,10 +70,25 @@ fn a_dropped_capability_is_not_ambient() {
     spec.security.capabilities.drop = vec!["NET_RAW".to_owned()];
     let input = TestInput { oci_runtime: true, ..TestInput::default() };
     let document = input.container(pod(), spec).unwrap().document;
-    let none = Default::default();
     let limits = &document.spec.resources;
-    let edits = oci_edits::container(&document, limits, &input.engine(), None, &none);
-    assert_eq!(edits.ambient_capabilities, ["CAP_CHOWN"]);
+    let made = oci_edits::container(&document, limits, &input.engine(), None, &[]).unwrap();
+    let sets = ["bounding", "effective", "inheritable", "permitted", "ambient"];
+    let added = sets.map(|set| SpecEdit::add(&["process", "capabilities", set], ["CAP_CHOWN"]));
+    assert_eq!(made.edits, added);
+}
+
+#[test]
+fn what_no_plugin_may_change_is_refused_by_name() {
+    let input = TestInput { oci_runtime: true, ..TestInput::default() };
+    let document = input.container(pod(), workload()).unwrap().document;
+    let limits = &document.spec.resources;
+    let foreign = SpecEdit::set(&["root", "path"], "/");
+    let of_device = ContainerDocument { edits: vec![foreign.clone()], ..document.clone() };
+    for (document, adjusted) in [(&document, &[foreign][..]), (&of_device, &[])] {
+        let refused = oci_edits::container(document, limits, &input.engine(), None, adjusted);
+        let text = refused.unwrap_err().to_string();
+        assert_eq!(text, "root.path: no CDI device or NRI plugin may change it");
+    }
 }
 
 #[test]
@@ -83,7 +100,7 @@ fn recorded_specs_are_planned_as_recorded() {
             None => input.sandbox(pod).map(|plan| {
                 let mut recorded = recorded(&plan.name, &plan.body, &[]);
                 let pins = Pins { user: Some("/p/u".into()), network: Some("/p/n".into()) };
-                add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, pins, true));
+                add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, &pins, true));
                 recorded["namespace"] = json!(format!("{:?}", plan.namespace));
                 recorded
             }),
@@ -93,11 +110,10 @@ fn recorded_specs_are_planned_as_recorded() {
                     let mut recorded = recorded(&plan.name, &plan.body, &plan.directories);
                     recorded["image_ref"] = json!(plan.document.image_ref);
                     recorded["user"] = json!(plan.document.user);
-                    let (document, pin) = (&plan.document, Some("/p/u".into()));
+                    let (document, pin) = (&plan.document, Some(Path::new("/p/u")));
                     let (limits, engine) = (&document.spec.resources, input.engine());
-                    let none = Default::default();
-                    let edits = oci_edits::container(document, limits, &engine, pin, &none);
-                    add_edits(&mut recorded, &edits);
+                    let edits = oci_edits::container(document, limits, &engine, pin, &[]);
+                    add_edits(&mut recorded, &edits.unwrap());
                     recorded
                 })
             }
@@ -351,13 +367,14 @@ fn a_pauses_own_filter_replaces_the_engines_default_only() {
     let edits = |seccomp, has_own_image| {
         let mut spec = pod();
         spec.security.seccomp = seccomp;
-        oci_edits::sandbox(&spec, Pins::default(), has_own_image)
+        let made = oci_edits::sandbox(&spec, &Pins::default(), has_own_image);
+        made.edits.contains(&SpecEdit::remove(&["linux", "seccomp"]))
     };
     for seccomp in [None, Some(Profile::RuntimeDefault), Some(Profile::Unconfined)] {
-        assert!(edits(seccomp.clone(), true).own_seccomp, "{seccomp:?}");
-        assert!(!edits(seccomp.clone(), false).own_seccomp, "{seccomp:?}");
+        assert!(edits(seccomp.clone(), true), "{seccomp:?}");
+        assert!(!edits(seccomp.clone(), false), "{seccomp:?}");
     }
-    assert!(!edits(Some(Profile::Localhost("/srv/strict.json".into())), true).own_seccomp);
+    assert!(!edits(Some(Profile::Localhost("/srv/strict.json".into())), true));
 }
 
 #[test]

@@ -18,7 +18,6 @@ use crate::translate::plan::{
 use crate::{
     model::{
         accounts::Accounts,
-        cdi::CdiEdits,
         container::{ContainerLogFormat, ContainerSpec},
         engine::{ApiVersion, EngineInfo},
         id::{ContainerId, ImageId, SandboxId},
@@ -26,6 +25,7 @@ use crate::{
         oci_edits::RUNTIME,
         record::{ImageRecord, Process, SandboxRecord},
         sandbox::SandboxSpec,
+        spec_edit::SpecEdit,
         time::Nanos,
         volume::{ImageVolume, VolumeSource},
     },
@@ -48,7 +48,7 @@ pub(super) struct TestInput {
     pub(super) pid_target: bool,
     pub(super) seccomp: Option<String>,
     pub(super) linked_log: bool,
-    pub(super) cdi: Option<CdiEdits>,
+    pub(super) cdi: Option<Vec<SpecEdit>>,
     pub(super) image_volumes: Vec<Volume>,
     pub(super) image_user: String,
     /// Where the image says that volumes are.
@@ -184,7 +184,7 @@ impl TestInput {
                 },
                 seccomp: self.seccomp.as_deref(),
                 accounts: accounts.as_ref(),
-                cdi: self.cdi.as_ref(),
+                cdi: self.cdi.as_deref(),
                 is_adjustable: self.is_adjustable,
                 image_volumes: &volumes,
             },

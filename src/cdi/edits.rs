@@ -1,0 +1,150 @@
+//! The container edits of CDI devices, as edits of a container's `config.json`.
+
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
+
+use serde_json::json;
+use tracing::info;
+
+use super::{
+    device_index::{DeviceIndex, IndexedDevice},
+    device_node,
+    error::{CdiError, EditError},
+    specification::{Edits, Hook, IntelRdt, Mount},
+};
+use crate::{
+    host::error::HostError,
+    model::spec_edit::{IGNORED_OPTIONS, SpecEdit, stated},
+};
+
+/// Says whether the engine can do an edit, or names what it has no field for.
+#[derive(Clone, Copy, Debug)]
+pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
+
+/// The edits of all devices together. With `engine`, the engine has to do them without our OCI runtime: it
+/// says whether that can be, or names what the engine has no field for.
+pub(super) fn collect(
+    index: &DeviceIndex,
+    devices: &[String],
+    engine: Option<Check>,
+) -> Result<Vec<SpecEdit>, CdiError> {
+    let mut edits = Vec::new();
+    let mut common: Vec<&Arc<_>> = Vec::new();
+    for (position, device) in devices.iter().enumerate() {
+        if devices.iter().take(position).any(|earlier| earlier == device) {
+            continue;
+        }
+        let IndexedDevice { file, specification, index, .. } = index.find(device)?;
+        let mut parts = Vec::new();
+        // Those that all devices of a file share come once.
+        if !common.iter().any(|known| Arc::ptr_eq(known, specification)) {
+            common.push(specification);
+            parts.push(&specification.container_edits);
+        }
+        parts.extend(specification.devices.get(*index).map(|device| &device.container_edits));
+        for requested in parts {
+            let made = make(requested, engine).map_err(|problem| {
+                let (device, file) = (device.clone(), file.clone());
+                CdiError::Unusable { device, file, problem: Arc::new(problem) }
+            })?;
+            // A device that states its cache and memory bandwidth replaces all that an earlier one did.
+            if requested.intel_rdt.is_some() {
+                edits.retain(|edit: &SpecEdit| edit.keys().get(1) != Some(&"intelRdt"));
+            }
+            edits.extend(made);
+            if engine.is_some() {
+                log_ignored_options(device, requested);
+            }
+        }
+    }
+    Ok(edits)
+}
+
+pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, EditError> {
+    let (mut edits, for_engine) = (Vec::new(), engine.is_some());
+    for text in &requested.env {
+        edits.push(variable(text)?);
+    }
+    for node in &requested.device_nodes {
+        edits.push(device_node::edit(node, for_engine)?);
+    }
+    for requested in &requested.mounts {
+        edits.push(mount(requested, for_engine)?);
+    }
+    for requested in &requested.hooks {
+        edits.push(hook(requested)?);
+    }
+    for device in &requested.net_devices {
+        let at = ["linux", "netDevices", device.host_interface_name.as_str()];
+        edits.push(SpecEdit::set(&at, stated(json!({"name": device.name}))));
+    }
+    edits.extend(requested.intel_rdt.iter().flat_map(rdt));
+    // The specification: 0 is ignored.
+    let groups = requested.additional_gids.iter().copied().filter(|group| *group != 0);
+    let groups: Vec<u32> = groups.collect();
+    if !groups.is_empty() {
+        edits.push(SpecEdit::add(&["process", "user", "additionalGids"], groups));
+    }
+    if let Some(Check(check)) = engine {
+        edits.iter().try_for_each(check).map_err(|what| EditError::Engine { what })?;
+    }
+    Ok(edits)
+}
+
+fn log_ignored_options(device: &str, edits: &Edits) {
+    let options = edits.mounts.iter().flat_map(|mount| &mount.options);
+    let ignored: BTreeSet<&String> =
+        options.filter(|option| IGNORED_OPTIONS.contains(&option.as_str())).collect();
+    if !ignored.is_empty() {
+        info!(device, options = ?ignored, "mount options of a CDI device are ignored; its mounts keep those of their sources on the host");
+    }
+}
+
+fn variable(text: &str) -> Result<SpecEdit, EditError> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
+    let (name, value) = pair.ok_or_else(|| EditError::Variable { text: text.to_owned() })?;
+    Ok(SpecEdit::set(&["process", "env", name], value))
+}
+
+fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, EditError> {
+    let (source, target) = (&requested.host_path, &requested.container_path);
+    let is_bind = matches!(requested.kind.as_str(), "" | "bind" | "none");
+    for path in is_bind.then_some(source).into_iter().chain([target]) {
+        if !path.starts_with('/') {
+            return Err(EditError::Relative { path: path.clone() });
+        }
+    }
+    // The engine would make a directory of a source that is missing.
+    if for_engine && is_bind {
+        let source = Path::new(source);
+        fs::metadata(source).map_err(|e| EditError::from(HostError::new("mount", source, e)))?;
+    }
+    let mut options = requested.options.clone();
+    if is_bind && !options.iter().any(|option| option == "bind" || option == "rbind") {
+        options.push("rbind".to_owned());
+    }
+    let kind = if is_bind { "bind" } else { requested.kind.as_str() };
+    let mount = stated(json!({"type": kind, "source": source, "options": options}));
+    Ok(SpecEdit::set(&["mounts", target], mount))
+}
+
+fn hook(requested: &Hook) -> Result<SpecEdit, EditError> {
+    let Hook { hook_name, path, args, env, timeout } = requested;
+    let hook = json!({"path": path, "args": args, "env": env, "timeout": timeout});
+    let edit = SpecEdit::add(&["hooks", hook_name], [stated(hook)]);
+    if edit.is_for_plugins() { Ok(edit) } else { Err(EditError::Hook { name: hook_name.clone() }) }
+}
+
+fn rdt(requested: &IntelRdt) -> Vec<SpecEdit> {
+    let on = |on: bool| on.then_some(true);
+    let values = stated(json!({
+        "closID": requested.clos_id,
+        "l3CacheSchema": requested.l3_cache_schema,
+        "memBwSchema": requested.mem_bw_schema,
+        "schemata": requested.schemata,
+        "enableMonitoring": on(requested.enable_monitoring),
+        "enableCMT": on(requested.enable_cmt),
+        "enableMBM": on(requested.enable_mbm),
+    }));
+    let values = values.as_object().into_iter().flatten();
+    values.map(|(key, value)| SpecEdit::set(&["linux", "intelRdt", key], value.clone())).collect()
+}

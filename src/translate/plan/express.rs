@@ -1,0 +1,223 @@
+//! Puts edits into the create body where the Engine API has a field for them: environment, groups, devices
+//! and bind mounts of CDI devices.
+
+use serde_json::Value;
+
+use super::{error::PlanError, mounts, read_only};
+use crate::{
+    model::{
+        container::{Device, Mount, Propagation},
+        engine::EngineInfo,
+        spec_edit::{IGNORED_OPTIONS, SpecEdit},
+    },
+    wire::docker::{self, ContainerCreateBody, HostConfig},
+};
+
+/// Whether the Engine API has a field for it.
+///
+/// # Errors
+/// The name of what it has none for.
+pub fn check(edit: &SpecEdit) -> Result<(), String> {
+    field(edit).map(drop)
+}
+
+/// The groups that the edits add to the process.
+pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
+    let all = edits.iter().filter_map(|edit| match field(edit) {
+        Ok(Field::Groups(groups)) => Some(groups),
+        _ => None,
+    });
+    all.flatten().filter_map(|group| u32::try_from(group.as_u64()?).ok()).collect()
+}
+
+/// Lays edits over the planned container, and returns those that are our OCI runtime's: all but environment
+/// and groups, which the engine gives to commands as well.
+///
+/// # Errors
+/// The first that neither the engine nor our runtime can do; or two things have one path.
+pub(super) fn express(
+    (body, host): (&mut ContainerCreateBody, &mut HostConfig),
+    edits: &[SpecEdit],
+    engine: &EngineInfo,
+    handler: &str,
+) -> Result<Vec<SpecEdit>, PlanError> {
+    let (runtime, mut rest) = (engine.edits_runtime(handler), Vec::new());
+    for edit in edits {
+        match (field(edit), runtime) {
+            (Ok(Field::Variable(name, value)), _) => {
+                set_variable(body.env.get_or_insert_default(), name, value);
+            }
+            (Ok(Field::Groups(groups)), _) => {
+                add_groups(host.group_add.get_or_insert_default(), groups);
+            }
+            (_, Ok(())) => rest.push(edit.clone()),
+            (Ok(Field::Device(device)), Err(_)) => {
+                add_device(host.devices.get_or_insert_default(), super::devices::mapping(&device))?;
+            }
+            (Ok(Field::Bind(mount, is_recursive)), Err(_)) => {
+                read_only::check([&mount], handler, engine)?;
+                let mount = bind(&mount, is_recursive, engine)?;
+                add_mount(host.mounts.get_or_insert_default(), mount)?;
+            }
+            (Err(field), Err(reason)) => return Err(PlanError::NeedsRuntime { field, reason }),
+        }
+    }
+    Ok(rest)
+}
+
+/// An edit in the words of the Engine API.
+enum Field<'a> {
+    Variable(&'a str, &'a str),
+    Groups(&'a [Value]),
+    Device(Device),
+    /// A mount, and whether what is mounted below its source is mounted too.
+    Bind(Mount, bool),
+}
+
+fn field(edit: &SpecEdit) -> Result<Field<'_>, String> {
+    let keys = edit.keys();
+    match (edit, keys.as_slice()) {
+        (SpecEdit::Set { value: Value::String(value), .. }, ["process", "env", name]) => {
+            Ok(Field::Variable(name, value))
+        }
+        (SpecEdit::Add { values, .. }, ["process", "user", "additionalGids"]) => {
+            Ok(Field::Groups(values))
+        }
+        (SpecEdit::Set { value, .. }, ["linux", "devices", path]) => {
+            let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+            Ok(Field::Device(Device {
+                container_path: (*path).to_owned(),
+                host_path: text("hostPath").ok_or_else(|| edit.name())?,
+                permissions: text("access").unwrap_or_default(),
+            }))
+        }
+        (SpecEdit::Set { value, .. }, ["mounts", path]) => {
+            bound(path, value).map_err(|what| format!("{} ({what})", edit.name()))
+        }
+        _ => Err(edit.name()),
+    }
+}
+
+fn bound(path: &str, mount: &Value) -> Result<Field<'static>, String> {
+    let text = |key: &str| mount.get(key).and_then(Value::as_str).unwrap_or_default();
+    if text("type") != "bind" {
+        return Err(format!("type {}", text("type")));
+    }
+    let mut bind = Mount {
+        container_path: path.to_owned(),
+        host_path: text("source").to_owned(),
+        ..Mount::default()
+    };
+    let mut is_recursive = true;
+    let options = mount.get("options").and_then(Value::as_array).into_iter().flatten();
+    for option in options.map(|option| option.as_str().unwrap_or_default()) {
+        match option {
+            "ro" => bind.readonly = true,
+            "rro" => (bind.readonly, bind.recursive_read_only) = (true, true),
+            "rw" => (bind.readonly, bind.recursive_read_only) = (false, false),
+            "bind" => is_recursive = false,
+            "rbind" => is_recursive = true,
+            "private" | "rprivate" => bind.propagation = Propagation::Private,
+            "slave" | "rslave" => bind.propagation = Propagation::HostToContainer,
+            "shared" | "rshared" => bind.propagation = Propagation::Bidirectional,
+            // The default of a bind.
+            "defaults" | "suid" | "dev" | "exec" => {}
+            option if IGNORED_OPTIONS.contains(&option) => {}
+            option => return Err(format!("option {option}")),
+        }
+    }
+    Ok(Field::Bind(bind, is_recursive))
+}
+
+fn add_groups(groups: &mut Vec<String>, added: &[Value]) {
+    for group in added.iter().map(ToString::to_string) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+}
+
+/// Replaces a variable of that name in its place: with two, programs would see the first. How many
+/// come from the caller must not change, since their number tells them apart when they are read back.
+fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
+    let text = format!("{name}={value}");
+    let mut is_set = false;
+    for known in env.iter_mut().filter(|it| it.split_once('=').is_some_and(|(key, _)| key == name))
+    {
+        known.clone_from(&text);
+        is_set = true;
+    }
+    if !is_set {
+        env.push(text);
+    }
+}
+
+/// Several devices may have the same node: the container gets all their permissions.
+fn add_device(
+    devices: &mut Vec<docker::DeviceMapping>,
+    device: docker::DeviceMapping,
+) -> Result<(), PlanError> {
+    let same =
+        |known: &&mut docker::DeviceMapping| known.path_in_container == device.path_in_container;
+    match devices.iter_mut().find(same) {
+        None => devices.push(device),
+        Some(known) if known.path_on_host == device.path_on_host => {
+            let granted = [known.cgroup_permissions.take(), device.cgroup_permissions];
+            let granted = granted.into_iter().flatten().collect::<String>();
+            known.cgroup_permissions =
+                Some("rwm".chars().filter(|access| granted.contains(*access)).collect());
+        }
+        Some(known) => {
+            let target = device.path_in_container.unwrap_or_default();
+            let paths = [known.path_on_host.clone(), device.path_on_host];
+            let [first, second] = paths.map(Option::unwrap_or_default);
+            return Err(PlanError::CdiConflict { what: "node", target, first, second });
+        }
+    }
+    Ok(())
+}
+
+/// Several devices may have the same mount, but not two mounts at one path.
+fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), PlanError> {
+    let target = mount.target.clone().unwrap_or_default();
+    let same = |known: &&docker::Mount| {
+        known.target.as_deref().is_some_and(|known| mounts::is_same_path(known, &target))
+    };
+    match mounts.iter().find(same) {
+        None => mounts.push(mount),
+        Some(known) if normalized(known) == normalized(&mount) => {}
+        Some(known) => {
+            let (first, second) = (description(known), description(&mount));
+            return Err(PlanError::CdiConflict { what: "mount", target, first, second });
+        }
+    }
+    Ok(())
+}
+
+/// The mount without its spelling, and without whether its source is made if missing.
+fn normalized(mount: &docker::Mount) -> docker::Mount {
+    let mut plain = docker::Mount { target: None, ..mount.clone() };
+    if let Some(options) = &mut plain.bind_options {
+        options.create_mountpoint = None;
+    }
+    plain
+}
+
+fn description(mount: &docker::Mount) -> String {
+    let access = if mount.read_only == Some(true) { "read-only" } else { "writable" };
+    format!("{} {access}", mount.source.as_deref().unwrap_or_default())
+}
+
+/// Unlike for other mounts, a missing source is not made: it would be a directory.
+fn bind(
+    requested: &Mount,
+    is_recursive: bool,
+    engine: &EngineInfo,
+) -> Result<docker::Mount, PlanError> {
+    let mut mount = mounts::bind(requested, engine)?;
+    if let Some(options) = &mut mount.bind_options {
+        options.create_mountpoint = None;
+        options.non_recursive = (!is_recursive).then_some(true);
+    }
+    Ok(mount)
+}
