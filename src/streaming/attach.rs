@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -84,15 +84,16 @@ impl Process for Main<'_> {
     /// The output of a process that still runs ends if the engine has let go of it after the last
     /// input. But an engine that ends closes all connections, the stream of events included.
     async fn concluded(&self) -> Result<(), ExecError> {
-        tokio::select! {
+        let asked = tokio::select! {
             biased;
             () = self.reported() => return Ok(()),
-            () = self.lost.cancelled() => {}
-            asked = self.streaming.store.refresh_container(self.id.as_str()) => {
-                if asked.is_ok() {
-                    return Ok(());
-                }
-            }
+            asked = self.streaming.store.refresh_container(self.id.as_str()) => asked,
+        };
+        let was_away = self.lost.is_cancelled();
+        // An engine that was only silent reports the end soon after it answers again.
+        let has_ended = async || timeout(END_REPORT, self.reported()).await.is_ok();
+        if asked.is_ok() && (!was_away || has_ended().await) {
+            return Ok(());
         }
         Err(ExecError::ConnectionLost { container: self.id.as_str().to_owned() })
     }
@@ -122,6 +123,9 @@ async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible
     lost.cancel();
     pending().await
 }
+
+/// How long an engine that was away may take to report the end of a container.
+const END_REPORT: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to reach the engine.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
