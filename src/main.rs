@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
     // One that comes while the settings are read is a reload, too.
     let _ = hangups::hold();
-    let mut invocation = Invocation::read(&words).unwrap_or_else(|told| told.exit());
+    let mut invocation = Invocation::read(&words).unwrap_or_else(|error| error.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     invocation.warnings.extend(names.filter_map(|name| resolve::unknown_variable(&name)));
     let service = ServiceFiles::of_packages();

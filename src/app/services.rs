@@ -103,7 +103,7 @@ pub(super) async fn build(
     let sandboxes = Sandboxes::new(dependencies, locks, settings.network, namespaces, tracker);
     let config = Arc::new(verbose_config(settings));
     let stats = Stats::start(store.clone(), cgroups);
-    let (leaving, metrics) = (work.1.clone(), RpcMetrics::beside(engine.metrics()));
+    let (leaving, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
     let events =
         Events::new(store.clone(), containers.clone(), leaving.clone(), metrics.events.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };

@@ -150,7 +150,7 @@ impl SelfChecks {
         }
         // What systemd did not take is sent again after the next check: without READY it would end us.
         self.ready = self.ready || self.systemd.ready();
-        let known = matches!(&self.last_status, LastStatus::Serving(told) if *told == words);
+        let known = matches!(&self.last_status, LastStatus::Serving(sent) if *sent == words);
         if !known && self.systemd.status(&words) {
             self.last_status = LastStatus::Serving(words);
         }

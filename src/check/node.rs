@@ -166,8 +166,8 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
 
 /// Whether the clock follows another one. None where systemd cannot be asked.
 pub(super) async fn clock() -> Option<Finding> {
-    let told = output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).await?;
-    judge_clock(told.trim())
+    let printed = output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).await?;
+    judge_clock(printed.trim())
 }
 
 fn judge_clock(synchronized: &str) -> Option<Finding> {

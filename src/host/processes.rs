@@ -54,8 +54,8 @@ impl Processes {
         let pids = all.iter().map(|process| process.who.pid);
         pids.filter(|pid| {
             let place = self.root.join(pid.to_string());
-            let told = fs::read_to_string(place.join("comm"));
-            told.is_ok_and(|told| told.trim_end() == name)
+            let comm = fs::read_to_string(place.join("comm"));
+            comm.is_ok_and(|comm| comm.trim_end() == name)
                 && fs::metadata(&place).is_ok_and(|facts| facts.uid() == 0)
                 && mounts(&place) == ours
         })

@@ -27,7 +27,7 @@ pub struct RpcMetrics {
 
 impl RpcMetrics {
     /// Of an edge whose calls come to this engine.
-    pub fn beside(engine: &EngineMetrics) -> Self {
+    pub fn with_engine(engine: &EngineMetrics) -> Self {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
