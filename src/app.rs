@@ -32,7 +32,7 @@ use self::{
     error::AppError,
     ownership::{EngineOwnership, lock_state_dir},
     reload::Reloader,
-    services::build,
+    services::{Services, build},
     span_export::SpanExport,
     start_check::log_failures,
     watchdog::Watchdog,
@@ -108,11 +108,11 @@ pub async fn run_within(
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(context)));
     let _recovering = AbortOnDropHandle::new(tokio::spawn(recover(
         services.sandboxes.clone(),
-        (services.image_files.clone(), services.containers.clone()),
-        services.runtime.store.clone(),
+        services.node.clone(),
+        services.commands.clone(),
         tracker.clone(),
     )));
-    first_list(&services.runtime.store, &mut engines).await?;
+    first_list(&services.node.store, &mut engines).await?;
     let Opened { listeners, own } = cri.open().await?;
     info!(
         listen = %path.display(),
@@ -121,14 +121,14 @@ pub async fn run_within(
         version = env!("CARGO_PKG_VERSION"),
         "dockbridge serves the container runtime interface"
     );
-    let (store, logs) = (services.runtime.store.clone(), services.logs);
+    let Services { sandboxes, runtime, image, node, limits, .. } = services;
+    let store = node.store.clone();
     let overdue = AbortOnDropHandle::new(tokio::spawn(overdue(stopping.clone())));
-    let streams =
-        endpoint.serve(services.runtime.streaming.clone(), tracker.clone(), stopping.clone());
+    let streams = endpoint.serve(runtime.streaming.clone(), tracker.clone(), stopping.clone());
     tracker.spawn(streams);
     let watchdog = Watchdog::start(systemd, path, store.clone()).map_err(AppError::Watchdog)?;
     let stopped = stopping.clone();
-    let serving = serve(listeners, services.runtime, services.image, client_timeouts, async move {
+    let serving = serve(listeners, runtime, image, client_timeouts, async move {
         stop.await;
         watchdog.stop();
         stopped.cancel();
@@ -137,18 +137,18 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::StoreStopped),
         error = engines.failed() => Err(error),
-        never = sweep(&store, &logs, (&services.image_files, &services.containers, &services.sandboxes), every) => match never {},
-        never = services.image_files.restore_volumes() => match never {},
-        never = sweep_inspections_later(&services.image_files, &store) => match never {},
+        never = sweep(&node, &limits, &sandboxes, every) => match never {},
+        never = node.image_files.restore_volumes() => match never {},
+        never = sweep_inspections_later(&node) => match never {},
         never = trim_heap() => match never {},
     };
     // Serving may have ended by itself.
     stopping.cancel();
     drop(own);
     drain(&tracker, overdue).await;
-    let checkpoints = timeout(CHECKPOINTS_TIMEOUT, services.sandboxes.restore_checkpoints());
+    let checkpoints = timeout(CHECKPOINTS_TIMEOUT, sandboxes.restore_checkpoints());
     // One late checkpoint is put right at the next start.
-    let _ = tokio::join!(checkpoints, logs.close(), span_export.stop());
+    let _ = tokio::join!(checkpoints, node.logs.close(), span_export.stop());
     admin.abort();
     // Its socket file is removed with it.
     let _ = (&mut admin).await;

@@ -25,15 +25,15 @@ pub(super) fn context(
 ) -> AdminContext {
     let RuntimeRpc { store, network, .. } = &services.runtime;
     let mut registry = Registry::default();
-    let nri = services.containers.nri().metrics();
+    let nri = services.node.nri.metrics();
     let metrics: [&dyn RegisterMetrics; 10] = [
         &services.runtime.metrics,
-        services.engine.metrics(),
+        services.node.engine.metrics(),
         store,
-        services.logs.metrics(),
+        services.node.logs.metrics(),
         network.metrics(),
         services.image.images.metrics(),
-        services.runtime.containers.metrics(),
+        services.commands.metrics(),
         &nri,
         services.runtime.streaming.metrics(),
         reload_metrics,

@@ -3,32 +3,37 @@
 //!
 //! Whatever deletes or resets something waits until everything was inspected.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::{
-    container::service::Containers, error::chain, image_files::service::ImageFiles,
-    logs::service::Logs, sandbox::service::Sandboxes, store::handle::Store,
+    container::{exec_sync::Commands, limits::service::Limits, node::Node},
+    error::chain,
+    image_files::service::ImageFiles,
+    logs::service::Logs,
+    sandbox::service::Sandboxes,
+    store::handle::Store,
 };
 
 /// Recovers, once Docker has answered, from a crash or a lost directory.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
-    (image_files, containers): (ImageFiles, Containers),
-    store: Store,
+    node: Arc<Node>,
+    commands: Commands,
     tracker: TaskTracker,
 ) {
+    let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
     // Before what waits for every inspect: each command waits for its own container only.
-    tracker.spawn(async move { containers.end_left_commands().await });
+    tracker.spawn(async move { commands.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
     }
     if store.complete().await.is_some() {
         tracker.track_future(sandboxes.clean_up()).await;
-        tracker.track_future(sweep_inspections(&image_files)).await;
+        tracker.track_future(sweep_inspections(image_files)).await;
         tracker.track_future(image_files.restore_directories()).await;
     }
 }
@@ -36,17 +41,17 @@ pub(super) async fn recover(
 /// Removes what is left of containers that others have removed, and restores what others have
 /// reset.
 pub(super) async fn sweep(
-    store: &Store,
-    logs: &Logs,
-    (image_files, containers, sandboxes): (&ImageFiles, &Containers, &Sandboxes),
+    Node { store, logs, image_files, saved_changes, .. }: &Node,
+    limits: &Limits,
+    sandboxes: &Sandboxes,
     every: Duration,
 ) -> Infallible {
     loop {
         if complete(store).await {
             find_gone(store, logs).await;
             image_files.sweep().await;
-            containers.saved_changes().remove_gone(store).await;
-            containers.restore_limits().await;
+            saved_changes.remove_gone(store).await;
+            limits.restore().await;
             sandboxes.sweep_edits().await;
             sandboxes.reconcile_checkpoints().await;
         }
@@ -85,10 +90,10 @@ async fn find_gone(store: &Store, logs: &Logs) {
 }
 
 /// Removes what the engine was still creating for a killed predecessor.
-pub(super) async fn sweep_inspections_later(image_files: &ImageFiles, store: &Store) -> Infallible {
-    store.complete().await;
+pub(super) async fn sweep_inspections_later(node: &Node) -> Infallible {
+    node.store.complete().await;
     tokio::time::sleep(SWEEP_INSPECTIONS_AFTER).await;
-    sweep_inspections(image_files).await;
+    sweep_inspections(&node.image_files).await;
     std::future::pending().await
 }
 

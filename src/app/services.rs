@@ -7,12 +7,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{environment::Deadlines, error::AppError, ownership::EngineOwnership};
 use crate::{
     checkpoint::directory::Checkpoints,
-    concurrency::keyed_locks::KeyedLocks,
+    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::{live::LiveSettings, settings::Settings},
     container::{
+        exec_sync::Commands,
+        limits::service::Limits,
+        node::{Node, OomFloor},
         oci_runtime_files::OciRuntimeFiles,
+        pod_files::PodFilesRoot,
         saved_changes::SavedChanges,
-        service::{ContainerDependencies, Containers},
+        service::Containers,
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
@@ -36,13 +40,12 @@ use crate::{
 
 /// What the CRI server and the admin server call.
 pub(super) struct Services {
-    pub(super) engine: Engine,
     pub(super) sandboxes: Sandboxes,
     pub(super) runtime: RuntimeRpc,
     pub(super) image: ImageRpc,
-    pub(super) logs: Logs,
-    pub(super) image_files: ImageFiles,
-    pub(super) containers: Containers,
+    pub(super) node: Arc<Node>,
+    pub(super) limits: Limits,
+    pub(super) commands: Commands,
 }
 
 pub(super) async fn build(
@@ -74,42 +77,35 @@ pub(super) async fn build(
         KubeletImages::load(checkpoints.clone()).await,
         tracker,
     );
-    let locks = KeyedLocks::default();
-    let image_files = ImageFiles::new(engine.clone(), store.clone(), &settings.run_dir, tracker);
-    let dependencies = ContainerDependencies {
-        engine: engine.clone(),
-        store: store.clone(),
-        logs: logs.clone(),
-        image_files: image_files.clone(),
-        live: live.clone(),
-        cgroups: cgroups.clone(),
-        saved_changes: SavedChanges::load(checkpoints.clone()).await,
-        oci_runtime_files: OciRuntimeFiles::new(EditsDirectory::default(), &settings.run_dir),
-        nri: plugins(settings, &store, work),
-    };
-    let containers = Containers::new(dependencies, locks.clone(), &settings.state_dir, work);
-    let (nri, hooks) = (containers.nri().clone(), containers.nri_hooks());
+    let node =
+        node((settings, live), (&engine, &store, &logs), (&cgroups, &checkpoints), work).await;
+    let limits = Limits::new(&node, tracker);
+    let containers = Containers::new(&node, &limits, tracker);
+    let commands = Commands::new(&node, &settings.state_dir, work);
+    let (nri, hooks) = (node.nri.clone(), containers.nri_hooks());
     tracker.spawn(async move { nri.serve(hooks).await });
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let dependencies = SandboxDependencies {
-        engine: engine.clone(),
-        store: store.clone(),
+        node: node.clone(),
         checkpoints: checkpoints.clone(),
         network: network.clone(),
         images: images.clone(),
+        limits: limits.clone(),
         containers: containers.clone(),
     };
     let namespaces: (&Path, _) = (&settings.run_dir, adopter);
-    let sandboxes = Sandboxes::new(dependencies, locks, settings.network, namespaces, tracker);
+    let sandboxes = Sandboxes::new(dependencies, settings.network, namespaces, tracker);
     let config = Arc::new(verbose_config(settings));
     let stats = Stats::start(store.clone(), cgroups);
     let (leaving, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
-    let events =
-        Events::new(store.clone(), containers.clone(), leaving.clone(), metrics.events.clone());
+    let events = Events::new(&node, limits.clone(), leaving.clone(), metrics.events.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
-        containers: containers.clone(),
+        containers,
+        limits: limits.clone(),
+        commands: commands.clone(),
+        nri: node.nri.clone(),
         streaming,
         stats,
         store,
@@ -123,7 +119,30 @@ pub(super) async fn build(
         metrics,
         encoded: Arc::default(),
     };
-    Ok(Services { engine, sandboxes, runtime, image, logs, image_files, containers })
+    Ok(Services { sandboxes, runtime, image, node, limits, commands })
+}
+
+async fn node(
+    (settings, live): (&Settings, &LiveSettings),
+    (engine, store, logs): (&Engine, &Store, &Logs),
+    (cgroups, checkpoints): (&Cgroups, &Checkpoints),
+    work: (&TaskTracker, &CancellationToken),
+) -> Arc<Node> {
+    Arc::new(Node {
+        engine: engine.clone(),
+        store: store.clone(),
+        logs: logs.clone(),
+        image_files: ImageFiles::new(engine.clone(), store.clone(), &settings.run_dir, work.0),
+        live: live.clone(),
+        cgroups: cgroups.clone(),
+        locks: KeyedLocks::default(),
+        cancellations: Cancellations::default(),
+        pod_files: PodFilesRoot::new(settings.state_dir.join("pods")),
+        oci_runtime_files: OciRuntimeFiles::new(EditsDirectory::default(), &settings.run_dir),
+        saved_changes: SavedChanges::load(checkpoints.clone()).await,
+        nri: plugins(settings, store, work),
+        oom_floor: OomFloor::default(),
+    })
 }
 
 /// NRI plugins. They are served later, when what they are told of is known.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    engine::error::EngineError,
+    engine::{client::Engine, error::EngineError},
     error::{Kind, chain},
     model::{
         container::ContainerSpec,
@@ -41,9 +41,9 @@ impl Containers {
         spec: ContainerSpec,
         dns: Option<DnsConfig>,
     ) -> Result<ContainerId, ContainerError> {
-        let snapshot = self.store.synced(SYNC_TIMEOUT).await?;
+        let snapshot = self.node.store.synced(SYNC_TIMEOUT).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
-        if self.is_hidden(&sandbox) {
+        if self.node.nri.hides_pod(&sandbox) {
             return Err(ContainerError::SandboxNotFound { id: sandbox.id.to_string() });
         }
         let request = serde_json::to_string(&spec).map_err(PlanError::from)?;
@@ -60,16 +60,16 @@ impl Containers {
         spec: ContainerSpec,
         dns: Option<DnsConfig>,
     ) -> Result<ContainerId, ContainerError> {
-        let _pod = self.locks.read(sandbox).await;
-        let snapshot = self.store.inspected(sandbox).await?;
+        let _pod = self.node.locks.read(sandbox).await;
+        let snapshot = self.node.store.inspected(sandbox).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?.completed(dns, spec.users);
         if sandbox.state() != SandboxState::Ready {
             return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });
         }
-        let volumes = self.volumes(&snapshot, &spec).await?;
+        let volumes = self.node.volumes(&snapshot, &spec).await?;
         let made = self.make(&snapshot, &sandbox, spec, &volumes).await;
         if made.is_err() {
-            self.release_volumes(volumes).await;
+            self.node.release_volumes(volumes).await;
         }
         made
     }
@@ -81,10 +81,10 @@ impl Containers {
         spec: ContainerSpec,
         volumes: &Volumes,
     ) -> Result<ContainerId, ContainerError> {
-        let creation = self.nri.begin_container(&sandbox.id, &spec.metadata).await?;
-        let plan = self.plan(snapshot, sandbox, spec, &volumes.ready).await?;
+        let creation = self.node.nri.begin_container(&sandbox.id, &spec.metadata).await?;
+        let plan = self.node.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         let (made, prepared) =
-            tokio::join!(make_mount_sources(&plan), self.logs.prepare(&plan.document.spec));
+            tokio::join!(make_mount_sources(&plan), self.node.logs.prepare(&plan.document.spec));
         made?;
         if let Err(error) = prepared {
             // Docker's own files keep the log until a full disk has room again.
@@ -104,38 +104,14 @@ impl Containers {
         };
         let creating = EngineCall::begin(Transition::Created);
         let to_create = &plan;
-        let create = |name: String| async move { self.create_logged(&name, to_create).await };
-        let engine = (&self.engine, &self.store);
-        let created = create_named(engine, &plan.name, create, resolve).await?;
-        self.store.refresh_after(creating, &created).await?;
+        let (docker, store) = (&self.node.engine, &self.node.store);
+        let create = |name: String| async move { create_logged(docker, &name, to_create).await };
+        let created = create_named((docker, store), &plan.name, create, resolve).await?;
+        self.node.store.refresh_after(creating, &created).await?;
         self.relabelled(snapshot, &plan, &created).await?;
         let id = ContainerId::try_from(created)?;
         self.ask_plugins(creation, &id).await?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
-        Ok(id)
-    }
-}
-
-impl Containers {
-    /// Creates a container whose log is blocking. If the engine refuses the request, but not the same
-    /// with the daemon's log mode, that mode is the only one to be had.
-    async fn create_logged(&self, name: &str, plan: &ContainerPlan) -> Result<String, EngineError> {
-        let refused = match self.engine.create_container(name, &plan.body).await {
-            Err(error @ EngineError::Rejected { .. }) => error,
-            created => return created,
-        };
-        let Some(plan) = plan.with_daemons_log_mode() else { return Err(refused) };
-        let id = match self.engine.create_container(name, &plan.body).await {
-            Err(EngineError::Rejected { .. }) => return Err(refused),
-            created => created?,
-        };
-        let error = chain(&refused);
-        warn!(
-            container = id,
-            name,
-            error,
-            "docker refuses the log mode blocking; it drops lines that the container writes faster than the disk"
-        );
         Ok(id)
     }
 
@@ -148,7 +124,7 @@ impl Containers {
     ) -> Result<(), ContainerError> {
         let engine = snapshot.described()?;
         let (sandbox, spec) = (&plan.document.sandbox, &plan.document.spec);
-        let Err(error) = self.relabel_mounts(engine, (sandbox, spec), id).await else {
+        let Err(error) = self.node.relabel_mounts(engine, (sandbox, spec), id).await else {
             return Ok(());
         };
         self.discard(id).await;
@@ -157,7 +133,11 @@ impl Containers {
 
     /// Removes a container that was made and is not wanted after all.
     pub(super) async fn discard(&self, id: &str) {
-        if let Err(cause) = self.remove_created(id).await {
+        let removed = async {
+            self.node.engine.remove_container(id).await?;
+            Ok::<_, ContainerError>(self.node.store.refresh_container(id).await?)
+        };
+        if let Err(cause) = removed.await {
             let cause = chain(&cause);
             warn!(
                 container = id,
@@ -166,11 +146,32 @@ impl Containers {
             );
         }
     }
+}
 
-    async fn remove_created(&self, id: &str) -> Result<(), ContainerError> {
-        self.engine.remove_container(id).await?;
-        Ok(self.store.refresh_container(id).await?)
-    }
+/// Creates a container whose log is blocking. If the engine refuses the request, but not the same
+/// with the daemon's log mode, that mode is the only one to be had.
+async fn create_logged(
+    engine: &Engine,
+    name: &str,
+    plan: &ContainerPlan,
+) -> Result<String, EngineError> {
+    let refused = match engine.create_container(name, &plan.body).await {
+        Err(error @ EngineError::Rejected { .. }) => error,
+        created => return created,
+    };
+    let Some(plan) = plan.with_daemons_log_mode() else { return Err(refused) };
+    let id = match engine.create_container(name, &plan.body).await {
+        Err(EngineError::Rejected { .. }) => return Err(refused),
+        created => created?,
+    };
+    let error = chain(&refused);
+    warn!(
+        container = id,
+        name,
+        error,
+        "docker refuses the log mode blocking; it drops lines that the container writes faster than the disk"
+    );
+    Ok(id)
 }
 
 fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, ContainerError> {

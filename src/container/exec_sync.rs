@@ -6,21 +6,21 @@
 //! keeps the output open delays the answer, on engines from 26 by two seconds: they wait that long for
 //! the output before they report the exit code.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, debug};
 
 use super::{
     error::ContainerError,
     exec_output::{CollectedOutput, OutputMemory},
     metrics::ContainerMetrics,
-    service::Containers,
+    node::Node,
 };
 use crate::{
     concurrency::single_flight::Lost,
@@ -40,7 +40,40 @@ use crate::{
     },
 };
 
-impl Containers {
+/// The commands of ExecSync, each ended with all it began. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Commands {
+    node: Arc<Node>,
+    /// Owns the commands, so that an exit of dockbridge waits for their end.
+    tracker: TaskTracker,
+    /// Cancelled when dockbridge ends: then commands are ended.
+    leaving: CancellationToken,
+    /// Which commands run, for the server after this one.
+    command_records: CommandRecords,
+    metrics: ContainerMetrics,
+}
+
+impl Commands {
+    /// Records of commands go below `state_dir`. Commands end soon after the token is cancelled.
+    pub fn new(
+        node: &Arc<Node>,
+        state_dir: &Path,
+        work: (&TaskTracker, &CancellationToken),
+    ) -> Self {
+        Self {
+            node: node.clone(),
+            tracker: work.0.clone(),
+            leaving: work.1.clone(),
+            command_records: CommandRecords::open(state_dir.join("execs")),
+            metrics: ContainerMetrics::default(),
+        }
+    }
+
+    /// What is counted of commands.
+    pub const fn metrics(&self) -> &ContainerMetrics {
+        &self.metrics
+    }
+
     /// Runs a command in a container and returns what it printed and how it ended, which may be
     /// badly: that is no error. Output beyond [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes is not kept. Dropping the
     /// future kills the command.
@@ -68,7 +101,7 @@ impl Containers {
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
         let (engine, stopping, command_records) =
-            (self.engine.clone(), self.leaving.clone(), self.command_records.clone());
+            (self.node.engine.clone(), self.leaving.clone(), self.command_records.clone());
         let run = Run { engine, container, spec, until, stopping, command_records };
         let (reply, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
@@ -107,11 +140,12 @@ impl Containers {
     async fn end_left(&self, one: &AbandonedCommand) -> bool {
         let id = one.container();
         // One that cannot be inspected is known from the list.
-        let now = self.store.inspected(id).await.unwrap_or_else(|_| self.store.snapshot());
+        let now =
+            self.node.store.inspected(id).await.unwrap_or_else(|_| self.node.store.snapshot());
         // One that is gone or does not run took the command along.
         let running = now.container(id).filter(|container| container.process.is_running());
         let Some(container) = running else { return true };
-        let exec = one.exec(&self.engine, container);
+        let exec = one.exec(&self.node.engine, container);
         exec.clear(Leftover::Uncertain, &self.leaving).await.unwrap_or_default()
     }
 
@@ -119,10 +153,10 @@ impl Containers {
     /// refusal the engine is asked.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
         let missing = || ContainerError::NotFound { id: id.to_owned() };
-        let mut container = self.find(id).await?.ok_or_else(missing)?;
+        let mut container = self.node.find_container(id).await?.ok_or_else(missing)?;
         if !container.process.is_running() {
-            self.store.refresh_container(container.id.as_str()).await?;
-            container = self.known(id).await?;
+            self.node.store.refresh_container(container.id.as_str()).await?;
+            container = self.node.container(id).await?;
         }
         if container.process.is_running() {
             return Ok(container);

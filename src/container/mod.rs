@@ -15,6 +15,7 @@ pub mod gather;
 pub mod limits;
 pub mod metrics;
 pub mod name_conflict;
+pub mod node;
 pub mod oci_runtime_files;
 pub mod plugins;
 pub mod pod_files;

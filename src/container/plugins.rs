@@ -10,23 +10,22 @@ use crate::{
     error::chain,
     model::{
         id::ContainerId,
-        record::{ContainerRecord, Observed, SandboxRecord},
+        record::{ContainerRecord, Observed},
         resources::Resources,
     },
-    nri::{creation::Creation, hooks::NriHooks, service::Nri},
+    nri::{creation::Creation, hooks::NriHooks},
     translate::plan::adjustment::check,
 };
 
 impl Containers {
-    /// The plugins of this node.
-    pub const fn nri(&self) -> &Nri {
-        &self.nri
-    }
-
     /// What plugins may ask of containers, and are told of them.
     pub fn nri_hooks(&self) -> NriHooks {
-        let (updated, killed, limited, saved) =
-            (self.clone(), self.clone(), self.clone(), self.saved_changes.clone());
+        let (updated, killed, limited, saved) = (
+            self.clone(),
+            self.clone(),
+            self.node.saved_changes.clone(),
+            self.node.saved_changes.clone(),
+        );
         NriHooks {
             update: Box::new(move |id, asked| updated.clone().updated_by_plugin(id, asked).boxed()),
             kill: Box::new(move |id| killed.clone().killed_by_plugin(id).boxed()),
@@ -37,8 +36,8 @@ impl Containers {
 
     async fn updated_by_plugin(self, id: String, asked: Resources) -> Result<(), String> {
         let changed = async {
-            let container = self.known(&id).await?;
-            self.change_limits(&container.id, asked).await
+            let container = self.node.container(&id).await?;
+            self.limits.change(&container.id, asked).await
         };
         changed.await.map_err(|error| chain(&error))
     }
@@ -46,7 +45,7 @@ impl Containers {
     async fn killed_by_plugin(self, id: String) -> Result<(), String> {
         // Its end is told when it is seen: a plugin may ask for it while it is asked about something.
         let killed = async {
-            match self.find_id(&id).await? {
+            match self.node.find_id(&id).await? {
                 Some(id) => self.kill(&id).await,
                 None => Ok(()),
             }
@@ -60,11 +59,11 @@ impl Containers {
         creation: Option<Creation>,
         id: &ContainerId,
     ) -> Result<(), ContainerError> {
-        let Some(record) = self.store.snapshot().container(id.as_str()).map(Arc::clone) else {
+        let Some(record) = self.node.store.snapshot().container(id.as_str()).map(Arc::clone) else {
             return Ok(());
         };
         let Err(error) = self.adjust(creation, &record).await else { return Ok(()) };
-        self.nri.remove_container(id.as_str()).await;
+        self.node.nri.remove_container(id.as_str()).await;
         self.discard(id.as_str()).await;
         Err(error)
     }
@@ -74,29 +73,29 @@ impl Containers {
         creation: Option<Creation>,
         record: &Arc<ContainerRecord>,
     ) -> Result<(), ContainerError> {
-        let asked = self.nri.create_container(creation.as_ref(), record).await?;
+        let asked = self.node.nri.create_container(creation.as_ref(), record).await?;
         let (document, was_asked) = (&record.document, asked.is_some());
         if let Some(wanted) = &asked {
-            let now = self.store.snapshot();
+            let now = self.node.store.snapshot();
             let pod = now.sandbox(document.sandbox.as_str());
             let handler = pod.map_or("", |pod| pod.document.spec.handler.as_str());
             check(wanted, now.described()?, handler, document.is_adjustable)?;
         }
-        let wanted = self.with_devices(asked.unwrap_or_default()).await?;
+        let wanted = self.node.with_devices(asked.unwrap_or_default()).await?;
         let limits = wanted.resources.clone();
-        if document.is_adjustable && self.saved_changes.edits(&record.id).is_none() {
-            let saved = self.saved_changes.put_edits(&record.id, wanted.edits).await;
+        if document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none() {
+            let saved = self.node.saved_changes.put_edits(&record.id, wanted.edits).await;
             saved.map_err(|cause| ContainerError::AdjustmentNotSaved { cause: cause.into() })?;
         }
         if limits != Resources::default() {
-            self.change_limits(&record.id, limits).await?;
+            self.limits.change(&record.id, limits).await?;
         }
         // It is shown from here on.
         drop(creation);
         if was_asked {
-            let now = self.store.snapshot();
+            let now = self.node.store.snapshot();
             let latest = now.container(record.id.as_str()).unwrap_or(record);
-            self.nri.container_created(latest).await;
+            self.node.nri.container_created(latest).await;
         }
         Ok(())
     }
@@ -104,11 +103,6 @@ impl Containers {
     /// Whether plugins may adjust the container, and it is not known how.
     pub(super) fn awaits_adjustment(&self, observed: &Observed) -> bool {
         let Observed::Container(record) = observed else { return false };
-        record.document.is_adjustable && self.saved_changes.edits(&record.id).is_none()
-    }
-
-    /// Whether the pod is one that plugins have not agreed to yet: nobody can know of it.
-    pub(super) fn is_hidden(&self, pod: &SandboxRecord) -> bool {
-        self.nri.hides_pod(pod)
+        record.document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none()
     }
 }

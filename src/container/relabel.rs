@@ -8,7 +8,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{error::ContainerError, service::Containers};
+use super::{error::ContainerError, node::Node};
 use crate::{
     concurrency::blocking::blocking,
     error::Kind,
@@ -16,7 +16,7 @@ use crate::{
     model::{container::ContainerSpec, engine::EngineInfo, id::SandboxId},
 };
 
-impl Containers {
+impl Node {
     /// Gives the sources of mounts that ask for it, and all below them, the label the engine
     /// chose for this container's files. Called before the container can start, under the lock of
     /// its pod; who waits for that to stop the pod cuts it short.

@@ -12,24 +12,24 @@ impl Containers {
     /// # Errors
     /// The engine fails.
     pub async fn remove(&self, id: &str) -> Result<(), ContainerError> {
-        let Some(id) = self.find_id(id).await? else { return Ok(()) };
+        let Some(id) = self.node.find_id(id).await? else { return Ok(()) };
         let service = self.clone();
         self.removing.run(id.clone(), async move { service.remove_known(&id).await }).await?
     }
 
     async fn remove_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        let _held = self.locks.write(id.as_str()).await;
-        let before = self.store.snapshot();
-        self.engine.remove_container(id.as_str()).await?;
-        self.oci_runtime_files.remove(id.as_str()).await;
-        self.store.refresh_container(id.as_str()).await?;
+        let _held = self.node.locks.write(id.as_str()).await;
+        let before = self.node.store.snapshot();
+        self.node.engine.remove_container(id.as_str()).await?;
+        self.node.oci_runtime_files.remove(id.as_str()).await;
+        self.node.store.refresh_container(id.as_str()).await?;
         self.unseen_starts.remove(id);
         if let Some(record) = before.container(id.as_str()) {
-            self.logs.forget(record).await;
-            self.release_mounted(&record.document.image_volumes).await;
+            self.node.logs.forget(record).await;
+            self.node.release_mounted(&record.document.image_volumes).await;
         }
-        self.saved_changes.remove_gone(&self.store).await;
-        self.nri.remove_container(id.as_str()).await;
+        self.node.saved_changes.remove_gone(&self.node.store).await;
+        self.node.nri.remove_container(id.as_str()).await;
         info!(container = %id, "container removed");
         Ok(())
     }

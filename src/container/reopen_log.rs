@@ -12,17 +12,17 @@ impl Containers {
     /// The container is unknown or does not run (then no file is made), or the file cannot be
     /// made: the kubelet puts the old one back.
     pub async fn reopen_log(&self, id: &str) -> Result<(), ContainerError> {
-        let container = self.known(id).await?;
+        let container = self.node.container(id).await?;
         let (service, id) = (self.clone(), container.id.clone());
         let reopen = async move { service.reopen_known(&container.id).await };
         self.reopening.run(id, reopen).await?
     }
 
     async fn reopen_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        let now = self.store.snapshot();
+        let now = self.node.store.snapshot();
         let record = now.container(id.as_str()).filter(|record| record.process.is_running());
         let record = record.ok_or_else(|| ContainerError::NotRunning { id: id.to_string() })?;
-        self.logs.reopen(record).await?;
+        self.node.logs.reopen(record).await?;
         info!(container = %id, "log reopened");
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::{
     error::chain,
     model::{
         id::{ContainerId, SandboxId},
-        record::SandboxRecord,
+        record::{ContainerRecord, SandboxRecord},
         resources::{PodResources, Resources},
         spec_edit::SpecEdit,
     },
@@ -36,6 +36,20 @@ impl SavedChanges {
     /// The limits of a container that were asked for last; none if they are as at its creation.
     pub(super) fn limits(&self, id: &ContainerId) -> Option<Resources> {
         self.known().containers.get(id).cloned()
+    }
+
+    /// The limits that were asked for last: the engine knows some, we know others.
+    pub fn requested(&self, record: &ContainerRecord) -> Resources {
+        let changed = self.limits(&record.id);
+        let engine = &record.limits;
+        let oom_score_adj = changed.as_ref().map_or(engine.oom_score_adj, |all| all.oom_score_adj);
+        let ours = changed.as_ref().unwrap_or(&record.document.spec.resources);
+        Resources {
+            oom_score_adj,
+            hugepage_limits: ours.hugepage_limits.clone(),
+            unified: ours.unified.clone(),
+            ..engine.clone()
+        }
     }
 
     /// The limits of a pod that kubelet sent last.

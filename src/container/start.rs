@@ -1,7 +1,5 @@
 //! StartContainer: one call, and the log made visible.
 
-use std::sync::Arc;
-
 use tracing::{info, warn};
 
 use super::{
@@ -16,7 +14,6 @@ use crate::{
         id::ContainerId,
         record::{ContainerRecord, ExitReason, Process, SandboxState},
     },
-    store::settings::SYNC_TIMEOUT,
 };
 
 impl Containers {
@@ -27,7 +24,7 @@ impl Containers {
     /// The container is unknown, was started before, or its process cannot be started (the engine's
     /// error).
     pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
-        let container = self.known(id).await?;
+        let container = self.node.container(id).await?;
         let service = self.clone();
         let key = container.id.clone();
         self.starting.run(key, async move { service.start_known(&container).await }).await?
@@ -35,24 +32,24 @@ impl Containers {
 
     async fn start_known(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
         let id = container.id.as_str();
-        let _sandbox = self.locks.read(container.document.sandbox.as_str()).await;
-        let _held = self.locks.write(id).await;
+        let _sandbox = self.node.locks.read(container.document.sandbox.as_str()).await;
+        let _held = self.node.locks.write(id).await;
         let is_unseen = self.unseen_starts.contains(&container.id);
-        if is_unseen || self.store.snapshot().health != EngineHealth::Reachable {
-            self.store.refresh_container(id).await?;
+        if is_unseen || self.node.store.snapshot().health != EngineHealth::Reachable {
+            self.node.store.refresh_container(id).await?;
         }
-        let container = &*self.known(id).await?;
+        let container = &*self.node.container(id).await?;
         // A start whose answer was lost is not repeated, but its caller gets the answer.
-        if !(is_unseen && was_started(&self.store.snapshot(), id)) {
+        if !(is_unseen && was_started(&self.node.store.snapshot(), id)) {
             self.start_created(container).await?;
         }
         self.unseen_starts.remove(&container.id);
-        if let Some(record) = self.store.snapshot().container(id) {
+        if let Some(record) = self.node.store.snapshot().container(id) {
             self.limit_started(record).await?;
         }
         info!(container = id, name = container.name, "container started");
-        if let Some(record) = self.store.snapshot().container(id)
-            && let Err(error) = self.logs.started(record).await
+        if let Some(record) = self.node.store.snapshot().container(id)
+            && let Err(error) = self.node.logs.started(record).await
         {
             warn!(
                 container = id,
@@ -66,16 +63,16 @@ impl Containers {
     async fn start_created(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
         let id = container.id.as_str();
         self.ensure_startable(container).await?;
-        let _mounted = self.ensure_mounted(&container.document).await?;
-        self.write_edits(container).await?;
-        self.nri.start_container(container).await?;
+        let _mounted = self.node.ensure_mounted(&container.document).await?;
+        self.node.write_edits(container).await?;
+        self.node.nri.start_container(container).await?;
         self.unseen_starts.insert(&container.id);
-        let start = start_once(&self.engine, &self.store, id).await;
+        let start = start_once(&self.node.engine, &self.node.store, id).await;
         if start.seen.is_ok() {
             self.unseen_starts.remove(&container.id);
         }
-        self.nri.container_started(id, start.started.is_ok()).await;
-        if start.may_run_unseen() && self.needs_limits(container) {
+        self.node.nri.container_started(id, start.started.is_ok()).await;
+        if start.may_run_unseen() && self.limits.are_needed(container) {
             self.end_unlimited(&container.id).await;
         }
         start.started?;
@@ -92,7 +89,7 @@ impl Containers {
             }
         }
         let sandbox = &container.document.sandbox;
-        let now = self.store.inspected(sandbox.as_str()).await?;
+        let now = self.node.store.inspected(sandbox.as_str()).await?;
         match now.sandbox(sandbox.as_str()).map(|pod| pod.state()) {
             Some(SandboxState::Ready) => Ok(()),
             _ => Err(ContainerError::SandboxNotReady { id: sandbox.to_string() }),
@@ -101,7 +98,7 @@ impl Containers {
 
     /// A container that cannot be limited as asked must not run.
     async fn limit_started(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
-        let limited = self.apply_limits(record).await;
+        let limited = self.limits.apply(record).await;
         if limited.is_err() {
             self.end_unlimited(&record.id).await;
         }
@@ -113,25 +110,5 @@ impl Containers {
             let error = chain(&error);
             warn!(container = %id, error, "cannot stop a container whose limits could not be applied; it keeps running");
         }
-    }
-
-    /// The record of a container the caller names.
-    pub(super) async fn known(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
-        let missing = || ContainerError::NotFound { id: id.to_owned() };
-        self.store.inspected(id).await?.container(id).map(Arc::clone).ok_or_else(missing)
-    }
-
-    /// The record of a container the caller names, if there is one; perhaps no more of it than the
-    /// engine's list tells.
-    pub(super) async fn find(
-        &self,
-        id: &str,
-    ) -> Result<Option<Arc<ContainerRecord>>, ContainerError> {
-        Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
-    }
-
-    /// The id of a container the caller names, if there is one.
-    pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, ContainerError> {
-        Ok(self.find(id).await?.map(|record| record.id.clone()))
     }
 }

@@ -31,10 +31,10 @@ impl Containers {
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), ContainerError> {
-        let Some(container) = self.find(id).await? else { return Ok(()) };
+        let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
         self.stop_found(&container, grace).await?;
-        self.nri.stop_container(id.as_str()).await;
+        self.node.nri.stop_container(id.as_str()).await;
         Ok(())
     }
 
@@ -46,8 +46,8 @@ impl Containers {
         let id = container.id.clone();
         if !container.process.is_running() {
             // The store may not have a start of a moment ago; the engine's answer counts.
-            self.store.refresh_container(id.as_str()).await?;
-            match self.store.snapshot().container(id.as_str()).map(|now| &now.process) {
+            self.node.store.refresh_container(id.as_str()).await?;
+            match self.node.store.snapshot().container(id.as_str()).map(|now| &now.process) {
                 None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
                 Some(_) => {}
             }
@@ -69,7 +69,7 @@ impl Containers {
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
     pub async fn kill(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        let Some(container) = self.find(id.as_str()).await? else { return Ok(()) };
+        let Some(container) = self.node.find_container(id.as_str()).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await
     }
 
@@ -80,7 +80,7 @@ impl Containers {
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), ContainerError> {
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
-        await_end(&self.store, id.as_str(), |now| runs(now, id)).await?;
+        await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;
         info!(container = %id, "container stopped");
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Containers {
         if grace.is_zero() {
             return self.kill_now(id).await;
         }
-        let asking = self.engine.stop_container(id.as_str(), grace);
+        let asking = self.node.engine.stop_container(id.as_str(), grace);
         tokio::pin!(asking);
         let mut is_answer_lost = false;
         loop {
@@ -103,12 +103,12 @@ impl Containers {
                 answer = &mut asking, if !is_answer_lost => match answer {
                     // The engine may have sent the signal: it is not sent twice.
                     Err(error) if error.leaves_outcome_open() => {
-                        self.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
+                        self.node.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
                         is_answer_lost = true;
                     }
                     answer => return ended_is_fine(answer),
                 },
-                _ = self.store.when(|now| (!runs(now, id)).then_some(())), if is_answer_lost => {
+                _ = self.node.store.when(|now| (!runs(now, id)).then_some(())), if is_answer_lost => {
                     return Ok(());
                 }
                 () = sleep_until(kill_at) => return self.kill_now(id).await,
@@ -118,8 +118,8 @@ impl Containers {
     }
 
     async fn kill_now(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        self.store.expect_kill(id.as_str());
-        kill(&self.engine, id.as_str()).await
+        self.node.store.expect_kill(id.as_str());
+        kill(&self.node.engine, id.as_str()).await
     }
 
     /// When the stop of this container turns into a kill: `at`, or sooner if a stop under way

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tracing::warn;
 
-use super::{error::ContainerError, service::Containers};
+use super::{error::ContainerError, node::Node};
 use crate::{
     error::chain,
     image_files::{directory::ImageLocks, error::ImageFilesError},
@@ -27,7 +27,7 @@ pub(super) struct Volumes {
     locks: ImageLocks,
 }
 
-impl Containers {
+impl Node {
     /// Makes the image volumes of a container ready. A caller that then fails to create the container
     /// [releases them](Self::release_volumes).
     pub(super) async fn volumes(

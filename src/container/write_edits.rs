@@ -4,19 +4,14 @@ use std::collections::BTreeSet;
 
 use tracing::warn;
 
-use super::{error::ContainerError, oci_runtime_files::OciRuntimeFiles, service::Containers};
+use super::{error::ContainerError, node::Node};
 use crate::{
     error::chain,
     model::{id::SandboxId, oci_edits::RUNTIME, record::ContainerRecord, spec_edit::SpecEdit},
     translate::plan::oci_edits,
 };
 
-impl Containers {
-    /// What our OCI runtime is told.
-    pub const fn oci_runtime_files(&self) -> &OciRuntimeFiles {
-        &self.oci_runtime_files
-    }
-
+impl Node {
     /// Writes the changes of a container that is about to be started, if it has any.
     pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
         let wanted = self.wanted(record)?;
@@ -27,7 +22,7 @@ impl Containers {
         }
         let document = &record.document;
         let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
-        let limits = self.requested(record);
+        let limits = self.saved_changes.requested(record);
         let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted)?;
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());

@@ -25,13 +25,14 @@ use tonic::{Status, codegen::BoxStream};
 
 use super::status::{failed, status};
 use crate::{
-    container::service::Containers,
+    container::{limits::service::Limits, node::Node},
     error::Kind,
     host::clock,
     model::{
         record::{ContainerRecord, SandboxRecord},
         time::Nanos,
     },
+    nri::service::Nri,
     store::{
         changes::{Change, ChangeTracker},
         handle::Store,
@@ -51,7 +52,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Events {
     store: Store,
-    containers: Containers,
+    nri: Nri,
+    limits: Limits,
     /// Cancelled when dockbridge ends: then all streams end.
     leaving: CancellationToken,
     /// The queue to the listeners; none while there is no listener.
@@ -81,14 +83,10 @@ struct Batch {
 }
 
 impl Events {
-    /// Of this store; each event is counted once.
-    pub fn new(
-        store: Store,
-        containers: Containers,
-        leaving: CancellationToken,
-        rendered: Counter,
-    ) -> Self {
-        Self { store, containers, leaving, listeners: Arc::default(), rendered }
+    /// Of this node's store; each event is counted once.
+    pub fn new(node: &Node, limits: Limits, leaving: CancellationToken, rendered: Counter) -> Self {
+        let (store, nri) = (node.store.clone(), node.nri.clone());
+        Self { store, nri, limits, leaving, listeners: Arc::default(), rendered }
     }
 
     /// Everything that happens from now on, until the listener leaves or dockbridge ends. Changes of
@@ -129,7 +127,7 @@ impl Events {
         mut tracker: ChangeTracker,
         batches: mpsc::Sender<Batch>,
     ) {
-        let mut reveals = self.containers.nri().reveals();
+        let mut reveals = self.nri.reveals();
         let mut pending = PendingChanges::default();
         loop {
             let newer = self.store.when(|newer| (!Arc::ptr_eq(newer, &now)).then_some(()));
@@ -171,7 +169,7 @@ impl Events {
             let mut events = Vec::new();
             for change in changes {
                 let latest = shown.sandbox(change.sandbox.id.as_str()).unwrap_or(&change.sandbox);
-                let pod = pod(&shown, latest, &self.containers).await;
+                let pod = pod(&shown, latest, &self.limits).await;
                 events.push(event(&change.id, change.step, &pod, at));
                 self.rendered.inc();
             }
@@ -195,7 +193,7 @@ impl Events {
 
     /// What plugins are still asked about is told when they agreed.
     fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
-        self.containers.nri().shown(Arc::clone(now))
+        self.nri.shown(Arc::clone(now))
     }
 }
 
@@ -259,12 +257,8 @@ fn too_slow() -> Status {
 }
 
 /// A pod with all its containers, as `now` shows them.
-pub async fn pod<'a>(
-    now: &'a Snapshot,
-    sandbox: &'a SandboxRecord,
-    containers: &Containers,
-) -> Pod<'a> {
-    let all = now.containers_of(&sandbox.id).iter().map(|record| view(now, record, containers));
+pub async fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord, limits: &Limits) -> Pod<'a> {
+    let all = now.containers_of(&sandbox.id).iter().map(|record| view(now, record, limits));
     Pod { sandbox, containers: join_all(all).await }
 }
 
@@ -272,10 +266,10 @@ pub async fn pod<'a>(
 pub async fn view<'a>(
     now: &'a Snapshot,
     record: &'a ContainerRecord,
-    containers: &Containers,
+    limits: &Limits,
 ) -> ContainerView<'a> {
     let image = now.image(record.document.image_id.as_str()).map(|image| &**image);
-    ContainerView { record, image, limits: containers.limits(record).await }
+    ContainerView { record, image, limits: limits.shown(record).await }
 }
 
 /// Most batches that wait to be rendered, and most that wait for a listener. One batch holds a burst

@@ -20,11 +20,12 @@ use super::{
 use crate::{
     checkpoint::directory::Checkpoints,
     config::live::LiveSettings,
-    container::service::Containers,
+    container::{exec_sync::Commands, limits::service::Limits, service::Containers},
     error::Kind,
     error::chain,
     host::clock,
     network::service::Network,
+    nri::service::Nri,
     sandbox::service::Sandboxes,
     stats::service::Stats,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -39,6 +40,9 @@ use crate::{
 pub struct RuntimeRpc {
     pub sandboxes: Sandboxes,
     pub containers: Containers,
+    pub limits: Limits,
+    pub commands: Commands,
+    pub nri: Nri,
     pub streaming: Streaming,
     /// What containers and pods use.
     pub stats: Stats,
@@ -65,7 +69,7 @@ impl RuntimeRpc {
     /// The current snapshot as callers see it, or why there is none yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         let now = self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
-        Ok(self.containers.nri().shown(now))
+        Ok(self.nri.shown(now))
     }
 
     /// A snapshot in which this container, or this pod with all its containers, was inspected. If the engine does not answer, the state of its list is used.
@@ -158,7 +162,7 @@ impl RuntimeService for RuntimeRpc {
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
-        let pod = pod(&now, sandbox, &self.containers).await;
+        let pod = pod(&now, sandbox, &self.limits).await;
         Ok(Response::new(cri::PodSandboxStatusResponse {
             status: Some(render::sandbox::status(sandbox)),
             info: info.unwrap_or_default(),
@@ -269,7 +273,7 @@ impl RuntimeService for RuntimeRpc {
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
-        let status = render::container::status(&view(&now, container, &self.containers).await);
+        let status = render::container::status(&view(&now, container, &self.limits).await);
         let info = info.unwrap_or_default();
         Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
     }
@@ -282,7 +286,7 @@ impl RuntimeService for RuntimeRpc {
         self.about(&request.container_id);
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
         let limits = parse::resources::update(request).map_err(failed)?;
-        self.containers.update(&id, limits).await.map_err(failed)?;
+        self.limits.update(&id, limits).await.map_err(failed)?;
         Ok(Response::new(cri::UpdateContainerResourcesResponse {}))
     }
 
@@ -312,7 +316,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::ExecSyncResponse>, Status> {
         self.about(&request.get_ref().container_id);
         let spec = parse::exec::exec_sync_spec(request.get_ref()).map_err(failed)?;
-        let outcome = self.containers.exec_sync(spec).await.map_err(failed)?;
+        let outcome = self.commands.exec_sync(spec).await.map_err(failed)?;
         Ok(Response::new(cri::ExecSyncResponse {
             stdout: outcome.stdout,
             stderr: outcome.stderr,

@@ -35,14 +35,14 @@ impl Sandboxes {
         let spec = &plan.document.spec;
         let users = spec.namespaces.users;
         let network = self.pin_of(id);
-        let user = users.map(|_| self.deps.containers.oci_runtime_files().user_pin(id));
+        let user = users.map(|_| self.deps.node.oci_runtime_files.user_pin(id));
         let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
         let pins = Pins { user: user.clone(), network: Some(network.clone()) };
         let edits = oci_edits::sandbox(spec, &pins, is_own_image);
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
         // Before the pins: after a crash in between, the sweep finds them by this file.
-        self.deps.containers.oci_runtime_files().write(id.as_str(), edits, engine).await?;
+        self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
         let make = move |_: &Path| {
             let holder = NamespaceHolder::make(Some(&maps(ids)), true)?;
@@ -82,7 +82,7 @@ impl Sandboxes {
         id: &SandboxId,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
     ) -> Result<(), SandboxError> {
-        let at = self.deps.containers.oci_runtime_files().user_pin(id);
+        let at = self.deps.node.oci_runtime_files.user_pin(id);
         blocking(move || work(&at))
             .await
             .map_err(|e| SandboxError::UserNamespace { id: id.to_string(), source: Arc::new(e) })

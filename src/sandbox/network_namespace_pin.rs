@@ -57,7 +57,7 @@ impl Sandboxes {
     /// what CNI's cache has of it. Returns whether it did: a container under another name, or of
     /// another engine, may still use them.
     pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, SandboxError> {
-        match self.deps.engine.inspect_container(id.as_str()).await {
+        match self.deps.node.engine.inspect_container(id.as_str()).await {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
             Ok(_) => return Ok(false),
@@ -72,7 +72,7 @@ impl Sandboxes {
 
     /// [`Self::unpin`], but for a pod whose network is not released: the next DEL works in its namespace.
     pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let now = self.deps.store.snapshot();
+        let now = self.deps.node.store.snapshot();
         let attachment = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.attachment.as_ref());
         if attachment.and_then(Attachment::intent).is_some() {
             return Ok(());

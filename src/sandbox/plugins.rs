@@ -4,20 +4,16 @@ use super::{error::SandboxError, service::Sandboxes};
 use crate::{
     container::error::ContainerError,
     model::{id::SandboxId, sandbox::SandboxSpec},
-    nri::{creation::Creation, service::Nri},
+    nri::creation::Creation,
 };
 
 impl Sandboxes {
-    pub(super) const fn nri(&self) -> &Nri {
-        self.deps.containers.nri()
-    }
-
     /// Announces that a pod is being created: while plugins are asked about it, it is not shown.
     pub(super) async fn begin_creation(
         &self,
         spec: &SandboxSpec,
     ) -> Result<Option<Creation>, SandboxError> {
-        Ok(self.nri().begin_pod(&spec.metadata).await.map_err(ContainerError::from)?)
+        Ok(self.deps.node.nri.begin_pod(&spec.metadata).await.map_err(ContainerError::from)?)
     }
 
     /// Asks plugins about a pod that was built; fails if one refuses it, or if it was not built.
@@ -28,7 +24,7 @@ impl Sandboxes {
     ) -> Result<SandboxId, SandboxError> {
         let id = built?;
         let record = self.record(&id)?;
-        self.nri().run_pod(creation, &record).await.map_err(ContainerError::from)?;
+        self.deps.node.nri.run_pod(creation, &record).await.map_err(ContainerError::from)?;
         Ok(id)
     }
 }

@@ -30,7 +30,7 @@ impl Sandboxes {
     /// inspected; `tracker` has the work only from then on. To be called after the engine's first
     /// list; calls may run at the same time.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
             self.until_inspected(&sandbox.id).await;
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
@@ -45,7 +45,7 @@ impl Sandboxes {
     /// Restores the limits of running containers, removes the files of unknown sandboxes, then
     /// has CNI plugins collect garbage. To be called when everything was inspected.
     pub async fn clean_up(&self) {
-        self.deps.containers.restore_limits().await;
+        self.deps.limits.restore().await;
         self.remove_leftovers().await;
         self.sweep_edits().await;
         if self.mode == NetworkMode::Cni {
@@ -57,10 +57,10 @@ impl Sandboxes {
     /// made for their pods. To be called when everything was inspected.
     pub async fn sweep_edits(&self) {
         let mut left = BTreeSet::new();
-        for id in self.deps.containers.edited_sandboxes().await {
+        for id in self.deps.node.edited_sandboxes().await {
             // A call that holds the lock makes or removes them itself.
-            let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
-            let now = self.deps.store.snapshot();
+            let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
+            let now = self.deps.node.store.snapshot();
             if !now.is_complete() || !is_unknown(&now, &id) {
                 continue;
             }
@@ -74,7 +74,7 @@ impl Sandboxes {
             }
         }
         // By their files the next try finds those that are left.
-        self.deps.containers.sweep_edits(&left).await;
+        self.deps.node.sweep_edits(&left).await;
     }
 
     /// Writes deleted checkpoints again and removes what is left of unknown pods: Docker may finish a
@@ -85,13 +85,13 @@ impl Sandboxes {
     }
 
     async fn remove_leftovers(&self) {
-        let now = self.deps.store.snapshot();
+        let now = self.deps.node.store.snapshot();
         if !now.is_complete() {
             return;
         }
         for id in self.leftovers(&now).await {
             // A call that holds the lock removes it itself.
-            let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
+            let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             if let Err(error) = self.remove_leftover(&id).await {
                 tell_unclean(&id, &error);
             }
@@ -102,13 +102,13 @@ impl Sandboxes {
     /// that call.
     pub async fn restore_checkpoints(&self) {
         let stored = self.deps.checkpoints.stored().await;
-        let known = self.deps.store.snapshot();
+        let known = self.deps.node.store.snapshot();
         for id in known.sandboxes().iter().map(|sandbox| &sandbox.id) {
             if stored.contains(id) {
                 continue;
             }
-            let Some(_held) = self.locks.try_write(id.as_str()) else { continue };
-            let now = self.deps.store.snapshot();
+            let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
+            let now = self.deps.node.store.snapshot();
             let sandbox = now.sandbox(id.as_str());
             let Some((sandbox, attachment)) =
                 sandbox.zip(sandbox.and_then(|s| s.attachment.clone()))
@@ -132,12 +132,12 @@ impl Sandboxes {
             let process = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.process.as_ref());
             (!process.is_some_and(Process::is_listed)).then_some(())
         };
-        self.deps.store.when(is_inspected).await;
+        self.deps.node.store.when(is_inspected).await;
     }
 
     async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let _held = self.locks.write(id.as_str()).await;
-        let snapshot = self.deps.store.snapshot();
+        let _held = self.deps.node.locks.write(id.as_str()).await;
+        let snapshot = self.deps.node.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
         if sandbox.document.network != NetworkMode::Cni {
             return Ok(());
@@ -187,8 +187,8 @@ impl Sandboxes {
 
     /// Sandboxes that neither Docker nor a checkpoint knows, and of which files or pins exist.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
-        let files = self.deps.containers.files().owners().await;
-        let pinned = self.deps.containers.oci_runtime_files().pinned().await;
+        let files = self.deps.node.pod_files.owners().await;
+        let pinned = self.deps.node.oci_runtime_files.pinned().await;
         let networks = named_after_pods(&self.netns_dir).await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
         files
@@ -201,7 +201,7 @@ impl Sandboxes {
     }
 
     async fn remove_leftover(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        if is_unknown(&self.deps.store.snapshot(), id) && self.release_unknown(id).await? {
+        if is_unknown(&self.deps.node.store.snapshot(), id) && self.release_unknown(id).await? {
             self.forget(id).await?;
             info!(sandbox = %id, "cleaned up after a pod sandbox that is gone from Docker");
         }
@@ -209,7 +209,7 @@ impl Sandboxes {
     }
 
     async fn collect_garbage(&self) {
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         let live: Vec<AttachmentIntent> = snapshot
             .sandboxes()
             .iter()

@@ -21,7 +21,7 @@ impl Sandboxes {
 
     async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
         }
@@ -39,14 +39,14 @@ impl Sandboxes {
         }
         self.remove_pause(id).await?;
         self.forget(id).await?;
-        self.deps.containers.saved_changes().remove_gone(&self.deps.store).await;
-        self.nri().remove_pod(id.as_str()).await;
+        self.deps.node.saved_changes.remove_gone(&self.deps.node.store).await;
+        self.deps.node.nri.remove_pod(id.as_str()).await;
         info!(sandbox = %id, "pod sandbox removed");
         Ok(())
     }
 
     async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         for guest in snapshot.guests_of(id) {
             warn!(sandbox = %id, container = guest, "a container that is no part of the pod uses its network namespace; leaving it alone");
         }
@@ -59,8 +59,8 @@ impl Sandboxes {
     }
 
     async fn remove_pause(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        self.deps.engine.remove_container(id.as_str()).await?;
-        self.deps.containers.oci_runtime_files().remove(id.as_str()).await;
-        Ok(self.deps.store.refresh_container(id.as_str()).await?)
+        self.deps.node.engine.remove_container(id.as_str()).await?;
+        self.deps.node.oci_runtime_files.remove(id.as_str()).await;
+        Ok(self.deps.node.store.refresh_container(id.as_str()).await?)
     }
 }

@@ -16,19 +16,19 @@ impl Sandboxes {
     /// # Errors
     /// The sandbox is unknown, or the disk refuses.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), SandboxError> {
-        let now = self.deps.store.synced(SYNC_TIMEOUT).await?;
+        let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let missing = || SandboxError::NotFound { id: id.to_owned() };
         let pod = now.sandbox(id).ok_or_else(missing)?;
         let id: SandboxId = pod.id.clone();
-        self.nri().update_pod(pod, &newer).await.map_err(ContainerError::from)?;
-        self.deps.containers.saved_changes().put_pod_limits(&id, newer).await?;
-        self.nri().pod_updated(pod).await;
+        self.deps.node.nri.update_pod(pod, &newer).await.map_err(ContainerError::from)?;
+        self.deps.node.saved_changes.put_pod_limits(&id, newer).await?;
+        self.deps.node.nri.pod_updated(pod).await;
         info!(sandbox = %id, "pod resources updated");
         Ok(())
     }
 
     /// The pod-level resources that kubelet sent last.
     pub fn resources(&self, sandbox: &SandboxRecord) -> PodResources {
-        self.deps.containers.saved_changes().pod_limits(sandbox)
+        self.deps.node.saved_changes.pod_limits(sandbox)
     }
 }

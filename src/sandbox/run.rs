@@ -18,7 +18,7 @@ use super::{error::SandboxError, pod_network::pod_network, service::Sandboxes, u
 use crate::{
     container::{
         error::ContainerError,
-        gather::seccomp_profile::seccomp_profile,
+        gather::{host::check_sandbox, seccomp_profile::seccomp_profile},
         name_conflict::{Resolution, create_named},
         start_once::start_once,
     },
@@ -56,7 +56,7 @@ impl Sandboxes {
 
     async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
         let name = sandbox_name(&spec.metadata);
-        let _held = self.locks.write(&name).await;
+        let _held = self.deps.node.locks.write(&name).await;
         if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }
@@ -87,15 +87,17 @@ impl Sandboxes {
     /// refused, is removed. It is found by its metadata: its container may have another name after a
     /// name conflict.
     async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
-        let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
+        let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
         // The event of its end may not have arrived yet.
-        self.deps.store.refresh_container(held.id.as_str()).await?;
-        let snapshot = self.deps.store.snapshot();
+        self.deps.node.store.refresh_container(held.id.as_str()).await?;
+        let snapshot = self.deps.node.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
         // One that was refused may be left, because it could not be removed.
-        if found.state() != SandboxState::Ready || !self.nri().knows_pod(found.id.as_str()).await {
+        if found.state() != SandboxState::Ready
+            || !self.deps.node.nri.knows_pod(found.id.as_str()).await
+        {
             self.remove(found.id.as_str()).await?;
             return Ok(None);
         }
@@ -108,20 +110,20 @@ impl Sandboxes {
 
     async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, SandboxError> {
         let pause = self.deps.images.pause().await?;
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
             self.deps.network.ensure_configured().await?;
         }
         let security = &spec.security;
         let seccomp = seccomp_profile(security.seccomp.as_ref(), security.privileged).await?;
-        self.deps.containers.check_sandbox(engine, security).await?;
+        check_sandbox(engine, security).await?;
         let input = SandboxInput {
             engine,
             seccomp: seccomp.as_deref(),
             pause: &pause,
             network: self.mode,
-            oom_floor: self.deps.containers.oom_floor().await,
+            oom_floor: self.deps.node.oom_floor().await,
             // Random: a shim of an earlier sandbox of this pod may still be ending.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
@@ -129,17 +131,17 @@ impl Sandboxes {
     }
 
     async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {
-        let (engine, body) = (&self.deps.engine, &plan.body);
+        let (engine, body) = (&self.deps.node.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let creating = EngineCall::begin(Transition::Created);
         let created =
-            create_named((engine, &self.deps.store), &plan.name, create, resolution).await?;
+            create_named((engine, &self.deps.node.store), &plan.name, create, resolution).await?;
         let service = self.clone();
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
         // It is listed from now on; it must not be stopped or get containers before it is complete.
-        undo.hold(self.locks.write(id.as_str()).await);
+        undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });
         if plan.document.network == NetworkMode::Cni {
@@ -165,7 +167,7 @@ impl Sandboxes {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
         let (prepared, inspected, made) = tokio::join!(
             self.deps.network.prepare(pod),
-            self.deps.store.refresh_after(creating, id.as_str()),
+            self.deps.node.store.refresh_after(creating, id.as_str()),
             self.make_namespaces(id, plan),
         );
         let intent = prepared?;
@@ -217,7 +219,7 @@ impl Sandboxes {
         };
         if let Err(error) = joined {
             // The process may have ended since it was inspected: then that is the reason.
-            self.deps.store.refresh_container(id.as_str()).await?;
+            self.deps.node.store.refresh_container(id.as_str()).await?;
             self.pid_of(id)?;
             return Err(error);
         }
@@ -226,7 +228,7 @@ impl Sandboxes {
 
     /// Returns its pid and start time.
     async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
-        let start = start_once(&self.deps.engine, &self.deps.store, id.as_str()).await;
+        let start = start_once(&self.deps.node.engine, &self.deps.node.store, id.as_str()).await;
         start.started?;
         start.seen?;
         let pid = self.pid_of(id)?;
@@ -248,7 +250,7 @@ impl Sandboxes {
     }
 
     pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, SandboxError> {
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         let ended = || SandboxError::Ended { id: id.to_string() };
         snapshot.sandbox(id.as_str()).map(Arc::clone).ok_or_else(ended)
     }
@@ -267,9 +269,9 @@ impl Sandboxes {
 
     /// Undo of the create.
     async fn discard(&self, id: &str) -> Result<(), SandboxError> {
-        self.deps.engine.remove_container(id).await?;
-        self.deps.containers.oci_runtime_files().remove(id).await;
-        Ok(self.deps.store.refresh_container(id).await?)
+        self.deps.node.engine.remove_container(id).await?;
+        self.deps.node.oci_runtime_files.remove(id).await;
+        Ok(self.deps.node.store.refresh_container(id).await?)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The service: what RunPodSandbox, StopPodSandbox and the others share.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tokio::sync::OwnedRwLockWriteGuard;
 use tokio_util::task::TaskTracker;
@@ -13,25 +16,23 @@ use super::{
 };
 use crate::{
     checkpoint::directory::Checkpoints,
-    concurrency::{keyed_locks::KeyedLocks, single_flight::SingleFlight},
-    container::service::Containers,
-    engine::client::Engine,
+    concurrency::single_flight::SingleFlight,
+    container::{limits::service::Limits, node::Node, service::Containers},
     error::chain,
     host::file::Durability,
     image::service::Images,
     model::{attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord},
     network::service::Network,
-    store::handle::Store,
 };
 
 /// The services that pods need.
 #[derive(Clone)]
 pub struct SandboxDependencies {
-    pub engine: Engine,
-    pub store: Store,
+    pub node: Arc<Node>,
     pub checkpoints: Checkpoints,
     pub network: Network,
     pub images: Images,
+    pub limits: Limits,
     pub containers: Containers,
 }
 
@@ -39,8 +40,6 @@ pub struct SandboxDependencies {
 #[derive(Clone)]
 pub struct Sandboxes {
     pub(super) deps: SandboxDependencies,
-    /// Shared with the containers: pods by sandbox id. Pods being created are locked by name.
-    pub(super) locks: KeyedLocks,
     /// How pods that do not use the host's network are connected.
     pub(super) mode: NetworkMode,
     /// Namespaces are pinned as `<this>/<sandbox id>`.
@@ -55,14 +54,12 @@ impl Sandboxes {
     /// Pods that do not use the host's network are connected by `mode`.
     pub fn new(
         deps: SandboxDependencies,
-        locks: KeyedLocks,
         mode: NetworkMode,
         (run_dir, adopter): (&Path, Adopter),
         tracker: &TaskTracker,
     ) -> Self {
         Self {
             deps,
-            locks,
             mode,
             netns_dir: netns_dir(run_dir),
             adopter,
@@ -74,9 +71,9 @@ impl Sandboxes {
 
     /// Locks a pod to stop it; cancels work in it that has no deadline.
     pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
-        let cancellation = self.deps.containers.cancellation(id);
+        let cancellation = self.deps.node.cancellations.of(id.as_str());
         cancellation.cancel();
-        self.locks.write(id.as_str()).await
+        self.deps.node.locks.write(id.as_str()).await
     }
 
     /// Saves the network state of a sandbox, on disk first, then in the store.
@@ -88,7 +85,7 @@ impl Sandboxes {
     ) -> Result<(), SandboxError> {
         let checkpoint = checkpoint(sandbox, attachment);
         self.deps.checkpoints.save(&checkpoint, durability).await?;
-        self.deps.store.put_checkpoint(checkpoint).await;
+        self.deps.node.store.put_checkpoint(checkpoint).await;
         Ok(())
     }
 
@@ -103,14 +100,14 @@ impl Sandboxes {
             let error = chain(&error);
             warn!(sandbox = %sandbox.id, error, "cannot write the network checkpoint of a pod; retrying");
         }
-        self.deps.store.put_checkpoint(checkpoint).await;
+        self.deps.node.store.put_checkpoint(checkpoint).await;
     }
 
     /// Removes all files of a sandbox, then its checkpoint from the store.
     pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        self.deps.containers.files().remove(id).await?;
+        self.deps.node.pod_files.remove(id).await?;
         self.deps.checkpoints.remove(id).await?;
-        self.deps.store.forget_checkpoint(id).await;
+        self.deps.node.store.forget_checkpoint(id).await;
         Ok(())
     }
 }

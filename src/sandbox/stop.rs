@@ -34,7 +34,7 @@ impl Sandboxes {
     /// The sandbox of this id. One that Docker no longer has is found while it has containers, a
     /// checkpoint, or a network that is not released.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
-        let snapshot = self.deps.store.synced(SYNC_TIMEOUT).await?;
+        let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         if let Some(sandbox) = snapshot.sandbox(id) {
             return Ok(Some(sandbox.id.clone()));
         }
@@ -48,7 +48,7 @@ impl Sandboxes {
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let _held = self.lock_to_stop(id).await;
-        let sandbox = self.deps.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
+        let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         self.stop_known(id, sandbox.as_deref()).await?;
         info!(sandbox = %id, "pod sandbox stopped");
         Ok(())
@@ -61,7 +61,7 @@ impl Sandboxes {
     ) -> Result<(), SandboxError> {
         let mut causes = self.stop_workloads(id).await;
         if causes.is_empty() {
-            self.nri().stop_pod(id.as_str()).await;
+            self.deps.node.nri.stop_pod(id.as_str()).await;
         }
         if let Some(sandbox) = sandbox {
             self.ensure_pinned(sandbox).await?;
@@ -81,7 +81,7 @@ impl Sandboxes {
     /// Kills all containers that are not known to have ended. One listed as created may run: the
     /// inspect after its start may have failed.
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
-        let snapshot = self.deps.store.snapshot();
+        let snapshot = self.deps.node.store.snapshot();
         let kills = snapshot
             .containers_of(id)
             .iter()
@@ -103,7 +103,7 @@ impl Sandboxes {
         if !runs || !attached || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
-        let now = self.deps.store.inspected(sandbox.id.as_str()).await?;
+        let now = self.deps.node.store.inspected(sandbox.id.as_str()).await?;
         let record = now.sandbox(sandbox.id.as_str()).filter(|it| it.is_as_connected());
         match record.and_then(|it| it.pid()) {
             Some(pid) => self.pin(&sandbox.id, pid).await,
@@ -142,9 +142,9 @@ impl Sandboxes {
             None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
             Some(Process::Running { .. } | Process::Listed(_) | Process::Unknown) => {}
         }
-        kill(&self.deps.engine, id).await?;
+        kill(&self.deps.node.engine, id).await?;
         let runs = |now: &Snapshot| now.sandbox(id).is_some_and(is_running);
-        Ok(await_end(&self.deps.store, id, runs).await?)
+        Ok(await_end(&self.deps.node.store, id, runs).await?)
     }
 }
 

@@ -11,7 +11,6 @@ use dockbridge::{
     checkpoint::envelope,
     container::{error::ContainerError, service::Containers},
     error::{Kind, chain},
-    image_files::service::ImageFiles,
     model::{
         id::{ContainerId, ImageId},
         label,
@@ -19,7 +18,7 @@ use dockbridge::{
         security::{GroupsPolicy, RunAs},
         spec_edit::SpecEdit,
     },
-    store::{handle::Store, snapshot::Snapshot},
+    store::snapshot::Snapshot,
 };
 use serde_json::{Value, json};
 
@@ -41,8 +40,7 @@ struct Node {
     docker: FakeDockerd,
     containers: Containers,
     container: String,
-    store: Store,
-    image_files: ImageFiles,
+    shared: Arc<dockbridge::container::node::Node>,
     state: tempfile::TempDir,
 }
 
@@ -55,9 +53,9 @@ impl Node {
             workload(world, &sandbox, "main")
         });
         let state = tempfile::tempdir().unwrap();
-        let Verbs { containers, store, image_files } =
+        let Verbs { containers, node, .. } =
             Verbs::start(&docker, state.path(), state.path()).await;
-        Self { docker, containers, container, store, image_files, state }
+        Self { docker, containers, container, shared: node, state }
     }
 }
 
@@ -114,7 +112,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         let engine = now.engine.as_ref()?;
         engine.runtimes.contains_key(RUNTIME).then_some(())
     };
-    node.store.when(described).await;
+    node.shared.store.when(described).await;
     let plain = node.containers.create(&sandbox, spec("plain", &[]), None).await.unwrap();
     let id = node.containers.create(&sandbox, spec("main", &["CHOWN"]), None).await.unwrap();
     let created = node.docker.matching("POST /containers/create");
@@ -150,7 +148,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         let edits = OciEdits { engine, ..edits.clone() };
         fs::write(place.join("edits.json"), serde_json::to_vec(&edits).unwrap()).unwrap();
     }
-    node.containers.sweep_edits(&BTreeSet::new()).await;
+    node.shared.sweep_edits(&BTreeSet::new()).await;
     assert!(file.exists() && other.exists() && !lost.exists());
     node.containers.remove(id.as_str()).await.unwrap();
     assert!(!directory.join(id.as_str()).exists());
@@ -181,13 +179,13 @@ async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let earlier = json!({"containers": limits, "pods": {}, "adjustments": {&ids[1]: adjustment}});
     fs::write(node.state.path().join("resized.json"), envelope::seal(&earlier).unwrap()).unwrap();
     let state = node.state.path();
-    let Verbs { containers, store, .. } = Verbs::start(&node.docker, state, state).await;
+    let Verbs { containers, node: shared, .. } = Verbs::start(&node.docker, state, state).await;
     for (id, hint) in ids.iter().zip(["CDI devices", "NRI plugins"]) {
         let refused = containers.start(id).await.unwrap_err();
         assert_eq!(refused.kind(), Kind::FailedPrecondition);
         let text = refused.to_string();
         assert!(text.contains(hint) && text.contains("earlier dockbridge"), "{text}");
-        assert!(store.snapshot().container(id).is_some(), "it is listed");
+        assert!(shared.store.snapshot().container(id).is_some(), "it is listed");
         containers.stop(id, Duration::ZERO).await.unwrap();
         containers.remove(id).await.unwrap();
     }
@@ -202,7 +200,7 @@ impl Node {
             world.start(&sandbox);
             sandbox
         });
-        self.store.refresh_container(&sandbox).await.unwrap();
+        self.shared.store.refresh_container(&sandbox).await.unwrap();
         sandbox
     }
 
@@ -263,7 +261,7 @@ async fn one_inspection_reads_the_accounts_of_an_image() {
     let [merge, strict] = calls;
     let (merge, strict) = tokio::join!(merge, strict);
     let user = |id: &ContainerId| {
-        let record = node.store.snapshot().container(id.as_str()).cloned().unwrap();
+        let record = node.shared.store.snapshot().container(id.as_str()).cloned().unwrap();
         record.document.user.clone().unwrap().groups
     };
     assert_eq!(user(&merge.unwrap()), [1001, 2000]);
@@ -286,7 +284,7 @@ async fn a_failed_read_fails_only_its_callers() {
     let error = node.create(&image, app.clone(), GroupsPolicy::Strict).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unknown);
     let id = node.create(&image, app, GroupsPolicy::Merge).await.unwrap();
-    let record = node.store.snapshot().container(id.as_str()).cloned().unwrap();
+    let record = node.shared.store.snapshot().container(id.as_str()).cloned().unwrap();
     assert_eq!(record.document.user, None);
     let left = node.docker.world(|world| {
         world
@@ -344,7 +342,7 @@ async fn leftover_inspection_containers_are_removed() {
     let node = Node::start().await;
     let image = node.image(&[]);
     let inspection =
-        node.image_files.inspect(&ImageId::try_from(image.as_str()).unwrap()).await.unwrap();
+        node.shared.image_files.inspect(&ImageId::try_from(image.as_str()).unwrap()).await.unwrap();
     let own = node.docker.world(|world| {
         let body = json!({ "Image": image, "Labels": { "io.dockbridge.image-inspection": "1" } });
         world.add_container("dockbridge-image-inspection-0-0", body.clone());
@@ -352,7 +350,7 @@ async fn leftover_inspection_containers_are_removed() {
         world.add_container("somebodys", body);
         world.containers.len()
     });
-    node.image_files.sweep_inspections().await.unwrap();
+    node.shared.image_files.sweep_inspections().await.unwrap();
     assert_eq!(node.docker.world(|world| world.containers.len()), own - 1);
     assert_eq!(inspection.step("/nothing").await.unwrap(), None);
     drop(inspection);
@@ -382,8 +380,8 @@ async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
         there
     });
     let state = tempfile::tempdir().unwrap();
-    let Verbs { image_files, .. } = Verbs::start(&docker, state.path(), state.path()).await;
-    let restoring = tokio::spawn(async move { image_files.restore_volumes().await });
+    let Verbs { node, .. } = Verbs::start(&docker, state.path(), state.path()).await;
+    let restoring = tokio::spawn(async move { node.image_files.restore_volumes().await });
     let made = |image: &str| {
         let name = format!("dockbridge-image-pin-{}", image.replace(':', "-"));
         docker.world(|world| world.container(&name).is_some())

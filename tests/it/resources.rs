@@ -7,7 +7,7 @@ use std::{
 };
 
 use dockbridge::{
-    container::{error::ContainerError, service::Containers},
+    container::{error::ContainerError, limits::service::Limits, service::Containers},
     error::Kind,
     model::resources::Resources,
     store::handle::Store,
@@ -78,10 +78,10 @@ impl Node {
     }
 
     /// The verbs of a process that starts now.
-    async fn verbs(&self) -> (Containers, Store) {
+    async fn verbs(&self) -> (Limits, Store, Containers) {
         let (state, proc) = (self.path("state"), self.path("proc"));
         let verbs = Verbs::start(&self.docker, &state, &proc).await;
-        (verbs.containers, verbs.store)
+        (verbs.limits, verbs.node.store.clone(), verbs.containers)
     }
 
     fn key(&self, file: &str) -> String {
@@ -113,9 +113,9 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-async fn status(verbs: &(Containers, Store), id: &str) -> Resources {
+async fn status(verbs: &(Limits, Store, Containers), id: &str) -> Resources {
     let now = verbs.1.snapshot();
-    verbs.0.limits(now.container(id).unwrap()).await.unwrap()
+    verbs.0.shown(now.container(id).unwrap()).await.unwrap()
 }
 
 fn keys(pairs: &[(&str, &str)]) -> Resources {
@@ -203,7 +203,7 @@ async fn changed_limits_survive_restarts_and_crashes() {
     let verbs = node.verbs().await;
     let before = status(&verbs, &node.container).await;
     assert_eq!((before.unified["memory.low"].as_str(), before.oom_score_adj), ("1000", 900));
-    verbs.0.restore_limits().await;
+    verbs.0.restore().await;
     let after = status(&verbs, &node.container).await;
     assert_eq!((after.unified["memory.low"].as_str(), after.oom_score_adj), ("2000", 950));
     assert_eq!((after.memory_limit, after.memory_swap_limit), (64 << 20, 64 << 20));
@@ -257,7 +257,7 @@ async fn a_container_that_does_not_run_is_changed_in_the_engine() {
     let told = status(&verbs, &node.container).await;
     assert_eq!((told.memory_limit, told.memory_swap_limit), (32 << 20, 32 << 20));
     assert_eq!((told.cpu_shares, told.oom_score_adj), (512, 970));
-    verbs.0.start(&node.container).await.unwrap();
+    verbs.2.start(&node.container).await.unwrap();
     assert_eq!(node.held("memory.low"), "2000");
 }
 
@@ -268,11 +268,11 @@ async fn a_container_does_not_run_without_what_it_asked_for() {
     let verbs = node.verbs().await;
     let usual = keys(&[("memory.oom.group", "1")]);
     verbs.0.update(&node.container, usual).await.unwrap();
-    verbs.0.start(&node.container).await.unwrap();
+    verbs.2.start(&node.container).await.unwrap();
     node.was_never_started();
     verbs.1.refresh_container(&node.container).await.unwrap();
     verbs.0.update(&node.container, keys(&[("memory.nonsense", "1")])).await.unwrap();
-    let (kind, text) = kind(verbs.0.start(&node.container).await);
+    let (kind, text) = kind(verbs.2.start(&node.container).await);
     assert_eq!(kind, Kind::FailedPrecondition);
     assert!(text.contains("memory.nonsense"), "{text}");
     let state = node.docker.world(|world| world.container(&node.container).unwrap().status.clone());

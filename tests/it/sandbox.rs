@@ -1,15 +1,20 @@
 //! Pod calls against the fake dockerd: lost containers and name conflicts.
 
-use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{
+    collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration,
+};
 
 use dockbridge::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
-    concurrency::keyed_locks::KeyedLocks,
+    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::live::{Live, LiveSettings},
     container::{
+        limits::service::Limits,
+        node::{self, OomFloor},
         oci_runtime_files::OciRuntimeFiles,
+        pod_files::PodFilesRoot,
         saved_changes::SavedChanges,
-        service::{ContainerDependencies, Containers},
+        service::Containers,
     },
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability, netns},
@@ -79,11 +84,11 @@ impl Node {
             OomDetector::default(),
         );
         store.synced(LONG).await.unwrap();
-        let (tracker, locks) = (TaskTracker::new(), KeyedLocks::default());
+        let tracker = TaskTracker::new();
         let state = self.root.path().join("state");
         let logs =
             Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone()).await;
-        let dependencies = ContainerDependencies {
+        let node = Arc::new(node::Node {
             engine: engine.clone(),
             store: store.clone(),
             logs,
@@ -96,13 +101,13 @@ impl Node {
             ),
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(checkpoints.clone()).await,
-        };
-        let containers = Containers::new(
-            dependencies,
-            locks.clone(),
-            &state,
-            (&tracker, &CancellationToken::new()),
-        );
+            locks: KeyedLocks::default(),
+            cancellations: Cancellations::default(),
+            pod_files: PodFilesRoot::new(state.join("pods")),
+            oom_floor: OomFloor::default(),
+        });
+        let limits = Limits::new(&node, &tracker);
+        let containers = Containers::new(&node, &limits, &tracker);
         let images = Images::new(
             engine.clone(),
             store.clone(),
@@ -120,12 +125,12 @@ impl Node {
             cache_dir: self.root.path().join("cache"),
             plugin_timeout: LONG,
         });
-        let rooms = SandboxDependencies { engine, store, checkpoints, network, images, containers };
+        let rooms = SandboxDependencies { node, checkpoints, network, images, limits, containers };
         let run = self.root.path().join("run");
-        let (engine, network) = (rooms.engine.clone(), rooms.network.clone());
+        let network = rooms.network.clone();
         let adopter =
             Adopter::new(engine, network, rooms.checkpoints.clone(), HashSet::new(), &run);
-        Sandboxes::new(rooms, locks, NetworkMode::Cni, (&run, adopter), &tracker)
+        Sandboxes::new(rooms, NetworkMode::Cni, (&run, adopter), &tracker)
     }
 
     fn checkpoints(&self) -> Checkpoints {

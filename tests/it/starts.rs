@@ -77,7 +77,7 @@ impl Node {
     }
 
     fn process(&self) -> Process {
-        self.verbs.store.snapshot().container(&self.id).unwrap().process.clone()
+        self.verbs.node.store.snapshot().container(&self.id).unwrap().process.clone()
     }
 
     async fn exits_after(&self, pause: Duration) {
@@ -214,7 +214,7 @@ async fn a_container_whose_start_failed_can_be_started() {
         let container = world.container_mut(&node.id).unwrap();
         (container.exit_code, container.error) = (128, "the runtime failed".to_owned());
     });
-    node.verbs.store.refresh_container(&node.id).await.unwrap();
+    node.verbs.node.store.refresh_container(&node.id).await.unwrap();
     assert!(node.process().has_ended(), "{:?}", node.process());
     node.start().await.unwrap();
     assert!(node.process().is_running());
@@ -227,7 +227,7 @@ async fn a_container_of_a_pod_that_has_ended_is_not_started() {
         let pause = world.containers[0].id.clone();
         world.exit(&pause, 0);
     });
-    let has_ended = || node.verbs.store.snapshot().sandboxes()[0].pid().is_none();
+    let has_ended = || node.verbs.node.store.snapshot().sandboxes()[0].pid().is_none();
     eventually(has_ended).await;
     assert_eq!(node.refusal().await, Kind::FailedPrecondition);
     assert_eq!(node.starts(), 0);

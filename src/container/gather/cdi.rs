@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use super::host_check::within_deadline;
 use crate::{
     cdi::{edits::Check, registry::Registry},
-    container::{error::ContainerError, service::Containers},
+    container::{error::ContainerError, node::Node},
     model::{
         adjustment::Wanted, container::ContainerSpec, engine::EngineInfo, spec_edit::SpecEdit,
     },
     translate::plan::express,
 };
 
-impl Containers {
+impl Node {
     /// What the CDI devices come to; none where the engine reads their specification itself.
     pub(super) async fn cdi_edits(
         &self,

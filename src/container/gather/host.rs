@@ -7,7 +7,7 @@ use tracing::warn;
 use super::{devices, host_check::within_deadline, mounts, selinux};
 use crate::{
     concurrency::blocking::blocking,
-    container::{error::ContainerError, service::Containers},
+    container::error::ContainerError,
     host::apparmor,
     model::{
         container::ContainerSpec, engine::EngineInfo, sandbox::SandboxSecurity, security::Profile,
@@ -15,45 +15,42 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-impl Containers {
-    /// Refuses devices that are not there, mounts that cannot be, and profiles and labels that
-    /// the kernel does not know.
-    pub(super) async fn check_host(
-        &self,
-        engine: &EngineInfo,
-        spec: &ContainerSpec,
-    ) -> Result<(), ContainerError> {
-        let (devices, mounts) = (spec.devices.clone(), spec.mounts.clone());
-        let security = spec.security.clone();
-        let (engine, socket) = (engine.clone(), self.engine.socket().to_owned());
-        let at = "config.linux.security_context";
-        check(move |go| {
-            check_apparmor(security.apparmor.as_ref(), &engine, at)?;
-            selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
-            devices::check(&devices, go)?;
-            mounts::check(&mounts, &socket, go)
-        })
-        .await
-    }
+/// Refuses devices that are not there, mounts that cannot be, and profiles and labels that
+/// the kernel does not know.
+pub(super) async fn check_host(
+    socket: &Path,
+    engine: &EngineInfo,
+    spec: &ContainerSpec,
+) -> Result<(), ContainerError> {
+    let (devices, mounts) = (spec.devices.clone(), spec.mounts.clone());
+    let security = spec.security.clone();
+    let (engine, socket) = (engine.clone(), socket.to_owned());
+    let at = "config.linux.security_context";
+    check(move |go| {
+        check_apparmor(security.apparmor.as_ref(), &engine, at)?;
+        selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
+        devices::check(&devices, go)?;
+        mounts::check(&mounts, &socket, go)
+    })
+    .await
+}
 
-    /// The same for a pause.
-    ///
-    /// # Errors
-    /// The kernel does not know the profile or label.
-    pub async fn check_sandbox(
-        &self,
-        engine: &EngineInfo,
-        security: &SandboxSecurity,
-    ) -> Result<(), ContainerError> {
-        let (engine, security) = (engine.clone(), security.clone());
-        let at = "config.linux.security_context";
-        check(move |_| {
-            check_apparmor(security.apparmor.as_ref(), &engine, at)?;
-            selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
-            Ok(())
-        })
-        .await
-    }
+/// The same for a pause.
+///
+/// # Errors
+/// The kernel does not know the profile or label.
+pub async fn check_sandbox(
+    engine: &EngineInfo,
+    security: &SandboxSecurity,
+) -> Result<(), ContainerError> {
+    let (engine, security) = (engine.clone(), security.clone());
+    let at = "config.linux.security_context";
+    check(move |_| {
+        check_apparmor(security.apparmor.as_ref(), &engine, at)?;
+        selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
+        Ok(())
+    })
+    .await
 }
 
 /// Runs a check off the async threads. It announces each path with its argument, which refuses one

@@ -1,24 +1,21 @@
 //! Gathers the input of a plan, cheap parts first.
 
-use std::sync::Arc;
-
 use crate::{
     container::{
-        error::ContainerError, gather::seccomp_profile::seccomp_profile, service::Containers,
+        error::ContainerError,
+        gather::{accounts::accounts, host::check_host, seccomp_profile::seccomp_profile},
+        limits::hugepages::check_hugepages,
+        node::Node,
     },
     model::{
-        container::ContainerSpec,
-        id::ContainerId,
-        record::{ImageRecord, SandboxRecord},
-        reference::{can_move, printable},
-        sandbox::PidMode,
+        container::ContainerSpec, id::ContainerId, record::SandboxRecord, sandbox::PidMode,
         volume::ImageVolume,
     },
     store::snapshot::Snapshot,
     translate::plan::{self, container::ContainerPlan, input::ContainerInput},
 };
 
-impl Containers {
+impl Node {
     /// Gathers the input and plans.
     pub(in crate::container) async fn plan(
         &self,
@@ -28,15 +25,15 @@ impl Containers {
         image_volumes: &[ImageVolume],
     ) -> Result<ContainerPlan, ContainerError> {
         let engine = snapshot.described()?;
-        self.check_hugepages(&spec.resources, engine).await?;
+        check_hugepages(&self.cgroups, &spec.resources, engine).await?;
         let pid_target = pid_target(snapshot, sandbox, &spec)?;
         let seccomp =
             seccomp_profile(spec.security.seccomp.as_ref(), spec.security.privileged).await?;
-        self.check_host(engine, &spec).await?;
+        check_host(self.engine.socket(), engine, &spec).await?;
         let image = self.image(snapshot, &spec.image).await?;
-        let accounts = self.accounts(&image, &spec).await?;
+        let accounts = accounts(&self.image_files, &image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec, &sandbox.document.spec.handler).await?;
-        let files = self.files.ensure(sandbox).await?;
+        let files = self.pod_files.ensure(sandbox).await?;
         let input = ContainerInput {
             engine,
             sandbox,
@@ -52,22 +49,6 @@ impl Containers {
             image_volumes,
         };
         Ok(plan::container::plan(spec, &input)?)
-    }
-
-    /// The image by any of its names. A tag may have moved a moment ago, before the store knows, so
-    /// the engine is asked. It is not asked for an id or a digest that the store has.
-    pub(in crate::container) async fn image(
-        &self,
-        snapshot: &Snapshot,
-        name: &str,
-    ) -> Result<Arc<ImageRecord>, ContainerError> {
-        let known = snapshot.image(name).filter(|image| image.inspected && !can_move(name));
-        if let Some(image) = known {
-            return Ok(Arc::clone(image));
-        }
-        let missing = || ContainerError::ImageNotFound { name: printable(name).into_owned() };
-        self.store.refresh_image(name).await?;
-        self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
     }
 }
 

@@ -4,7 +4,7 @@
 pub mod accounts;
 pub mod cdi;
 mod devices;
-mod host;
+pub mod host;
 pub(super) mod host_check;
 pub mod input;
 mod mounts;

@@ -3,43 +3,41 @@
 use super::error::LimitError;
 use crate::{
     concurrency::blocking::blocking,
-    container::{error::ContainerError, service::Containers},
-    host::cgroup::{Hierarchy, hugetlb},
+    container::error::ContainerError,
+    host::cgroup::{Cgroups, Hierarchy, hugetlb},
     model::{engine::EngineInfo, resources::Resources},
 };
 
-impl Containers {
-    /// Refuses limits of huge pages that the kernel cannot enforce. A limit of zero is kept wherever
-    /// there are none.
-    pub(in crate::container) async fn check_hugepages(
-        &self,
-        limits: &Resources,
-        engine: &EngineInfo,
-    ) -> Result<(), ContainerError> {
-        let limited = limits.hugepage_limits.iter().filter(|pages| pages.limit > 0);
-        let sizes: Vec<String> = limited.map(|pages| pages.page_size.clone()).collect();
-        if sizes.is_empty() {
-            return Ok(());
-        }
-        let hierarchy = match engine.cgroup_version {
-            2 => Hierarchy::V2,
-            _ => Hierarchy::V1,
-        };
-        let cgroups = self.cgroups.clone();
-        let read = move || {
-            (hugetlb::page_sizes(), cgroups.has_controller(hierarchy, "hugetlb").unwrap_or(true))
-        };
-        let (known, counted) = blocking(read).await;
-        for size in sizes {
-            if !known.contains(&size) {
-                let known =
-                    if known.is_empty() { "no huge pages".to_owned() } else { known.join(", ") };
-                return Err(LimitError::PageSize { size, known }.into());
-            }
-            if !counted {
-                return Err(LimitError::NoHugepages { size }.into());
-            }
-        }
-        Ok(())
+/// Refuses limits of huge pages that the kernel cannot enforce. A limit of zero is kept wherever
+/// there are none.
+pub(in crate::container) async fn check_hugepages(
+    cgroups: &Cgroups,
+    limits: &Resources,
+    engine: &EngineInfo,
+) -> Result<(), ContainerError> {
+    let limited = limits.hugepage_limits.iter().filter(|pages| pages.limit > 0);
+    let sizes: Vec<String> = limited.map(|pages| pages.page_size.clone()).collect();
+    if sizes.is_empty() {
+        return Ok(());
     }
+    let hierarchy = match engine.cgroup_version {
+        2 => Hierarchy::V2,
+        _ => Hierarchy::V1,
+    };
+    let cgroups = cgroups.clone();
+    let read = move || {
+        (hugetlb::page_sizes(), cgroups.has_controller(hierarchy, "hugetlb").unwrap_or(true))
+    };
+    let (known, counted) = blocking(read).await;
+    for size in sizes {
+        if !known.contains(&size) {
+            let known =
+                if known.is_empty() { "no huge pages".to_owned() } else { known.join(", ") };
+            return Err(LimitError::PageSize { size, known }.into());
+        }
+        if !counted {
+            return Err(LimitError::NoHugepages { size }.into());
+        }
+    }
+    Ok(())
 }

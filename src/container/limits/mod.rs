@@ -5,7 +5,8 @@ mod cgroup;
 pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-mod hugepages;
+pub(super) mod hugepages;
+pub mod service;
 mod shown;
 mod start;
 mod status;

@@ -7,40 +7,26 @@
 
 use tracing::warn;
 
-use super::{cgroup::ContainerCgroup, error::LimitError};
+use super::{cgroup::ContainerCgroup, error::LimitError, service::Limits};
 use crate::{
     concurrency::blocking::blocking,
-    container::{error::ContainerError, service::Containers},
+    container::error::ContainerError,
     error::chain,
-    model::{id::ContainerId, record::ContainerRecord, resources::Resources},
+    model::{id::ContainerId, record::ContainerRecord},
     translate::plan::cgroup_files::{CgroupFile, IfMissing, cgroup_files},
 };
 
-impl Containers {
-    /// The limits that were asked for last: the engine knows some, we know others.
-    pub(in crate::container) fn requested(&self, record: &ContainerRecord) -> Resources {
-        let changed = self.saved_changes.limits(&record.id);
-        let engine = &record.limits;
-        let oom_score_adj = changed.as_ref().map_or(engine.oom_score_adj, |all| all.oom_score_adj);
-        let ours = changed.as_ref().unwrap_or(&record.document.spec.resources);
-        Resources {
-            oom_score_adj,
-            hugepage_limits: ours.hugepage_limits.clone(),
-            unified: ours.unified.clone(),
-            ..engine.clone()
-        }
-    }
-
+impl Limits {
     /// Sets what the engine does not, for a container that runs.
     ///
     /// # Errors
     /// A limit that was asked for cannot be had.
-    pub(in crate::container) async fn apply_limits(
+    pub(in crate::container) async fn apply(
         &self,
         record: &ContainerRecord,
     ) -> Result<(), ContainerError> {
-        let requested = self.requested(record);
-        let snapshot = self.store.snapshot();
+        let requested = self.node.saved_changes.requested(record);
+        let snapshot = self.node.store.snapshot();
         let settings = cgroup_files(&requested, snapshot.described()?)?;
         let score =
             Some(requested.oom_score_adj).filter(|score| *score != record.limits.oom_score_adj);
@@ -48,24 +34,24 @@ impl Containers {
             return Ok(());
         }
         match self.cgroup(record).await {
-            Some(cgroup) => apply(cgroup, settings, score).await,
-            None => self.nowhere(record, &settings).await,
+            Some(cgroup) => write(cgroup, settings, score).await,
+            None => self.without_cgroup(record, &settings).await,
         }
     }
 
     /// Whether the container needs limits that the engine does not set.
-    pub(in crate::container) fn needs_limits(&self, record: &ContainerRecord) -> bool {
-        let requested = self.requested(record);
+    pub(in crate::container) fn are_needed(&self, record: &ContainerRecord) -> bool {
+        let requested = self.node.saved_changes.requested(record);
         !requested.unified.is_empty() || !requested.hugepage_limits.is_empty()
     }
 
     /// Puts right, in every container that runs, what a crash left undone, and what a reload of
     /// systemd has set back.
-    pub async fn restore_limits(&self) {
-        for record in self.store.snapshot().containers() {
+    pub async fn restore(&self) {
+        for record in self.node.store.snapshot().containers() {
             if record.process.is_running()
-                && self.needs_limits(record)
-                && self.lacks_limits(record).await
+                && self.are_needed(record)
+                && self.are_missing(record).await
                 && let Err(error) = self.restore_one(&record.id).await
             {
                 let error = chain(&error);
@@ -75,35 +61,37 @@ impl Containers {
     }
 
     /// Read without the lock, which a stop may hold for its whole grace period.
-    async fn lacks_limits(&self, record: &ContainerRecord) -> bool {
-        let Some(engine) = self.store.snapshot().engine.clone() else { return false };
-        let Ok(settings) = cgroup_files(&self.requested(record), &engine) else { return false };
+    async fn are_missing(&self, record: &ContainerRecord) -> bool {
+        let Some(engine) = self.node.store.snapshot().engine.clone() else { return false };
+        let Ok(settings) = cgroup_files(&self.node.saved_changes.requested(record), &engine) else {
+            return false;
+        };
         let Some(cgroup) = self.cgroup(record).await else { return false };
         !blocking(move || cgroup.differing(settings)).await.is_empty()
     }
 
     async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
-        let _held = self.locks.write(id.as_str()).await;
-        match self.store.snapshot().container(id.as_str()) {
-            Some(record) if record.process.is_running() => self.apply_limits(record).await,
+        let _held = self.node.locks.write(id.as_str()).await;
+        match self.node.store.snapshot().container(id.as_str()) {
+            Some(record) if record.process.is_running() => self.apply(record).await,
             _ => Ok(()),
         }
     }
 
     /// The control group of a container, while it runs where we can see it.
     pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
-        let (cgroups, record) = (self.cgroups.clone(), record.clone());
+        let (cgroups, record) = (self.node.cgroups.clone(), record.clone());
         blocking(move || ContainerCgroup::find(&cgroups, &record)).await
     }
 
     /// No control group was found: the container has ended meanwhile, or we cannot see it.
-    pub(super) async fn nowhere(
+    pub(super) async fn without_cgroup(
         &self,
         record: &ContainerRecord,
         settings: &[CgroupFile],
     ) -> Result<(), ContainerError> {
-        self.store.refresh_container(record.id.as_str()).await?;
-        let now = self.store.snapshot();
+        self.node.store.refresh_container(record.id.as_str()).await?;
+        let now = self.node.store.snapshot();
         let runs = now.container(record.id.as_str()).is_some_and(|now| now.process.is_running());
         let asked = settings.iter().find(|setting| setting.if_missing == IfMissing::Fail);
         match asked {
@@ -114,7 +102,7 @@ impl Containers {
 }
 
 /// Sets what is not as it should be.
-async fn apply(
+async fn write(
     cgroup: ContainerCgroup,
     settings: Vec<CgroupFile>,
     score: Option<i64>,

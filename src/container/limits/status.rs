@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::cgroup::ContainerCgroup;
+use super::{cgroup::ContainerCgroup, service::Limits};
 use crate::{
     concurrency::blocking::blocking,
-    container::service::Containers,
     model::{record::ContainerRecord, resources::Resources},
     translate::plan::cgroup_files::cgroup_files,
 };
 
-impl Containers {
+impl Limits {
     /// The limits in force; of a container that does not run, those it would start with. None
     /// when none were ever requested. Never asks the engine.
-    pub async fn limits(&self, record: &ContainerRecord) -> Option<Resources> {
-        let requested = self.requested(record);
+    pub async fn shown(&self, record: &ContainerRecord) -> Option<Resources> {
+        let requested = self.node.saved_changes.requested(record);
         let has_limits =
             Resources { oom_score_adj: 0, ..requested.clone() } != Resources::default();
         if !has_limits && !record.document.spec.resources_stated {
             return None;
         }
-        let (Some(pid), Some(engine)) = (record.process.pid(), &self.store.snapshot().engine)
+        let (Some(pid), Some(engine)) = (record.process.pid(), &self.node.store.snapshot().engine)
         else {
             return Some(requested);
         };
         // Keys that are not supported were refused when they were requested.
         let settings = cgroup_files(&requested, engine).unwrap_or_default();
-        let known = ContainerCgroup::remembered(&self.cgroups, pid, record.id.as_str());
+        let known = ContainerCgroup::remembered(&self.node.cgroups, pid, record.id.as_str());
         if let Some(shown) = known.and_then(|cgroup| cgroup.shown_now(&requested, &settings)) {
             return Some(shown);
         }
-        let (cgroups, id, asked) = (self.cgroups.clone(), record.id.clone(), requested.clone());
+        let (cgroups, id, asked) =
+            (self.node.cgroups.clone(), record.id.clone(), requested.clone());
         let read = move || {
             let cgroup = ContainerCgroup::of(&cgroups, pid, id.as_str())?;
             Some(cgroup.shown(&asked, &settings))

@@ -7,10 +7,12 @@
 use serde_json::Value;
 use tracing::info;
 
-use super::{cgroup::ContainerCgroup, error::LimitError};
+use super::{
+    cgroup::ContainerCgroup, error::LimitError, hugepages::check_hugepages, service::Limits,
+};
 use crate::{
     concurrency::blocking::blocking,
-    container::{error::ContainerError, service::Containers},
+    container::error::ContainerError,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::{
         cgroup_files::CgroupFile,
@@ -20,7 +22,7 @@ use crate::{
     },
 };
 
-impl Containers {
+impl Limits {
     /// Changes limits of a container; what is not set in `asked` stays. For one that does not run
     /// they count from its start.
     ///
@@ -28,7 +30,7 @@ impl Containers {
     /// The container is unknown, the limits cannot be expressed, the memory limit is below what is
     /// in use, or a limit was refused: then the error names those that were set before.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), ContainerError> {
-        let container = self.known(id).await?;
+        let container = self.node.container(id).await?;
         if asked == Resources::default() {
             return Ok(());
         }
@@ -40,35 +42,35 @@ impl Containers {
     }
 
     async fn update_known(&self, id: &ContainerId, asked: Resources) -> Result<(), ContainerError> {
-        let record = self.known(id.as_str()).await?;
-        let asked = self.nri.update_container(&record, asked).await?;
-        self.change_limits(id, asked).await?;
-        self.nri.container_updated(id.as_str()).await;
+        let record = self.node.container(id.as_str()).await?;
+        let asked = self.node.nri.update_container(&record, asked).await?;
+        self.change(id, asked).await?;
+        self.node.nri.container_updated(id.as_str()).await;
         Ok(())
     }
 
     /// [`Self::update`] that asks no plugin.
-    pub(in crate::container) async fn change_limits(
+    pub(in crate::container) async fn change(
         &self,
         id: &ContainerId,
         mut asked: Resources,
     ) -> Result<(), ContainerError> {
-        let _held = self.locks.write(id.as_str()).await;
-        let now = self.store.snapshot();
+        let _held = self.node.locks.write(id.as_str()).await;
+        let now = self.node.store.snapshot();
         let missing = || ContainerError::NotFound { id: id.to_string() };
         let record = now.container(id.as_str()).ok_or_else(missing)?;
         if asked.oom_score_adj != 0 {
-            asked.oom_score_adj = oom_score_adj(asked.oom_score_adj, self.oom_floor().await);
+            asked.oom_score_adj = oom_score_adj(asked.oom_score_adj, self.node.oom_floor().await);
         }
-        let requested = self.requested(record);
+        let requested = self.node.saved_changes.requested(record);
         let after = requested.updated(&asked);
         let engine = now.described()?;
-        self.check_hugepages(&asked, engine).await?;
+        check_hugepages(&self.node.cgroups, &asked, engine).await?;
         let plan = update(&asked, &after, engine)?;
         check_memory_in_use(self.cgroup(record).await, asked.memory_limit).await?;
         let mut set = Vec::new();
-        let outcome = self.set_limits(record, &plan, &after, &mut set).await;
-        let refreshed = self.store.refresh_container(id.as_str()).await;
+        let outcome = self.set(record, &plan, &after, &mut set).await;
+        let refreshed = self.node.store.refresh_container(id.as_str()).await;
         if let Err(cause) = outcome {
             let cause = Box::new(cause);
             return Err(ContainerError::NotResized { id: id.to_string(), cause, set });
@@ -80,7 +82,7 @@ impl Containers {
 
     /// Sets the limits of `plan`, until one is refused. The names of those that were set are added
     /// to `set`.
-    async fn set_limits(
+    async fn set(
         &self,
         record: &ContainerRecord,
         plan: &Update,
@@ -88,7 +90,7 @@ impl Containers {
         set: &mut Vec<String>,
     ) -> Result<(), ContainerError> {
         if let Some(body) = &plan.body {
-            self.engine.update_container(record.id.as_str(), body).await?;
+            self.node.engine.update_container(record.id.as_str(), body).await?;
             if let Ok(Value::Object(fields)) = serde_json::to_value(body) {
                 set.extend(fields.into_iter().map(|(name, _)| name));
             }
@@ -99,12 +101,12 @@ impl Containers {
                 let score = after.oom_score_adj;
                 blocking(move || cgroup.set_score(score)).await?;
             }
-            None => self.nowhere(record, &plan.files).await?,
+            None => self.without_cgroup(record, &plan.files).await?,
         }
         let ours =
             |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
-        if ours(&self.requested(record)) != ours(after) {
-            let saved = self.saved_changes.put_limits(&record.id, after).await;
+        if ours(&self.node.saved_changes.requested(record)) != ours(after) {
+            let saved = self.node.saved_changes.put_limits(&record.id, after).await;
             saved.map_err(|cause| LimitError::NotSaved { cause: cause.into() })?;
         }
         Ok(())

@@ -1,15 +1,18 @@
 //! Container verbs over a fake engine, with nothing else of the server around them.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
-    concurrency::keyed_locks::KeyedLocks,
+    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::live::LiveSettings,
     container::{
+        limits::service::Limits,
+        node::{Node, OomFloor},
         oci_runtime_files::OciRuntimeFiles,
+        pod_files::PodFilesRoot,
         saved_changes::SavedChanges,
-        service::{ContainerDependencies, Containers},
+        service::Containers,
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
@@ -19,15 +22,15 @@ use dockbridge::{
     oci_runtime::directory::EditsDirectory,
     store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use super::fake_dockerd::server::FakeDockerd;
 
 /// The verbs and what they are made of.
 pub(crate) struct Verbs {
     pub(crate) containers: Containers,
-    pub(crate) store: Store,
-    pub(crate) image_files: ImageFiles,
+    pub(crate) limits: Limits,
+    pub(crate) node: Arc<Node>,
 }
 
 impl Verbs {
@@ -43,11 +46,10 @@ impl Verbs {
             OomDetector::default(),
         );
         store.complete().await.unwrap();
-        let image_files = ImageFiles::new(engine.clone(), store.clone(), state, &tracker);
         let format = ContainerLogFormat::Docker;
-        let dependencies = ContainerDependencies {
+        let node = Arc::new(Node {
             logs: Logs::start(format, state.join("logs"), engine.clone()).await,
-            image_files: image_files.clone(),
+            image_files: ImageFiles::new(engine.clone(), store.clone(), state, &tracker),
             live: LiveSettings::default(),
             cgroups: Cgroups::from_proc(proc),
             oci_runtime_files: OciRuntimeFiles::new(
@@ -56,11 +58,14 @@ impl Verbs {
             ),
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(Checkpoints::open(state).unwrap()).await,
+            locks: KeyedLocks::default(),
+            cancellations: Cancellations::default(),
+            pod_files: PodFilesRoot::new(state.join("pods")),
+            oom_floor: OomFloor::default(),
             engine,
-            store: store.clone(),
-        };
-        let work = (&tracker, &CancellationToken::new());
-        let containers = Containers::new(dependencies, KeyedLocks::default(), state, work);
-        Self { containers, store, image_files }
+            store,
+        });
+        let limits = Limits::new(&node, &tracker);
+        Self { containers: Containers::new(&node, &limits, &tracker), limits, node }
     }
 }

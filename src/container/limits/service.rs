@@ -1,0 +1,25 @@
+//! The limits of containers: what the calls about them share.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    concurrency::single_flight::SingleFlight,
+    container::{error::ContainerError, node::Node},
+    model::id::ContainerId,
+};
+
+/// The limits of this node's containers. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub(super) node: Arc<Node>,
+    pub(super) updating: SingleFlight<(ContainerId, String), Result<(), ContainerError>>,
+}
+
+impl Limits {
+    /// Tasks are owned by the tracker.
+    pub fn new(node: &Arc<Node>, tracker: &TaskTracker) -> Self {
+        Self { node: node.clone(), updating: SingleFlight::new(tracker.clone()) }
+    }
+}
