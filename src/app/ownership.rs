@@ -22,7 +22,6 @@ use crate::{
         lock::{Lock, LockError},
     },
     model::engine::EngineInfo,
-    store::hooks::StoreHooks,
 };
 
 /// Locks the state directory, until the lock is dropped.
@@ -46,11 +45,9 @@ impl EngineOwnership {
         Self { owner: Arc::new(owner), refused }
     }
 
-    /// Locks each engine when it has described itself, before it is used.
-    pub(super) fn lock_before_use(&self, hooks: StoreHooks) -> StoreHooks {
-        // The store may outlive us and must not hold the locks.
-        let owner = Arc::downgrade(&self.owner);
-        hooks.on_engine(move |engine| lock_engine(owner.clone(), engine))
+    /// Locks engines for the store, which may outlive us and must not hold the locks.
+    pub(super) fn locker(&self) -> EngineLocker {
+        EngineLocker(Arc::downgrade(&self.owner))
     }
 
     /// Resolves when the lock of an engine cannot be taken, or was lost.
@@ -69,14 +66,20 @@ impl EngineOwnership {
     }
 }
 
-/// Ends when the engine is locked. It never ends after a failure, which ends the process.
-async fn lock_engine(owner: Weak<Locks>, engine: EngineInfo) {
-    let Some(owner) = owner.upgrade() else { return pending().await };
-    if let Err(error) = owner.take(&engine).await {
-        // A full channel has an error already.
-        let _ = owner.refuse.try_send(error);
-        drop(owner);
-        pending::<()>().await;
+/// Locks an engine that has described itself, before it is used.
+#[derive(Clone, Debug)]
+pub(super) struct EngineLocker(Weak<Locks>);
+
+impl EngineLocker {
+    /// Ends when the engine is locked. It never ends after a failure, which ends the process.
+    pub(super) async fn lock(self, engine: EngineInfo) {
+        let Some(owner) = self.0.upgrade() else { return pending().await };
+        if let Err(error) = owner.take(&engine).await {
+            // A full channel has an error already.
+            let _ = owner.refuse.try_send(error);
+            drop(owner);
+            pending::<()>().await;
+        }
     }
 }
 

@@ -2,11 +2,16 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{environment::Deadlines, error::AppError, ownership::EngineOwnership};
+use super::{
+    environment::Deadlines,
+    error::AppError,
+    ownership::{EngineLocker, EngineOwnership},
+};
 use crate::{
-    checkpoint::directory::Checkpoints,
+    checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::{live::LiveSettings, settings::Settings},
     container::{
@@ -23,7 +28,11 @@ use crate::{
     image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
     image_files::service::ImageFiles,
     logs::service::Logs,
-    model::{network::NetworkMode, record::ContainerRecord},
+    model::{
+        engine::EngineInfo,
+        network::NetworkMode,
+        record::{ContainerRecord, SandboxRecord},
+    },
     network::service::{Network, NetworkSettings},
     nri::service::Nri,
     oci_runtime::directory::EditsDirectory,
@@ -66,7 +75,7 @@ pub(super) async fn build(
     let run_dir = &settings.run_dir;
     let (owned, saved) = (network.clone(), checkpoints.clone());
     let adopter = Adopter::new(engine.clone(), owned, saved, known, run_dir);
-    let hooks = engines.lock_before_use(store_hooks(&logs, &adopter));
+    let hooks = Hooks { logs: logs.clone(), adopter: adopter.clone(), locker: engines.locker() };
     let cgroups = Cgroups::default();
     let oom = OomDetector::load(cgroups.clone(), checkpoints.clone()).await;
     let store = Store::start(engine.clone(), loaded.sandboxes, deadlines.store, hooks, oom);
@@ -162,15 +171,32 @@ fn image_settings(settings: &Settings, live: &LiveSettings) -> ImageSettings {
     }
 }
 
-/// The end of a container is shown when its log is complete, a pod when its network is known.
-fn store_hooks(logs: &Logs, adopter: &Adopter) -> StoreHooks {
-    let (logs, closed_logs, adopter) = (logs.clone(), logs.clone(), adopter.clone());
-    StoreHooks::new(move |record: &ContainerRecord| logs.observed(record))
-        .on_gone(move |id| closed_logs.gone(id))
-        .on_first_list(move |found| {
-            let adopter = adopter.clone();
-            async move { adopter.adopt(found).await }
-        })
+/// The end of a container is shown when its log is complete, a pod when its network is known; an engine
+/// is used when it is locked.
+#[derive(Debug)]
+struct Hooks {
+    logs: Logs,
+    adopter: Adopter,
+    locker: EngineLocker,
+}
+
+impl StoreHooks for Hooks {
+    fn before_shown(&self, record: &ContainerRecord) -> BoxFuture<'static, ()> {
+        self.logs.observed(record).boxed()
+    }
+
+    fn gone(&self, id: &str) {
+        self.logs.gone(id);
+    }
+
+    fn first_list(&self, listed: Vec<SandboxRecord>) -> BoxFuture<'static, Vec<SandboxCheckpoint>> {
+        let adopter = self.adopter.clone();
+        async move { adopter.adopt(listed).await }.boxed()
+    }
+
+    fn engine(&self, engine: &EngineInfo) -> BoxFuture<'static, ()> {
+        self.locker.clone().lock(engine.clone()).boxed()
+    }
 }
 
 async fn start_network(

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct EventStream {
     engine: Engine,
-    hooks: StoreHooks,
+    hooks: Arc<dyn StoreHooks>,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
     /// An inspect failed: a list is needed.
@@ -45,7 +45,7 @@ enum EventStreamEnd {
 impl EventStream {
     pub(super) const fn new(
         engine: Engine,
-        hooks: StoreHooks,
+        hooks: Arc<dyn StoreHooks>,
         settings: StoreSettings,
         signals: mpsc::Sender<Signal>,
         relist: Arc<Notify>,

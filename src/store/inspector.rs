@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Inspector {
     pub(super) engine: Engine,
-    pub(super) hooks: StoreHooks,
+    pub(super) hooks: Arc<dyn StoreHooks>,
     pub(super) oom: OomDetector,
     pub(super) settings: StoreSettings,
     pub(super) signals: mpsc::Sender<Signal>,

@@ -55,7 +55,7 @@ impl Store {
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
         settings: StoreSettings,
-        hooks: StoreHooks,
+        hooks: impl StoreHooks + 'static,
         oom: OomDetector,
     ) -> Self {
         let current = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
@@ -63,8 +63,14 @@ impl Store {
         let (to_published, published) = watch::channel(());
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let oom_of_handles = oom.clone();
-        let inspector =
-            Inspector { engine, hooks, oom, settings, signals: to_signals, relist: Arc::default() };
+        let inspector = Inspector {
+            engine,
+            hooks: Arc::new(hooks),
+            oom,
+            settings,
+            signals: to_signals,
+            relist: Arc::default(),
+        };
         let metrics = StoreMetrics::default();
         let publisher = Publisher::new(&current, to_published, metrics.clone());
         let writer = Writer::new(inspector, signals, checkpoints, publisher);

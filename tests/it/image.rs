@@ -20,7 +20,7 @@ use dockbridge::{
         reference::ImageReference,
     },
     pause::archive,
-    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
+    store::{handle::Store, hooks::NoHooks, oom::OomDetector, settings::StoreSettings},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -73,7 +73,7 @@ impl Bench {
             engine.clone(),
             Vec::new(),
             StoreSettings::default(),
-            StoreHooks::none(),
+            NoHooks,
             OomDetector::default(),
         );
         let images = Images::new(engine, store.clone(), settings, pulled, &TaskTracker::new());

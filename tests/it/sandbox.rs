@@ -36,7 +36,7 @@ use dockbridge::{
         adopt::Adopter,
         service::{SandboxDependencies, Sandboxes},
     },
-    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
+    store::{handle::Store, hooks::NoHooks, oom::OomDetector, settings::StoreSettings},
 };
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -80,7 +80,7 @@ impl Node {
             engine.clone(),
             known,
             StoreSettings::default(),
-            StoreHooks::none(),
+            NoHooks,
             OomDetector::default(),
         );
         store.synced(LONG).await.unwrap();

@@ -22,7 +22,7 @@ use super::{SelfChecks, Watchdog};
 use crate::{
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
-    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
+    store::{handle::Store, hooks::NoHooks, oom::OomDetector, settings::StoreSettings},
     telemetry::systemd::Systemd,
     wire::cri::{
         self,
@@ -159,7 +159,7 @@ impl FakeSystemd {
         let engine = Engine::new(directory.path().join("docker.sock"), Timeouts::default());
         let store = writer.block_on(async {
             let oom = OomDetector::new(Cgroups::default());
-            Store::start(engine, Vec::new(), StoreSettings::default(), StoreHooks::none(), oom)
+            Store::start(engine, Vec::new(), StoreSettings::default(), NoHooks, oom)
         });
         Self { directory, sent, received, watchdog, store, writer }
     }

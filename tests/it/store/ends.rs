@@ -7,7 +7,7 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
     model::record::{ExitReason, Process},
-    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, snapshot::Snapshot},
+    store::{handle::Store, hooks::NoHooks, oom::OomDetector, snapshot::Snapshot},
 };
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,7 @@ async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
     let oom = OomDetector::load(Cgroups::from_proc(&machine.join("proc")), checkpoints).await;
-    Store::start(engine, Vec::new(), settings(), StoreHooks::none(), oom)
+    Store::start(engine, Vec::new(), settings(), NoHooks, oom)
 }
 
 /// The pause of this process's pid in a pod's group, which has counted so many kills.

@@ -1,6 +1,7 @@
 //! A container is shown as ended when its hook has finished, and nothing else waits for it.
 
 use std::{
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,9 +12,13 @@ use std::{
 use dockbridge::{
     engine::client::{Engine, Timeouts},
     error::Kind,
-    model::record::{ContainerRecord, Process},
+    model::{
+        engine::EngineInfo,
+        record::{ContainerRecord, Process},
+    },
     store::{handle::Store, hooks::StoreHooks, oom::OomDetector, snapshot::Snapshot},
 };
+use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio::sync::Semaphore;
 
 use super::{SOON, pod, runs, settings, until, workload};
@@ -23,43 +28,68 @@ use crate::support::{
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
-/// A store whose ended workloads wait for a permit each; how many came to the gate so far.
-fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Semaphore>, Arc<AtomicUsize>) {
-    let (permits, came) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (held, counted) = (Arc::clone(&permits), Arc::clone(&came));
-    let gate = StoreHooks::new(move |record: &ContainerRecord| {
-        let waits = matches!(record.process, Process::Exited { .. });
-        let held = Arc::clone(&held);
-        counted.fetch_add(1, Ordering::SeqCst);
+/// Waits for a permit before an ended workload is shown, or an engine is used.
+#[derive(Debug)]
+struct Gate {
+    permits: Semaphore,
+    came: AtomicUsize,
+    has_engines: bool,
+}
+
+/// Of a store.
+#[derive(Clone, Debug)]
+struct Gated(Arc<Gate>);
+
+impl Gated {
+    fn pass(&self, waits: bool) -> BoxFuture<'static, ()> {
+        let gate = Arc::clone(&self.0);
+        gate.came.fetch_add(1, Ordering::SeqCst);
         async move {
             if waits {
-                held.acquire().await.unwrap().forget();
+                gate.permits.acquire().await.unwrap().forget();
             }
         }
-    });
+        .boxed()
+    }
+}
+
+impl StoreHooks for Gated {
+    fn before_shown(&self, record: &ContainerRecord) -> BoxFuture<'static, ()> {
+        if self.0.has_engines {
+            return ready(()).boxed();
+        }
+        self.pass(matches!(record.process, Process::Exited { .. }))
+    }
+
+    fn engine(&self, engine: &EngineInfo) -> BoxFuture<'static, ()> {
+        assert!(engine.daemon_id.starts_with("FAKE:"));
+        if self.0.has_engines { self.pass(true) } else { ready(()).boxed() }
+    }
+}
+
+/// A store whose ended workloads wait for a permit each; how many came to the gate so far.
+fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Gate>) {
+    start_with(docker, false)
+}
+
+fn start_with(docker: &FakeDockerd, has_engines: bool) -> (Store, Arc<Gate>) {
+    let (permits, came) = (Semaphore::new(0), AtomicUsize::new(0));
+    let gate = Arc::new(Gate { permits, came, has_engines });
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
-    (Store::start(engine, Vec::new(), settings(), gate, OomDetector::default()), permits, came)
+    let hooks = Gated(Arc::clone(&gate));
+    (Store::start(engine, Vec::new(), settings(), hooks, OomDetector::default()), gate)
 }
 
 #[tokio::test]
 async fn an_engine_is_followed_when_it_is_admitted() {
     let docker = FakeDockerd::start().await;
-    let (permits, came) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (held, counted) = (Arc::clone(&permits), Arc::clone(&came));
-    let gate = StoreHooks::none().on_engine(move |engine| {
-        assert!(engine.daemon_id.starts_with("FAKE:"));
-        counted.fetch_add(1, Ordering::SeqCst);
-        let held = Arc::clone(&held);
-        async move { held.acquire().await.unwrap().forget() }
-    });
-    let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
-    let store = Store::start(engine, Vec::new(), settings(), gate, OomDetector::default());
-    eventually(|| came.load(Ordering::SeqCst) == 1).await;
+    let (store, gate) = start_with(&docker, true);
+    eventually(|| gate.came.load(Ordering::SeqCst) == 1).await;
     let unknown = store.described(Duration::from_millis(100)).await.unwrap_err();
     assert_eq!(unknown.kind(), Kind::Unavailable);
     assert!(store.synced(Duration::ZERO).await.is_err());
     assert_eq!(docker.count("GET /events") + docker.count("GET /containers/json"), 0);
-    permits.add_permits(1);
+    gate.permits.add_permits(1);
     store.synced(SOON).await.unwrap();
     assert!(store.described(SOON).await.unwrap().engine.is_some());
 }
@@ -87,16 +117,16 @@ async fn an_end_is_shown_when_the_gate_opens() {
         world.start(&held);
         (sandbox, held, other)
     });
-    let (store, permits, came) = start_gated(&docker);
+    let (store, gate) = start_gated(&docker);
     let shown = store.synced(SOON).await.unwrap();
     assert!(works(&shown, &held) && runs(&shown, &sandbox));
 
-    let before = came.load(Ordering::SeqCst);
+    let before = gate.came.load(Ordering::SeqCst);
     docker.world(|world| world.exit(&held, 0));
     let waiter = store.clone();
     let id = held.clone();
     let mut refresh = tokio::spawn(async move { waiter.refresh_container(&id).await });
-    while came.load(Ordering::SeqCst) == before {
+    while gate.came.load(Ordering::SeqCst) == before {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     docker.world(|world| world.start(&other));
@@ -106,7 +136,7 @@ async fn an_end_is_shown_when_the_gate_opens() {
     forward(TIMEOUT * 2).await;
     let waited = tokio::time::timeout(Duration::from_millis(100), &mut refresh).await;
     assert!(waited.is_err(), "the gate has no deadline of the store's");
-    permits.add_permits(100);
+    gate.permits.add_permits(100);
     refresh.await.unwrap().unwrap();
     assert!(is_over(&store.snapshot(), &held));
 }
@@ -125,12 +155,12 @@ async fn a_closed_gate_holds_up_one_workload_and_not_the_first_list() {
         }
         (held, workload(world, &sandbox, "well"))
     });
-    let (store, permits, _) = start_gated(&docker);
+    let (store, gate) = start_gated(&docker);
     let shown = store.synced(SOON).await.unwrap();
     assert!(shown.container(&well).is_some());
     assert!(held.iter().all(|id| is_listed(&shown, id)), "there, as the list has them");
     docker.world(|world| world.remove(&held[0]));
-    permits.add_permits(100);
+    gate.permits.add_permits(100);
     until(&store, "the rest comes in", |s| held[1..].iter().all(|id| is_over(s, id))).await;
     until(&store, "who was removed stays away", |s| s.container(&held[0]).is_none()).await;
 }
@@ -146,7 +176,7 @@ async fn what_ended_before_the_start_is_there_all_the_while() {
         world.exit(&ended, 0);
         ended
     });
-    let (store, permits, _) = start_gated(&docker);
+    let (store, gate) = start_gated(&docker);
     let shown = store.synced(SOON).await.unwrap();
     assert!(is_listed(&shown, &ended) && !works(&shown, &ended));
     let asked = store.clone();
@@ -154,6 +184,6 @@ async fn what_ended_before_the_start_is_there_all_the_while() {
         tokio::spawn(async move { asked.inspected(&ended).await.map(|now| is_over(&now, &ended)) });
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!status.is_finished(), "who wants to know more waits until its log is complete");
-    permits.add_permits(1);
+    gate.permits.add_permits(1);
     assert!(status.await.unwrap().unwrap());
 }

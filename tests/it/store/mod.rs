@@ -15,7 +15,7 @@ use dockbridge::{
     engine::client::{Engine, Timeouts},
     model::{engine::EngineHealth, label, record::Process},
     store::{
-        handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings,
+        handle::Store, hooks::NoHooks, oom::OomDetector, settings::StoreSettings,
         snapshot::Snapshot,
     },
 };
@@ -50,7 +50,7 @@ fn start_with(
     settings: StoreSettings,
 ) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
-    Store::start(engine, checkpoints, settings, StoreHooks::none(), OomDetector::default())
+    Store::start(engine, checkpoints, settings, NoHooks, OomDetector::default())
 }
 
 async fn synced(docker: &FakeDockerd) -> Store {

@@ -20,7 +20,7 @@ use dockbridge::{
     logs::service::Logs,
     model::container::ContainerLogFormat,
     oci_runtime::directory::EditsDirectory,
-    store::{handle::Store, hooks::StoreHooks, oom::OomDetector, settings::StoreSettings},
+    store::{handle::Store, hooks::NoHooks, oom::OomDetector, settings::StoreSettings},
 };
 use tokio_util::task::TaskTracker;
 
@@ -42,7 +42,7 @@ impl Verbs {
             engine.clone(),
             Vec::new(),
             StoreSettings::default(),
-            StoreHooks::none(),
+            NoHooks,
             OomDetector::default(),
         );
         store.complete().await.unwrap();
