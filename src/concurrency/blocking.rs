@@ -1,4 +1,4 @@
-//! Work that blocks, on a thread of its own.
+//! Runs blocking work on a separate thread.
 
 use std::{future::pending, panic::resume_unwind};
 

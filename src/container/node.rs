@@ -45,11 +45,11 @@ pub struct Node {
     pub cancellations: Cancellations,
     /// The files that the engine does not make for a pod.
     pub pod_files: PodFilesRoot,
-    /// What our OCI runtime is told.
+    /// The files that our OCI runtime reads.
     pub oci_runtime_files: OciRuntimeFiles,
     /// What was changed of pods and containers since they were created.
     pub saved_changes: SavedChanges,
-    /// Plugins that are told of pods and containers, and may change them.
+    /// NRI plugins, which see pods and containers and may change them.
     pub nri: Nri,
     pub oom_floor: OomFloor,
 }

@@ -133,7 +133,7 @@ const KILL_AGAIN: Duration = Duration::from_millis(100);
 /// problems.
 const PERSISTENCE: Duration = Duration::from_secs(300);
 
-/// How long the engine may take to start a command whose caller has gone.
+/// How long the engine may take to start a command after its caller has left.
 const STARTED_SINCE: Duration = Duration::from_secs(10);
 
 /// How long the last look may take when dockbridge stops.

@@ -85,7 +85,7 @@ impl Exec {
     /// Starts it and connects to it, once.
     ///
     /// # Errors
-    /// The engine fails; [`ExecError::after_start`] says whether it can start all the same.
+    /// The engine fails; [`ExecError::after_start`] says whether the command may still start.
     pub async fn start(&self) -> Result<Hijacked, ExecError> {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }

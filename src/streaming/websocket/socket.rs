@@ -1,8 +1,8 @@
 //! A WebSocket of numbered channels: one task reads it and deals out what comes, everybody may
 //! write.
 //!
-//! A channel that is not read holds up the others: that is the back-pressure. A client that leaves is
-//! noticed meanwhile.
+//! A channel that is not read holds up the others: that is the back-pressure. Even then, a client that
+//! disconnects is noticed.
 
 use std::{convert::Infallible, future::pending, io, sync::Arc};
 

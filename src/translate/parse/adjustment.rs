@@ -337,7 +337,7 @@ fn syscall(given: &nri::LinuxSyscall) -> Value {
     }))
 }
 
-/// A class is a group of the kernel's; the empty one takes the container out of its own.
+/// A class is a group in the kernel. The empty class takes the container out of its group.
 fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
     let at = ["linux", "intelRdt"];
     if class == Some("") {

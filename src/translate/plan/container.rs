@@ -114,7 +114,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-/// An engine that reads the specifications of CDI devices itself is told their names.
+/// An engine that reads the specifications of CDI devices itself gets their names.
 fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,

@@ -47,7 +47,7 @@ pub fn sandbox(spec: &SandboxSpec, pins: &Pins, has_own_image: bool) -> OciEdits
             made.mapped_mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
     }
-    // Our pause installs a filter of its own, which allows less.
+    // Our pause installs its own filter, which allows less.
     if has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))) {
         made.edits.push(SpecEdit::remove(&["linux", "seccomp"]));
     }
