@@ -2,9 +2,9 @@
 //! negotiated with it.
 //!
 //! Every call runs under one deadline that spans connecting, negotiating, headers and body. A
-//! call that found the connection dead is made once more if doing it twice does no harm; one that
-//! was refused for its API version is made once more in the new version, since the engine acted
-//! on nothing.
+//! call that found the connection dead is made once more, over a new one, if doing it twice does no
+//! harm; one that was refused for its API version is made once more in the new version, since the
+//! engine acted on nothing.
 
 use std::{
     error::Error,
@@ -51,6 +51,8 @@ struct Shared {
     socket: PathBuf,
     authority: String,
     http: Client<UnixConnector, Full<Bytes>>,
+    /// Keeps no connection.
+    unpooled: Client<UnixConnector, Full<Bytes>>,
     version: NegotiatedVersion,
     negotiating: SingleFlight<(), Result<ApiVersion, EngineError>>,
     timeouts: Timeouts,
@@ -86,17 +88,20 @@ impl Default for Timeouts {
 impl Engine {
     /// The engine behind `socket`. Connects at the first call.
     pub fn new(socket: PathBuf, timeouts: Timeouts) -> Self {
-        let http = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_CONNECTION)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .set_host(false)
-            .build(UnixConnector);
+        let client = |connections| {
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE_CONNECTION)
+                .pool_max_idle_per_host(connections)
+                .set_host(false)
+                .build(UnixConnector)
+        };
         let authority = address::authority(&socket);
         let shared = Shared {
             socket,
             authority,
-            http,
+            http: client(IDLE_CONNECTIONS),
+            unpooled: client(0),
             version: NegotiatedVersion::default(),
             negotiating: SingleFlight::new(TaskTracker::new()),
             timeouts,
@@ -241,7 +246,11 @@ impl Engine {
         request: &ApiRequest,
     ) -> Result<Response<()>, EngineError> {
         self.within(request, async {
-            let (head, body) = self.attempt(request, None).await?.into_parts();
+            let mut answer = self.attempt(&self.shared.http, request, None).await;
+            if matches!(answer, Err(EngineError::Broken { .. })) {
+                answer = self.attempt(&self.shared.unpooled, request, None).await;
+            }
+            let (head, body) = answer?.into_parts();
             read_to_end(&request.call, body).await?;
             Ok(Response::from_parts(head, ()))
         })
@@ -273,12 +282,13 @@ impl Engine {
 
     /// The successful head of an answer; another try where that is safe.
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
-        let mut first = self.attempt(request, Some(self.version().await?)).await;
+        let http = &self.shared.http;
+        let mut first = self.attempt(http, request, Some(self.version().await?)).await;
         for _ in 0..RETRIES {
             if !first.as_ref().is_err_and(EngineError::asks_to_retry) {
                 break;
             }
-            first = self.attempt(request, Some(self.version().await?)).await;
+            first = self.attempt(http, request, Some(self.version().await?)).await;
         }
         let again = match &first {
             Err(EngineError::Incompatible { .. }) => true,
@@ -289,16 +299,18 @@ impl Engine {
             return first;
         }
         self.shared.version.invalidate();
-        self.attempt(request, Some(self.version().await?)).await
+        // An engine that restarts leaves many dead connections in the pool.
+        self.attempt(&self.shared.unpooled, request, Some(self.version().await?)).await
     }
 
     async fn attempt(
         &self,
+        http: &Client<UnixConnector, Full<Bytes>>,
         request: &ApiRequest,
         version: Option<ApiVersion>,
     ) -> Result<Response<Incoming>, EngineError> {
         let http_request = request.to_http(&self.shared.authority, version)?;
-        let answer = self.shared.http.request(http_request).await;
+        let answer = http.request(http_request).await;
         let answer = answer.map_err(|error| self.unanswered(&request.call, error))?;
         let status = answer.status();
         // 304: it was started, or stopped, already.

@@ -8,6 +8,7 @@ use dockbridge::{
     model::engine::Claim,
     telemetry::registry::{RegisterMetrics as _, Registry},
 };
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -56,6 +57,25 @@ async fn a_broken_connection_has_its_kind_of_error() {
         assert!(error.to_string().starts_with("list images: "), "{name}: {error}");
         assert!(began.elapsed() < TIMEOUT * 2, "{name}");
     }
+}
+
+/// An engine that restarts closes them all at once, and the client may not have noticed yet.
+#[tokio::test]
+async fn a_call_gets_through_although_the_pooled_connections_are_dead() {
+    let docker = FakeDockerd::start().await;
+    let engine = engine(&docker);
+    let held = docker.hold_answer("GET /images/json");
+    let calls = join_all((0..4).map(|_| engine.list_images()));
+    let (lists, ()) = tokio::join!(calls, async {
+        eventually(|| docker.count("GET /images/json") == 4).await;
+        held.cancel();
+    });
+    assert!(lists.iter().all(Result::is_ok), "{lists:?}");
+    docker.clear_faults();
+    let pooled = docker.accepted();
+    docker.inject(Rule::new("* /*", Fault::Reset).times(2));
+    engine.list_images().await.expect("the list and the ping are sent again");
+    assert_eq!(docker.accepted(), pooled + 2);
 }
 
 #[tokio::test]
