@@ -55,6 +55,10 @@ pub enum InheritedSocketError {
 /// # Errors
 /// See [`InheritedSocketError`].
 pub fn take() -> Result<Vec<InheritedSocket>, InheritedSocketError> {
+    // Of those of a parent the names are there as well, and would not agree with the number.
+    if sd_notify::listen_fds().map_err(InheritedSocketError::Variables)?.len() == 0 {
+        return Ok(Vec::new());
+    }
     let passed = sd_notify::listen_fds_with_names().map_err(InheritedSocketError::Variables)?;
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());

@@ -28,9 +28,15 @@ use crate::support::{bridge::docker, fake_dockerd::server::FakeDockerd};
 
 /// Starts the program as systemd does: with the socket as descriptor 3.
 fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
+    start_for("$$", room, listen, socket)
+}
+
+/// The same with sockets that are meant for the process `pid`.
+fn start_for(pid: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     let place = |name: &str| room.join(name).display().to_string();
     let mut command = Command::new("sh");
-    command.args(["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"", "sh"]);
+    let script = format!("exec 3<&0 0</dev/null; LISTEN_PID={pid} LISTEN_FDS=1 exec \"$@\"");
+    command.args(["-c", &script, "sh"]);
     command.args([env!("CARGO_BIN_EXE_dockbridge"), "serve", "--network", "docker"]);
     command.args(["--streaming-addr", "127.0.0.1:0", "--listen", listen]);
     for (flag, name) in
@@ -169,6 +175,20 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
         assert!(timeout(SOON, served.wait()).await.unwrap().unwrap().success(), "{listen}");
         assert!(path.exists(), "{listen}");
     }
+}
+
+/// A supervisor that systemd started with a socket of its own may leave its variables in place.
+#[tokio::test]
+async fn sockets_that_a_parent_got_are_left_alone() {
+    let (room, docker) = room_with_engine().await;
+    let version = docker.world(|world| world.release.clone());
+    let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
+    let of_parent = UnixListener::bind(room.path().join("parent.sock")).unwrap();
+    let path = room.path().join("cri.sock");
+    let mut served = start_for("1", room.path(), path.to_str().unwrap(), of_parent.into());
+    heard(&notify, "READY=1").await;
+    assert_eq!(answer(&path).await, version);
+    served.kill().await.unwrap();
 }
 
 #[tokio::test]
