@@ -35,14 +35,20 @@ impl Watches {
     /// Replaces the watch of a log by one for the file that has this path now. Returns whether
     /// there is one. Blocks.
     pub(super) fn set(&self, path: &Path, log: &Arc<Notify>) -> bool {
-        let Some(watch) = self.state().watch.clone() else { return false };
-        self.state().setting.push(Arc::clone(log));
+        let watch = {
+            let mut state = self.state();
+            let Some(watch) = state.watch.clone() else { return false };
+            state.setting.push(Arc::clone(log));
+            watch
+        };
         let set = watch.set(path);
         let mut state = self.state();
         if let Some(at) = state.setting.iter().position(|one| Arc::ptr_eq(one, log)) {
             state.setting.swap_remove(at);
         }
         match set {
+            // Nobody reads its events any more.
+            Ok(_) if state.watch.is_none() => false,
             Ok(file) => {
                 state.set.retain(|_, other| !Arc::ptr_eq(other, log));
                 state.set.insert(file, Arc::clone(log));
