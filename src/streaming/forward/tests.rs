@@ -81,6 +81,22 @@ impl Client {
         self.io.write_all(&frame).await.unwrap();
     }
 
+    /// Sends a ping and reads up to its echo. Returns how many streams were refused before it.
+    async fn refused(&mut self) -> usize {
+        self.io.write_all(&[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 1]).await.unwrap();
+        let mut refused = 0;
+        loop {
+            let first = self.io.read_u32().await.unwrap();
+            let mut body = vec![0; (self.io.read_u32().await.unwrap() & 0x00ff_ffff) as usize];
+            self.io.read_exact(&mut body).await.unwrap();
+            match first {
+                0x8003_0006 => return refused,
+                0x8003_0003 => refused += usize::from(body[4..] == [0, 0, 0, 3]),
+                _ => {}
+            }
+        }
+    }
+
     async fn pair(&mut self, error: u32, port: u16) {
         let request = error.to_string();
         self.open(error, "error", port, &request).await;
@@ -244,6 +260,51 @@ async fn what_belongs_to_no_pair_is_refused() {
     client.open(5, "error", 80, "0").await;
     client.open(7, "error", 80, "0").await;
     assert_eq!(client.until_the_end_of([1, 3, 7]).await, ["(reset)"; 3]);
+}
+
+#[tokio::test]
+async fn streams_that_are_opened_and_reset_at_once_are_bounded() {
+    let mut client = Client::new();
+    let mut refused = 0;
+    for number in 0..3000 {
+        let id = 2 * number + 1;
+        client.open(id, "error", 80, &id.to_string()).await;
+        client.reset(id).await;
+        if number % 100 == 0 {
+            refused += client.refused().await;
+        }
+    }
+    refused += client.refused().await;
+    assert!(refused > 0);
+}
+
+/// Each pair that is reset while it is being connected keeps its place until that has ended.
+#[test]
+fn connections_whose_streams_are_reset_at_once_are_bounded() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let one_thread = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    one_thread.block_on(async {
+        // The only thread that could connect.
+        tokio::task::spawn_blocking(move || held.recv());
+        let mut client = Client::new();
+        let mut refused = 0;
+        for number in 0..1000 {
+            let id = 4 * number + 1;
+            client.pair(id, 80).await;
+            client.reset(id).await;
+            client.reset(id + 2).await;
+            if number % 50 == 0 {
+                refused += client.refused().await;
+            }
+        }
+        refused += client.refused().await;
+        assert!(refused > 0);
+        drop(release);
+    });
 }
 
 #[tokio::test]

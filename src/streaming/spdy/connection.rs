@@ -16,7 +16,7 @@ use super::{
     frame::{DATA_SIZE, GoAwayReason},
     frame_reader::FrameReader,
     frame_writer::FrameWriter,
-    limits::STREAMS,
+    limits::{SHARED_STREAMS, STREAMS, StreamCount},
     stream::OfferedStream,
 };
 use crate::streaming::inbox::{self, Window};
@@ -38,7 +38,8 @@ impl Connection {
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, offers) = mpsc::channel(STREAMS);
-        Self { offers, task: tokio::spawn(run(io, window, sender)) }
+        let task = tokio::spawn(run(io, window, sender, StreamCount::new(&SHARED_STREAMS)));
+        Self { offers, task }
     }
 
     /// The next stream the peer opens; none when the connection is over. Cancel-safe.
@@ -64,7 +65,7 @@ enum ConnectionEnd {
     Broken(Malformed),
 }
 
-async fn run<I>(io: I, window: Window, offers: mpsc::Sender<OfferedStream>)
+async fn run<I>(io: I, window: Window, offers: mpsc::Sender<OfferedStream>, count: StreamCount)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -75,7 +76,7 @@ where
     let (outbox, frames) = mpsc::channel(OUTBOX);
     let mut writing = FrameWriter::new(writer, waiting, frames);
     let (end, last) = {
-        let mut reading = FrameReader::new(window, over, offers.clone(), (orders, outbox));
+        let mut reading = FrameReader::new((window, count), over, offers.clone(), (orders, outbox));
         let end = tokio::select! {
             end = read(&mut reader, &mut reading) => end,
             Err(error) = writing.run() => ConnectionEnd::Lost(error),

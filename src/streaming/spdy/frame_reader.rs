@@ -8,10 +8,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use tokio::{
-    sync::{SemaphorePermit, mpsc},
-    time::sleep,
-};
+use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,7 +16,7 @@ use super::{
     decode::{Decoder, Frame, SynStream},
     error::Malformed,
     frame::ResetReason,
-    limits::{HEADER_BYTES, HEADERS, OWN_STREAMS, SHARED_STREAMS, STREAMS},
+    limits::{HEADER_BYTES, HEADERS, StreamCount},
     stream::{OfferedStream, Outgoing, SharedStream, Stream, StreamState},
 };
 use crate::streaming::inbox::{Inlet, Window};
@@ -29,6 +26,7 @@ use crate::streaming::inbox::{Inlet, Window};
 pub(super) struct FrameReader {
     decoder: Decoder,
     streams: HashMap<u32, OpenStream>,
+    count: StreamCount,
     highest: u32,
     window: Window,
     over: CancellationToken,
@@ -42,13 +40,12 @@ struct OpenStream {
     life: Arc<StreamState>,
     /// None at the end of the peer's stream.
     inlet: Option<Inlet>,
-    _shared: Option<SemaphorePermit<'static>>,
 }
 
 impl FrameReader {
     /// `over` ends every stream; the last are the ways to the writing side.
     pub(super) fn new(
-        window: Window,
+        (window, count): (Window, StreamCount),
         over: CancellationToken,
         offers: mpsc::Sender<OfferedStream>,
         (orders, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
@@ -56,6 +53,7 @@ impl FrameReader {
         Self {
             decoder: Decoder::new(HEADER_BYTES, HEADERS),
             streams: HashMap::new(),
+            count,
             highest: 0,
             window,
             over,
@@ -91,23 +89,19 @@ impl FrameReader {
         }
         self.highest = id;
         self.streams.retain(|_, entry| !entry.life.has_ended());
-        let is_own = self.streams.len() < OWN_STREAMS;
-        let shared = if is_own { None } else { SHARED_STREAMS.try_acquire().ok() };
-        let place = match self.offers.try_reserve() {
-            Ok(place) if is_own || shared.is_some() && self.streams.len() < STREAMS => place,
-            _ => {
-                self.order(ControlFrame::Reset(id, ResetReason::Refused)).await;
-                return Ok(());
-            }
+        let (Some(place), Ok(offer)) = (self.count.place(), self.offers.try_reserve()) else {
+            self.order(ControlFrame::Reset(id, ResetReason::Refused)).await;
+            return Ok(());
         };
         let life = Arc::new(StreamState::new(self.over.child_token()));
         life.received_last.store(last, Ordering::Release);
         life.sent_last.store(one_way, Ordering::Release);
         let (inlet, inbox) = self.window.stream();
-        let handle = SharedStream::new(id, Arc::clone(&life), self.orders.clone());
-        place.send(OfferedStream::new(headers, Stream::new(handle, inbox, self.outbox.clone())));
+        let handle = SharedStream::new(id, Arc::clone(&life), self.orders.clone(), place);
+        let stream = Stream::new(handle, inbox, self.outbox.clone());
+        offer.send(OfferedStream::new(headers, stream));
         let inlet = (!last).then_some(inlet);
-        self.streams.insert(id, OpenStream { life, inlet, _shared: shared });
+        self.streams.insert(id, OpenStream { life, inlet });
         Ok(())
     }
 
@@ -175,3 +169,6 @@ impl FrameReader {
 const PROBE_AFTER: Duration = Duration::from_millis(400);
 /// Pings of a server are even.
 const OUR_PING: u32 = 2;
+
+#[cfg(test)]
+mod tests;

@@ -13,27 +13,25 @@ use super::{
     control_frames::{ControlFrame, ControlQueue},
     frame::{self, ResetReason},
     header::Headers,
+    limits::StreamPlace,
 };
-use crate::{
-    streaming::inbox::{Inbox, Window},
-    telemetry::metric::Gauge,
-};
+use crate::streaming::inbox::Inbox;
 
 /// A stream that the peer wants to open. Dropped, it is refused.
 #[derive(Debug)]
 pub struct OfferedStream {
     headers: Headers,
-    answer: Option<Stream>,
+    stream: Stream,
 }
 
 impl OfferedStream {
-    pub(super) fn new(headers: Headers, stream: Stream) -> Self {
-        Self { headers, answer: Some(stream) }
+    pub(super) const fn new(headers: Headers, stream: Stream) -> Self {
+        Self { headers, stream }
     }
 
     /// The number the peer gave it: odd, and higher than those before.
     pub fn id(&self) -> u32 {
-        self.answer.as_ref().map_or(0, Stream::id)
+        self.stream.id()
     }
 
     /// The first value of a header, whatever the case of its name.
@@ -42,26 +40,18 @@ impl OfferedStream {
     }
 
     /// Accepts the stream.
-    pub fn accept(mut self) -> Stream {
-        let Some(stream) = self.answer.take() else { return Stream::over() };
-        if !stream.handle.life.has_ended() {
-            stream.handle.life.accepted.store(true, Ordering::Release);
-            stream.handle.order(ControlFrame::Reply(stream.handle.id));
+    pub fn accept(self) -> Stream {
+        let handle = &self.stream.handle;
+        if !handle.life.has_ended() {
+            handle.life.accepted.store(true, Ordering::Release);
+            handle.order(ControlFrame::Reply(handle.id));
         }
-        stream
+        self.stream
     }
 
     /// Refuses the stream.
     pub fn refuse(self) {
         drop(self);
-    }
-}
-
-impl Drop for OfferedStream {
-    fn drop(&mut self) {
-        if let Some(stream) = self.answer.take() {
-            stream.handle.reset(ResetReason::Refused);
-        }
     }
 }
 
@@ -87,14 +77,6 @@ impl Stream {
     pub fn split(self) -> (Receiver, Sender) {
         let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox };
         (receiver, Sender { handle: self.handle, outbox: self.outbox })
-    }
-
-    /// One whose connection has ended.
-    fn over() -> Self {
-        let life = Arc::new(StreamState::new(CancellationToken::new()));
-        life.end();
-        let handle = SharedStream::new(0, life, ControlQueue::new().0);
-        Self::new(handle, Window::new(Gauge::default()).stream().1, mpsc::channel(1).0)
     }
 }
 
@@ -230,11 +212,17 @@ pub(super) struct SharedStream {
     life: Arc<StreamState>,
     used: AtomicBool,
     orders: ControlQueue,
+    _place: StreamPlace,
 }
 
 impl SharedStream {
-    pub(super) fn new(id: u32, life: Arc<StreamState>, orders: ControlQueue) -> Self {
-        Self { id, life, used: AtomicBool::new(false), orders }
+    pub(super) fn new(
+        id: u32,
+        life: Arc<StreamState>,
+        orders: ControlQueue,
+        place: StreamPlace,
+    ) -> Self {
+        Self { id, life, used: AtomicBool::new(false), orders, _place: place }
     }
 
     fn order(&self, order: ControlFrame) {
@@ -252,9 +240,12 @@ impl SharedStream {
 
 impl Drop for SharedStream {
     fn drop(&mut self) {
-        // Behind our own end a reset could overtake what we sent before it.
+        if !self.life.accepted.load(Ordering::Acquire) {
+            return self.reset(ResetReason::Refused);
+        }
         if self.life.sent_last.load(Ordering::Acquire) {
-            return;
+            // No reset: it could overtake what we sent before our end. What still comes is discarded.
+            return self.life.end();
         }
         let quiet = !self.used.load(Ordering::Acquire);
         if quiet && self.life.received_last.load(Ordering::Acquire) {

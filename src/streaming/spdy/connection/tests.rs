@@ -7,6 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     net::{TcpListener, TcpStream},
+    sync::{Semaphore, mpsc},
     time::timeout,
 };
 
@@ -14,9 +15,10 @@ use super::{
     super::{
         frame,
         header::tests::Deflater,
+        limits::StreamCount,
         stream::{Gone, Receiver, Sender},
     },
-    Connection,
+    Connection, run,
 };
 use crate::{streaming::inbox::Window, telemetry::metric::Gauge};
 
@@ -261,6 +263,40 @@ async fn unaccepted_streams_are_bounded() {
     let (mut receiver, mut sender) = connection.accept().await.unwrap().accept().split();
     assert_eq!(receiver.next().await, None);
     assert_eq!(sender.finish().await, Err(Gone));
+}
+
+/// Streams of all connections that are beyond those of each come from one pool.
+#[tokio::test]
+async fn places_return_with_the_last_half_of_a_stream() {
+    static POOL: Semaphore = Semaphore::const_new(1);
+    let (ours, theirs) = duplex(64 * 1024);
+    let (sender, offers) = mpsc::channel(20);
+    let window = Window::new(Gauge::default());
+    let task = tokio::spawn(run(ours, window, sender, StreamCount::new(&POOL)));
+    let (mut connection, mut peer) = (Connection { offers, task }, Peer::new(theirs));
+    let mut streams = Vec::new();
+    for number in 0..17 {
+        streams.push(accepted(&mut connection, &mut peer, 2 * number + 1).await);
+    }
+    peer.open(35, 0).await;
+    assert_eq!(peer.next().await, Some(Seen::Reset(35, 3)));
+    // Whether the peer has reset a stream does not matter.
+    peer.reset(33).await;
+    let (mut receiver, sender) = streams.pop().unwrap();
+    assert_eq!(receiver.next().await, None);
+    drop(receiver);
+    assert_eq!(POOL.available_permits(), 0);
+    peer.open(37, 0).await;
+    assert_eq!(peer.next().await, Some(Seen::Reset(37, 3)));
+    drop(sender);
+    assert_eq!(POOL.available_permits(), 1);
+    let (mut receiver, mut sender) = accepted(&mut connection, &mut peer, 39).await;
+    assert_eq!(POOL.available_permits(), 0);
+    peer.data(39, b"", true).await;
+    assert_eq!(receiver.next().await, None);
+    sender.finish().await.unwrap();
+    drop((receiver, sender));
+    assert_eq!(POOL.available_permits(), 1);
 }
 
 #[tokio::test]
