@@ -2,7 +2,7 @@
 //! connection. Pure.
 
 use std::{
-    collections::HashMap,
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,7 @@ pub(in crate::streaming) struct PairStream {
 }
 
 /// What both streams of a pair have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Key {
     /// The client's number for the connection.
     Request(String),
@@ -60,14 +60,14 @@ impl PairStream {
 /// Streams that wait for their partners.
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S> {
-    waiting: HashMap<Key, Unpaired<S>>,
+    /// In the order of their deadlines.
+    waiting: VecDeque<Unpaired<S>>,
     time_limit: Duration,
 }
 
 #[derive(Debug)]
 struct Unpaired<S> {
-    role: StreamType,
-    port: u16,
+    half: PairStream,
     stream: S,
     expiry: Instant,
 }
@@ -90,7 +90,7 @@ pub(in crate::streaming) enum PairingResult<S> {
 impl<S> Pairing<S> {
     /// Streams may wait for as long as `time_limit`.
     pub(in crate::streaming) fn new(time_limit: Duration) -> Self {
-        Self { waiting: HashMap::new(), time_limit }
+        Self { waiting: VecDeque::new(), time_limit }
     }
 
     /// Adds a stream, which is accepted when it fits.
@@ -100,32 +100,35 @@ impl<S> Pairing<S> {
         now: Instant,
         accept: impl FnOnce() -> S,
     ) -> PairingResult<S> {
-        let PairStream { key, role, port } = half;
-        if self.waiting.get(&key).is_some_and(|first| first.role == role) {
+        let same = |first: &Unpaired<S>| first.half.key == half.key;
+        if self.waiting.iter().any(|first| same(first) && first.half.role == half.role) {
             return PairingResult::Twice;
         }
-        let Some(first) = self.waiting.remove(&key) else {
+        let place = self.waiting.iter().position(same);
+        let Some(first) = place.and_then(|place| self.waiting.remove(place)) else {
             let expiry = now + self.time_limit;
-            self.waiting.insert(key, Unpaired { role, port, stream: accept(), expiry });
+            self.waiting.push_back(Unpaired { half, stream: accept(), expiry });
             return PairingResult::Waits;
         };
-        match role {
-            StreamType::Data => PairingResult::Paired { port, error: first.stream, data: accept() },
+        match half.role {
+            StreamType::Data => {
+                PairingResult::Paired { port: half.port, error: first.stream, data: accept() }
+            }
             StreamType::Error => {
-                PairingResult::Paired { port: first.port, error: accept(), data: first.stream }
+                PairingResult::Paired { port: first.half.port, error: accept(), data: first.stream }
             }
         }
     }
 
     /// When the first of the waiting streams has waited long enough.
     pub(in crate::streaming) fn expiry(&self) -> Option<Instant> {
-        self.waiting.values().map(|waiting| waiting.expiry).min()
+        self.waiting.front().map(|waiting| waiting.expiry)
     }
 
     /// Takes out the streams that have waited long enough.
     pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(StreamType, S)> {
-        let late = self.waiting.extract_if(|_, waiting| waiting.expiry <= now);
-        late.map(|(_, waiting)| (waiting.role, waiting.stream)).collect()
+        let late = self.waiting.iter().take_while(|waiting| waiting.expiry <= now).count();
+        self.waiting.drain(..late).map(|waiting| (waiting.half.role, waiting.stream)).collect()
     }
 }
 
