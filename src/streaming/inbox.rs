@@ -3,7 +3,7 @@
 //!
 //! A connection whose window is full is not read any more. No reader waits for another connection's.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use tokio::{
@@ -129,6 +129,8 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> 
     Ok(from.read_buf(input).await? > 0)
 }
 
+/// How long what a client sent before it left may take to reach the container.
+pub const LAST_INPUT: Duration = Duration::from_secs(10);
 /// Bytes that are handed on at once. With 1,000 connections each buffer of this size takes 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;
 /// One piece on its way to the process, and one behind it.

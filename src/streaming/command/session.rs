@@ -16,7 +16,10 @@ use crate::{
     error::chain,
     exec::follow::{Process, Sink, follow},
     model::stream::{Source, TerminalSize},
-    streaming::channel::{Reader, Writer},
+    streaming::{
+        channel::{Reader, Writer},
+        inbox::LAST_INPUT,
+    },
 };
 
 /// A process that may have a terminal.
@@ -135,8 +138,6 @@ async fn stopping(stop: &CancellationToken) {
     sleep(STOP_TIMEOUT).await;
 }
 
-/// How long what a client sent before it left may take to reach the process.
-const LAST_INPUT: Duration = Duration::from_secs(10);
 /// Pause between two attempts to set a size.
 const RESIZE_PAUSE: Duration = Duration::from_secs(1);
 /// How long streams may go on when we are stopped.

@@ -1,6 +1,6 @@
 //! Copies between a client and a connection in the pod, each direction for itself.
 
-use std::{io, time::Duration};
+use std::io;
 
 use bytes::BytesMut;
 use tokio::{
@@ -16,7 +16,7 @@ use tracing::debug;
 
 use crate::streaming::{
     channel::{Reader, Writer},
-    inbox::LARGEST_PIECE,
+    inbox::{LARGEST_PIECE, LAST_INPUT},
 };
 
 /// How the direction to the client ended.
@@ -115,6 +115,3 @@ async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, turn: &Mutex<()>) ->
         }
     }
 }
-
-/// How long what a client sent before it left may take to reach the pod.
-const LAST_INPUT: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! One SPDY connection, from the moment both sides have agreed to speak it.
 
-use std::{future::Future, io, time::Duration};
+use std::{future::Future, io, pin::pin, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, split},
@@ -19,10 +19,11 @@ use super::{
     limits::{SHARED_STREAMS, STREAMS, StreamCount},
     stream::OfferedStream,
 };
-use crate::streaming::inbox::{self, Window};
+use crate::streaming::inbox::{self, LAST_INPUT, Window};
 
-/// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or
-/// when the peer breaks the protocol; then every receiver and sender of its streams ends, too.
+/// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or when the
+/// peer breaks the protocol. Then every sender of its streams ends at once. A receiver of a peer that
+/// has left ends behind what had arrived, if that is read within [`LAST_INPUT`].
 ///
 /// Dropped, it still writes what its senders had handed over, for a few seconds.
 #[derive(Debug)]
@@ -75,16 +76,27 @@ where
     let (orders, waiting) = ControlQueue::new();
     let (outbox, frames) = mpsc::channel(OUTBOX);
     let mut writing = FrameWriter::new(writer, waiting, frames);
-    let (end, last) = {
-        let mut reading = FrameReader::new((window, count), over, offers.clone(), (orders, outbox));
+    let ways = (orders, outbox);
+    let mut reading = FrameReader::new((window, count), over, offers.downgrade(), ways);
+    let end = {
+        let mut read = pin!(read(&mut reader, &mut reading));
         let end = tokio::select! {
-            end = read(&mut reader, &mut reading) => end,
-            Err(error) = writing.run() => ConnectionEnd::Lost(error),
-            () = offers.closed() => ConnectionEnd::Done,
+            end = &mut read => Ok(end),
+            Err(error) = writing.run() => Err(error),
+            () = offers.closed() => Ok(ConnectionEnd::Done),
         };
-        (end, reading.highest())
+        drop((offers, wakes_all));
+        match end {
+            Ok(end) => end,
+            Err(error) => {
+                // What the peer sent before it left is still delivered.
+                let _ = timeout(LAST_INPUT, read).await;
+                ConnectionEnd::Lost(error)
+            }
+        }
     };
-    drop((offers, wakes_all));
+    let last = reading.highest();
+    drop(reading);
     let farewell = match end {
         ConnectionEnd::Lost(error) => {
             tracing::debug!(%error, "spdy connection lost");

@@ -30,7 +30,7 @@ pub(super) struct FrameReader {
     highest: u32,
     window: Window,
     over: CancellationToken,
-    offers: mpsc::Sender<OfferedStream>,
+    offers: mpsc::WeakSender<OfferedStream>,
     orders: ControlQueue,
     outbox: mpsc::Sender<Outgoing>,
 }
@@ -47,7 +47,7 @@ impl FrameReader {
     pub(super) fn new(
         (window, count): (Window, StreamCount),
         over: CancellationToken,
-        offers: mpsc::Sender<OfferedStream>,
+        offers: mpsc::WeakSender<OfferedStream>,
         (orders, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
     ) -> Self {
         Self {
@@ -89,7 +89,9 @@ impl FrameReader {
         }
         self.highest = id;
         self.streams.retain(|_, entry| !entry.life.has_ended());
-        let (Some(place), Ok(offer)) = (self.count.place(), self.offers.try_reserve()) else {
+        let offers = self.offers.upgrade();
+        let offer = offers.as_ref().and_then(|offers| offers.try_reserve().ok());
+        let (Some(place), Some(offer)) = (self.count.place(), offer) else {
             self.order(ControlFrame::Reset(id, ResetReason::Refused)).await;
             return Ok(());
         };
@@ -131,7 +133,7 @@ impl FrameReader {
             tokio::select! {
                 biased;
                 _ = inlet.put(bytes) => {}
-                () = entry.life.gone.cancelled() => {}
+                () = entry.life.reset() => {}
             }
         })
         .await;

@@ -88,12 +88,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// As [`Inbox::next`]. Ends also at a reset from either side, or when the connection is over.
+    /// As [`Inbox::next`]. Ends also at a reset from either side.
     pub async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
             biased;
             bytes = self.inbox.next() => bytes,
-            () = self.handle.life.gone.cancelled() => self.inbox.next_now(),
+            () = self.handle.life.reset() => self.inbox.next_now(),
         }
     }
 }
@@ -198,6 +198,14 @@ impl StreamState {
         self.received_last.store(true, Ordering::Release);
         self.sent_last.store(true, Ordering::Release);
         self.gone.cancel();
+    }
+
+    /// Resolves when the stream was reset, but not when only the connection is over.
+    pub(super) async fn reset(&self) {
+        self.gone.cancelled().await;
+        if !self.has_ended() {
+            std::future::pending::<()>().await;
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {

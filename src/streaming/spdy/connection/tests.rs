@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::{Semaphore, mpsc},
     time::timeout,
 };
@@ -20,7 +20,7 @@ use super::{
     },
     Connection, run,
 };
-use crate::{streaming::inbox::Window, telemetry::metric::Gauge};
+use crate::{host::socket::unsent_bytes, streaming::inbox::Window, telemetry::metric::Gauge};
 
 /// What a peer gets to see.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,7 +97,11 @@ fn session() -> (Connection, Peer) {
     (Connection::start(ours, Window::new(Gauge::default())), Peer::new(theirs))
 }
 
-async fn accepted(connection: &mut Connection, peer: &mut Peer, id: u32) -> (Receiver, Sender) {
+async fn accepted<I: AsyncReadExt + AsyncWriteExt + Unpin>(
+    connection: &mut Connection,
+    peer: &mut Peer<I>,
+    id: u32,
+) -> (Receiver, Sender) {
     peer.open(id, 0).await;
     let stream = connection.accept().await.unwrap().accept();
     assert_eq!(peer.next().await, Some(Seen::Reply(id)));
@@ -435,6 +439,28 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
         assert!(connection.accept().await.is_none());
         assert!(everything(&mut lazy).await.len() <= 1 << 20);
     }
+}
+
+/// Writing to it fails while input of it waits for its reader.
+#[tokio::test]
+async fn what_a_peer_sent_before_it_left_is_delivered() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(256 * 1024).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let mut peer = Peer::new(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+    let (ours, _) = listener.accept().await.unwrap();
+    let mut connection = Connection::start(ours, Window::new(Gauge::default()));
+    let (mut late, sender) = accepted(&mut connection, &mut peer, 1).await;
+    let sent: Vec<u8> = (0..150_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    peer.data(1, &sent, false).await;
+    while unsent_bytes(&peer.io).unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(peer);
+    sender.gone().await;
+    assert!(connection.accept().await.is_none());
+    assert!(everything(&mut late).await == sent);
 }
 
 proptest! {

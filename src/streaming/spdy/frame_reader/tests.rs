@@ -18,7 +18,7 @@ async fn nothing_is_kept_of_streams_that_nobody_holds() {
     let (outbox, mut frames) = mpsc::channel(1);
     let start = (Window::new(Gauge::default()), StreamCount::new(&POOL));
     let ways = (ControlQueue::new().0, outbox);
-    let mut reader = FrameReader::new(start, CancellationToken::new(), offers, ways);
+    let mut reader = FrameReader::new(start, CancellationToken::new(), offers.downgrade(), ways);
     let mut deflater = Deflater::default();
     for id in [1, 3, 5] {
         let block = deflater.deflate(&[]);
