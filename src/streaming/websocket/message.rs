@@ -117,7 +117,11 @@ impl MessageReader {
         let whole = if last { self.rest.len() } else { self.rest.len() / 4 * 4 };
         let groups = self.rest.split_to(whole);
         let plain = STANDARD.decode(&groups).map_err(|_| Malformed)?;
-        Ok((plain.into(), groups.ends_with(b"=")))
+        let is_padded = groups.ends_with(b"=");
+        if is_padded && !self.rest.is_empty() {
+            return Err(Malformed);
+        }
+        Ok((plain.into(), is_padded))
     }
 }
 

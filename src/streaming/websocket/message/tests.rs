@@ -60,6 +60,21 @@ fn what_is_no_base64_is_malformed() {
     }
 }
 
+/// Of one message, wherever the fragments of it are cut.
+#[test]
+fn nothing_follows_the_padding() {
+    for bytes in [&b"0QQ==A"[..], b"0QQ==QUE=", b"0QQ==="] {
+        for cut in 0..bytes.len() {
+            let mut reader = MessageReader::new(Format { encoding: Base64, closes: false });
+            let (first, second) = bytes.split_at(cut);
+            let read = reader.read(Bytes::from_static(first), false);
+            let read = read.and_then(|_| reader.read(Bytes::from_static(second), false));
+            let read = read.and_then(|_| reader.read(Bytes::new(), true));
+            assert_eq!(read, Err(Malformed), "{bytes:?} {cut}");
+        }
+    }
+}
+
 #[test]
 fn messages_may_come_by_the_byte() {
     let mut reader = MessageReader::new(Format { encoding: Binary, closes: true });
