@@ -78,6 +78,7 @@ impl Decoder {
             let (bytes, rest) = payload.take(input);
             self.payload = (rest.left > 0).then_some(rest);
             match (rest.opcode, self.message) {
+                (CLOSE, _) if !may_close(&bytes) => return Err(Malformed),
                 (CLOSE, _) => return Ok(Some(Frame::Close(bytes))),
                 (PING, _) => return Ok(Some(Frame::Ping(bytes))),
                 (CONTINUATION..CLOSE, Some(is_text)) => {
@@ -140,6 +141,15 @@ impl Payload {
         let left = self.left - bytes.len() as u64;
         (bytes.freeze(), Self { left, mask, ..self })
     }
+}
+
+/// Whether a close frame may have this payload: nothing, or a code that may be sent and perhaps a reason.
+/// RFC 6455, 5.5.1 and 7.4.
+fn may_close(payload: &[u8]) -> bool {
+    payload.is_empty()
+        || payload.first_chunk().is_some_and(
+            |code| matches!(u16::from_be_bytes(*code), 1000..=1003 | 1007..=1014 | 3000..=4999),
+        )
 }
 
 /// The head of a frame of ours, which is a whole message.

@@ -63,6 +63,9 @@ fn frames_are_read() {
         (masked(0x89, b"x"), vec![ping.clone()]),
         (masked(0x8a, b"x"), vec![]),
         (masked(0x88, b"\x03\xe8"), vec![Frame::Close(Bytes::from_static(b"\x03\xe8"))]),
+        (masked(0x88, b""), vec![Frame::Close(Bytes::new())]),
+        (masked(0x88, b"\x0b\xb8x"), vec![Frame::Close(Bytes::from_static(b"\x0b\xb8x"))]),
+        (masked(0x88, b"\x13\x87"), vec![Frame::Close(Bytes::from_static(b"\x13\x87"))]),
         (fragments.concat(), vec![binary(b"ab", false), ping, binary(b"c", true)]),
         (masked(0x82, &[7; 70_000]), vec![binary(&[7; 70_000], true)]),
     ];
@@ -84,6 +87,14 @@ fn broken_frames_are_refused() {
         ("a long control frame", masked(0x89, &[0; 126])),
         ("a continuation of nothing", masked(0x80, b"")),
         ("a message within a message", [masked(2, b"a"), masked(0x82, b"b")].concat()),
+        ("half a code", masked(0x88, &[3])),
+        ("the code 0", masked(0x88, &[0, 0])),
+        ("the code 999", masked(0x88, b"\x03\xe7")),
+        ("no code as a code", masked(0x88, b"\x03\xed")),
+        ("a lost connection as a code", masked(0x88, b"\x03\xee")),
+        ("a failed handshake as a code", masked(0x88, b"\x03\xf7why")),
+        ("the code 2999", masked(0x88, b"\x0b\xb7")),
+        ("the code 5000", masked(0x88, b"\x13\x88")),
         ("an impossible length", [&[0x82, 0xff][..], &[0xff; 12]].concat()),
     ];
     for (name, bytes) in cases {
