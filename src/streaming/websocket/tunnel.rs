@@ -66,18 +66,19 @@ impl AsyncRead for Tunnel {
                 Ok(Some(Frame::Data { is_text: false, bytes, .. })) => this.ahead = bytes,
                 Ok(Some(Frame::Ping(bytes))) if this.unsent.len() < LARGEST_PIECE => {
                     this.put(Opcode::Pong, &bytes);
-                    let _ = this.poll_unsent(context)?;
                 }
                 Ok(Some(Frame::Ping(_))) => {}
                 Ok(Some(Frame::Close(payload))) => {
                     this.close(&payload);
-                    let _ = this.poll_unsent(context)?;
+                    let _ = this.poll_unsent(context);
                     return Poll::Ready(Ok(()));
                 }
                 Ok(Some(Frame::Data { is_text: true, .. })) | Err(_) => {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                 }
                 Ok(None) => {
+                    // A pong. Even if writing fails, what the client had sent is still to be read.
+                    let _ = this.poll_unsent(context);
                     this.ahead = Bytes::new();
                     this.input.reserve(LARGEST_PIECE);
                     if ready!(poll_read_buf(Pin::new(&mut this.io), context, &mut this.input))? == 0
@@ -119,3 +120,6 @@ impl AsyncWrite for Tunnel {
         Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests;
