@@ -75,6 +75,16 @@ pub enum ContainerError {
         /// Why some of it may still be there.
         left: Option<Arc<str>>,
     },
+    /// A command waited for memory for its output until its time was up; it was killed.
+    #[error(
+        "command in container {id} was killed after {}s: it waited for memory for its output, which the output          of other commands takes",
+        limit.as_secs()
+    )]
+    NoMemory {
+        /// Full id.
+        id: String,
+        limit: Duration,
+    },
     /// The caller of a command has cancelled it; it was killed.
     #[error("the caller of the command in container {id} has gone")]
     Abandoned {
@@ -221,7 +231,9 @@ impl ContainerError {
             Self::NameInUse { .. } => Kind::AlreadyExists,
             Self::Unkillable { .. } | Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,
-            Self::EngineTimedOut { .. } | Self::Stopping { .. } => Kind::Unavailable,
+            Self::EngineTimedOut { .. } | Self::Stopping { .. } | Self::NoMemory { .. } => {
+                Kind::Unavailable
+            }
             Self::AdjustmentNotSaved { cause } => cause.kind(),
             Self::Limit(error) => error.kind(),
             Self::NotResized { cause, .. } => cause.kind(),

@@ -1,6 +1,9 @@
 //! The output of commands as ExecSync keeps it, and the memory that all of them share.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,6 +30,8 @@ pub(super) struct CollectedOutput {
     /// Bytes that were not kept.
     pub(super) dropped: usize,
     memory: OutputMemory,
+    /// Set while the command waits for memory.
+    waits: Arc<AtomicBool>,
     share: Option<OwnedSemaphorePermit>,
     place: Option<OwnedSemaphorePermit>,
 }
@@ -47,12 +52,13 @@ impl OutputMemory {
 }
 
 impl CollectedOutput {
-    pub(super) const fn new(memory: OutputMemory) -> Self {
+    pub(super) const fn new(memory: OutputMemory, waits: Arc<AtomicBool>) -> Self {
         Self {
             stdout: Vec::new(),
             stderr: Vec::new(),
             dropped: 0,
             memory,
+            waits,
             share: None,
             place: None,
         }
@@ -65,6 +71,7 @@ impl CollectedOutput {
         if self.place.is_some() || total <= UNCOUNTED + share {
             return;
         }
+        self.waits.store(true, Ordering::Relaxed);
         let step = u32::try_from(STEP.max(length)).unwrap_or(u32::MAX);
         tokio::select! {
             biased;
@@ -78,6 +85,7 @@ impl CollectedOutput {
                 (self.place, self.share) = (place.ok(), None);
             }
         }
+        self.waits.store(false, Ordering::Relaxed);
     }
 }
 
@@ -133,7 +141,7 @@ mod tests {
     use super::*;
 
     async fn filled(memory: &OutputMemory, bytes: usize) -> CollectedOutput {
-        let mut output = CollectedOutput::new(memory.clone());
+        let mut output = CollectedOutput::new(memory.clone(), Arc::default());
         fill(&mut output, bytes).await;
         output
     }

@@ -6,7 +6,15 @@
 //! keeps the output open delays the answer, on engines from 26 by two seconds: they wait that long for
 //! the output before they report the exit code.
 
-use std::{path::Path, pin::pin, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use tokio::{
@@ -17,10 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, debug};
 
 use super::{
-    error::ContainerError,
-    exec_output::{CollectedOutput, OutputMemory},
-    metrics::ContainerMetrics,
-    node::Node,
+    error::ContainerError, exec_output::CollectedOutput, metrics::ContainerMetrics, node::Node,
 };
 use crate::{
     concurrency::single_flight::Lost,
@@ -188,6 +193,8 @@ enum CommandEnd {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     DeadlineExceeded,
+    /// The output of other commands left no memory for its own.
+    NoMemory,
     Cancelled,
     Stopping,
 }
@@ -269,6 +276,7 @@ impl Run {
                 caller.answer(Err(match reason {
                     Interruption::Cancelled => ContainerError::Abandoned { id },
                     Interruption::Stopping => ContainerError::Stopping { id },
+                    Interruption::NoMemory => ContainerError::NoMemory { id, limit: self.limit() },
                     Interruption::DeadlineExceeded => {
                         let left = match &cleared {
                             Ok(Ok(_)) => None,
@@ -290,12 +298,17 @@ impl Run {
 
     /// Reads the output until the end is known. Then the connection is closed.
     async fn end(&self, exec: &Exec, output: Output, caller: &Caller) -> CommandEnd {
-        let mut collecting = Box::pin(collect(exec, output, caller.metrics.output.clone()));
+        let waits = Arc::<AtomicBool>::default();
+        let collected = CollectedOutput::new(caller.metrics.output.clone(), Arc::clone(&waits));
+        let mut collecting = Box::pin(collect(exec, output, collected));
         let reason = tokio::select! {
             biased;
             outcome = &mut collecting => return CommandEnd::Reported(outcome),
             () = caller.gone.cancelled() => Interruption::Cancelled,
-            () = self.time_is_up() => Interruption::DeadlineExceeded,
+            () = self.time_is_up() => match waits.load(Ordering::Relaxed) {
+                true => Interruption::NoMemory,
+                false => Interruption::DeadlineExceeded,
+            },
             () = self.stopped() => Interruption::Stopping,
         };
         if reason != Interruption::DeadlineExceeded || exec.runs().await {
@@ -336,9 +349,8 @@ impl Run {
 async fn collect(
     exec: &Exec,
     output: Output,
-    memory: OutputMemory,
+    mut collected: CollectedOutput,
 ) -> Result<ExecOutcome, ExecError> {
-    let mut collected = CollectedOutput::new(memory);
     let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
         debug!(bytes = collected.dropped, "command output truncated: more than an answer can hold");

@@ -7,6 +7,7 @@ use dockbridge::{model::network::NetworkMode, wire::cri};
 use futures_util::future::join_all;
 use tonic::{Code, Status};
 
+use super::admin::{ask, figure};
 use crate::clock::forward;
 use crate::support::{
     bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
@@ -207,6 +208,41 @@ async fn large_outputs_at_once_are_all_answered_whole() {
     for answer in answers {
         assert_eq!(answer.unwrap().stdout.len(), 12 << 20);
     }
+}
+
+/// kubelet takes a deadline for a probe that failed.
+#[tokio::test]
+async fn a_command_that_waits_for_memory_has_not_timed_out() {
+    let (docker, bridge, id) = set().await;
+    script(&docker, Script::endless([Step::Out(vec![b'o'; 64 << 10])]));
+    docker.world(|world| {
+        for (name, mib) in [("1", 1), ("2", 2)] {
+            let out = Step::Out(vec![b'o'; mib << 20]);
+            world.scripts.insert(name.to_owned(), Script::endless([out]));
+        }
+    });
+    let others = ["2"; 2].into_iter().chain(["1"; 17]).map(|name| {
+        let (bridge, id) = (&bridge, &id);
+        async move { run(bridge, id, &[name], 0).await }
+    });
+    let full = 2 * dockbridge::container::exec_output::MOST_OUTPUT + (16 << 20);
+    let waits = async {
+        let taken = async || {
+            let text = ask(&bridge, "GET", "/metrics").await;
+            figure(&text, "dockbridge_exec_sync_output_bytes")
+        };
+        while taken().await < full as f64 {
+            tokio::task::yield_now().await;
+        }
+        run(&bridge, &id, &["x"], 1).await
+    };
+    let answer = tokio::select! {
+        answer = waits => answer,
+        ended = join_all(others) => panic!("{ended:?}"),
+    };
+    let error = answer.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    assert!(error.message().contains("memory"), "{error:?}");
 }
 
 #[tokio::test]
