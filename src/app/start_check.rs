@@ -1,12 +1,16 @@
-//! Examines the host once, as soon as Docker answers, and logs what makes pods fail.
+//! Examines the host once, when Docker has described itself or does not, and logs what makes pods fail.
 
 use std::time::Duration;
 
-use tokio::{net::UnixStream, time::sleep};
+use tokio::{
+    net::UnixStream,
+    time::{sleep, timeout},
+};
 use tracing::warn;
 
 use crate::{
     check::{
+        engine,
         finding::{Finding, Severity},
         host,
         subject::Subject,
@@ -15,23 +19,27 @@ use crate::{
     engine::lock::EngineLocks,
 };
 
-/// Waits for Docker to answer, then logs each finding of `dockbridge check` that is a failure.
+/// Waits for Docker, then logs each finding of `dockbridge check` that is a failure.
 pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
-    while UnixStream::connect(&settings.docker).await.is_err() {
-        sleep(AGAIN).await;
-    }
-    // An engine that accepts connections may need some time to answer them.
-    let found = loop {
-        let examined = host::examine(&settings, &locks, false, &mut |_| {}).await;
-        if examined.engine_answered {
-            break examined.findings;
-        }
-        sleep(AGAIN).await;
-    };
-    for finding in found.0.iter().filter(|finding| is_logged(finding)) {
+    for finding in failures(&settings, &locks).await {
         let (seen, advice) = (&finding.seen, &finding.advice);
         warn!(subject = %finding.subject, seen, advice, "this host is not ready: pods will fail");
     }
+}
+
+async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Item = Finding> {
+    while UnixStream::connect(&settings.docker).await.is_err() {
+        sleep(AGAIN).await;
+    }
+    let answers = async {
+        while engine::ask(&settings.docker).await.is_err() {
+            sleep(AGAIN).await;
+        }
+    };
+    // An engine that does not answer by then is a finding.
+    let _ = timeout(PATIENCE, answers).await;
+    let examined = host::examine(settings, locks, false, &mut |_| {}).await;
+    examined.findings.0.into_iter().filter(is_logged)
 }
 
 /// Who serves the engine is left out: it is this server, whose name may not stand in the lock's file yet,
@@ -42,10 +50,63 @@ fn is_logged(finding: &Finding) -> bool {
 
 /// The socket of an engine that starts appears within some seconds.
 const AGAIN: Duration = Duration::from_secs(2);
+/// How long an engine that accepts connections may take to answer them: it starts its containers first.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::UnixListener,
+    };
+
     use super::*;
+    use crate::{clock::forward, config::resolve::resolve};
+
+    /// An answer of nothing is none: such an engine hangs.
+    async fn serve(listener: UnixListener, answer: &str) {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let answer = answer.to_owned();
+            tokio::spawn(async move {
+                while !answer.is_empty() && connection.read(&mut [0; 4096]).await.unwrap() > 0 {
+                    connection.write_all(answer.as_bytes()).await.unwrap();
+                }
+                std::future::pending::<()>().await;
+                drop(connection);
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_never_describes_itself_is_a_failure() {
+        for (name, answer) in [
+            ("too old", "HTTP/1.1 200 OK\r\nApi-Version: 1.30\r\nContent-Length: 0\r\n\r\n"),
+            ("no Docker", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            ("hangs", ""),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let path = |name: &str| home.path().join(name);
+            let mut settings = resolve(Vec::new(), None, &|_| None).unwrap().settings;
+            settings.docker = path("docker.sock");
+            (settings.state_dir, settings.run_dir) = (path("state"), path("run"));
+            let _serving =
+                tokio::spawn(serve(UnixListener::bind(&settings.docker).unwrap(), answer));
+            let locks = EngineLocks::default();
+            let waiting = async {
+                loop {
+                    sleep(Duration::from_millis(1)).await;
+                    forward(Duration::from_secs(1)).await;
+                }
+            };
+            let failures: Vec<_> = tokio::select! {
+                found = failures(&settings, &locks) => found.collect(),
+                () = waiting => unreachable!("it has no end"),
+            };
+            let engine = |finding: &&Finding| finding.subject == Subject::Engine;
+            assert_eq!(failures.iter().filter(engine).count(), 1, "{name}: {failures:?}");
+        }
+    }
 
     #[test]
     fn failures_are_logged_but_not_that_the_engine_is_served() {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Asks the engine behind the socket about itself; without an answer, what that means.
-pub(super) async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
+pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     let time_limit = Timeouts { ping: TIMEOUT, short: TIMEOUT, ..Timeouts::default() };
     let engine = Engine::new(socket.to_owned(), time_limit);
     let info = match engine.negotiate().await {

@@ -7,6 +7,7 @@
 
 pub mod alive;
 pub mod command;
+pub mod engine;
 pub mod finding;
 pub mod host;
 pub mod pod;
@@ -16,7 +17,6 @@ pub mod takeover;
 mod capability;
 mod client;
 mod cni;
-mod engine;
 mod kubelet;
 mod node;
 mod paths;
