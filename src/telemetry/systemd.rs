@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, os::unix::net::UnixDatagram, sync::Arc, time::Duration};
 
 use sd_notify::NotifyState;
 use tracing::{debug, warn};
@@ -32,7 +32,15 @@ impl Systemd {
     pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
             Some(socket) if socket.starts_with('/') => {
-                Self::new(sd_notify::watchdog_enabled(), sd_notify::notify)
+                let watchdog = environment("WATCHDOG_USEC");
+                if let Some(usec) = watchdog.filter(|time| time.parse::<u64>().is_err()) {
+                    warn!(
+                        WATCHDOG_USEC = usec,
+                        "the watchdog time of systemd cannot be read; systemd gets no keep-alives"
+                    );
+                }
+                let send = move |states: &[NotifyState<'_>]| send(&socket, states);
+                Self::new(sd_notify::watchdog_enabled(), send)
             }
             Some(socket) => {
                 warn!(
@@ -89,6 +97,14 @@ impl Systemd {
         sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd; retrying"))
             .is_ok()
     }
+}
+
+/// Sends one datagram, unless the queue of the socket is full: systemd may be busy, and nobody may wait for it.
+fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
+    let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.send_to(lines.as_bytes(), socket).map(drop)
 }
 
 /// A text must not become further lines of the protocol.

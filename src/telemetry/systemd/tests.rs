@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::unix::net::UnixDatagram,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -45,6 +46,25 @@ fn a_watchdog_of_zero_is_none() {
         let systemd = Systemd::new(Some(Duration::from_secs(given)), |_| Ok(()));
         assert_eq!(systemd.watchdog(), expected);
     }
+}
+
+#[test]
+fn a_full_queue_of_systemd_holds_nobody_up() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("notify").display().to_string();
+    let queue = UnixDatagram::bind(&path).unwrap();
+    queue.set_nonblocking(true).unwrap();
+    let systemd = Systemd::of_process(&|name| (name == "NOTIFY_SOCKET").then(|| path.clone()));
+    assert!(systemd.stopping());
+    let mut text = [0; 100];
+    let length = queue.recv(&mut text).unwrap();
+    assert_eq!(&text[..length], b"STOPPING=1\nSTATUS=stopping; pods keep running\n");
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"x", &path).is_ok() {}
+    assert!(!systemd.alive());
+    while queue.recv(&mut text).is_ok() {}
+    assert!(systemd.alive());
 }
 
 #[test]
