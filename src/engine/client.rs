@@ -332,7 +332,9 @@ impl Engine {
 
     fn unreachable(&self, error: &legacy::Error) -> EngineError {
         let cause = cause_of::<io::Error>(error);
-        let reason = cause.map_or_else(|| error.to_string(), ToString::to_string);
+        let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
+        // The number is for developers, and the name of the error stands in front of it.
+        let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
         let advice = match cause.map(io::Error::kind) {
             Some(io::ErrorKind::NotFound) => {
                 "no socket is there: start docker, or point dockbridge at the right socket"

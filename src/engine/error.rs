@@ -54,7 +54,7 @@ impl fmt::Display for Call {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
     /// Nothing answers on the socket.
-    #[error("cannot reach the docker engine at {}: {reason}; {advice}", socket.display())]
+    #[error("cannot reach the docker engine at {}: {advice} ({reason})", socket.display())]
     Unreachable { socket: PathBuf, reason: String, advice: &'static str },
     /// The connection ended before the answer did.
     #[error("{call}: the docker engine closed the connection before the answer was complete")]

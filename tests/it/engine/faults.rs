@@ -314,8 +314,8 @@ async fn a_socket_without_an_engine_is_named_with_advice() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let far = PathBuf::from("/").join("long".repeat(100));
     for (socket, advice) in [
-        (missing, "no socket is there"),
-        (refusing, "systemctl start docker"),
+        (missing, ": no socket is there"),
+        (refusing, ": nothing listens there: start docker (systemctl start docker) (Connection"),
         (file, "docker"),
         (far, "docker"),
     ] {
@@ -324,6 +324,7 @@ async fn a_socket_without_an_engine_is_named_with_advice() {
         let text = error.to_string();
         assert!(text.contains(advice), "{text}");
         assert!(text.contains(&*socket.to_string_lossy()), "{text}");
+        assert!(!text.contains("os error"), "{text}");
     }
 }
 
