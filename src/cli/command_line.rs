@@ -129,6 +129,13 @@ impl Invocation {
     /// # Errors
     /// Help, version, or what is wrong: clap prints it.
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        // clap has no help about `help`.
+        if let [before @ .., help, flag] = words
+            && help == "help"
+            && (flag == "--help" || flag == "-h")
+        {
+            return Self::read(&[before, std::slice::from_ref(flag)].concat());
+        }
         let name = words.first().and_then(|word| Path::new(word).file_name());
         if name != Some(OsStr::new(CRI_DOCKERD)) {
             let mut matches = Self::command().try_get_matches_from(words)?;

@@ -114,6 +114,8 @@ fn settings_are_listed_once() {
         assert!(!help(&words).contains("--state-dir"), "{words:?}");
     }
     assert!(help(&["dockbridge", "check", "--help"]).contains("--takeover"));
+    assert_eq!(help(&["dockbridge", "help", "--help"]), help(&["dockbridge", "--help"]));
+    assert!(help(&["dockbridge", "debug", "help", "-h"]).contains("log-level"));
     let socket = "unix:///var/run/cri-dockerd.sock]";
     assert!(help(&["cri-dockerd", "--help"]).contains(socket));
 }
