@@ -3,7 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io,
+    io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
     process::{Command, ExitCode, ExitStatus},
@@ -34,6 +34,11 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
 /// Runs the command to its end. A command after which nothing is to be unmounted becomes the runtime below.
 pub fn execute(words: Vec<OsString>) -> ExitCode {
     let line = CommandLine::read(words);
+    if line.command.is_empty() {
+        // For people who ask for the version or the help. Programs read the output, which is the runtime's.
+        let runtime = runtime(&line).to_string_lossy();
+        let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
+    }
     match run(&line, &EditsDirectory::default()) {
         Ok(code) => code,
         Err(error) => {
@@ -121,7 +126,7 @@ fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
         }
         text = document.to_string().into_bytes();
     }
-    io::Write::write_all(&mut io::stdout(), &text).map_err(failed)?;
+    io::stdout().write_all(&text).map_err(failed)?;
     Ok(code(output.status))
 }
 
