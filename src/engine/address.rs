@@ -1,7 +1,7 @@
 //! Paths and queries of engine calls, built so that no name can change what is called.
 //!
 //! The engine's router decodes a path and then cleans it: an image named `../../containers/x`
-//! would become another call. Such names are refused here; all else is percent-encoded.
+//! would become another call. Such names are refused here, and everything else is percent-encoded.
 
 use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 

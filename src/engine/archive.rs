@@ -24,8 +24,8 @@ pub enum PathKind {
     /// A plain file of so many bytes.
     File(u64),
     Directory,
-    /// A link. What it comes to in the end, all further links followed within the container, and
-    /// whether there is anything or not.
+    /// A link, and the path that it leads to after all further links inside the container. Nothing
+    /// may exist at that path.
     Link(String),
     /// A device, a pipe, a socket.
     Other,
@@ -41,11 +41,11 @@ pub enum PathContent {
 }
 
 impl Engine {
-    /// What is at an absolute path of a container; none where nothing is.
+    /// What is at an absolute path of a container; none if nothing is there.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is no such container, [`EngineError::Failed`] for a
-    /// ring of links.
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Failed`] for a loop
+    /// of links.
     pub async fn path_kind(&self, id: &str, path: &str) -> Result<Option<PathKind>, EngineError> {
         let request = self.archive(Method::HEAD, id, path)?;
         match self.beginning(&request).await {
@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// The bytes of a plain file at an absolute path of a container, if they are at most `limit`;
-    /// none where nothing is.
+    /// none if nothing is there.
     ///
     /// # Errors
     /// As [`Self::path_kind`].
@@ -93,9 +93,9 @@ impl Engine {
     }
 }
 
-/// An answer, or none where the path is missing: also below what is no folder. The engine has no status
-/// for that, but passes on the kernel's text (ENOTDIR), in the same words for all versions. Wrongly taken
-/// for it, a path that cannot be read counts as missing.
+/// An answer, or none if the path does not exist, also if a part of it is not a directory. The engine has
+/// no status for that case and passes on the kernel's text (ENOTDIR), which is the same in all versions.
+/// If another failure has that text, the path counts as missing.
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),

@@ -149,7 +149,7 @@ impl Engine {
             .parse()
             .map_err(|source| EngineError::NoEngine { socket: self.socket().to_owned(), source })?;
         if newest < ApiVersion::OLDEST {
-            let reason = format!("it speaks {newest} at most; update docker to 20.10 or later");
+            let reason = format!("its newest version is {newest}; update docker to 20.10 or later");
             return Err(EngineError::Incompatible { reason });
         }
         let version = newest.min(ApiVersion::NEWEST);
@@ -162,8 +162,8 @@ impl Engine {
         if let Some(version) = self.shared.version.settled() {
             return Ok(version);
         }
-        // A burst of calls costs one ping. The ping has a task of its own: the future of a call may no
-        // longer be polled while others wait for the version.
+        // A burst of calls costs one ping. It runs in a separate task, because the future of a call
+        // may no longer be polled while others wait for the version.
         let engine = self.clone();
         let version = self.shared.negotiating.run((), async move {
             match engine.shared.version.settled() {
@@ -213,7 +213,7 @@ impl Engine {
             entries
                 .is_whole_list()
                 .then_some(listed)
-                .ok_or_else(|| garbled("it is no complete list"))
+                .ok_or_else(|| garbled("the list is incomplete"))
         })
         .await
     }
@@ -345,7 +345,7 @@ impl Engine {
             Some(io::ErrorKind::PermissionDenied) => {
                 "run dockbridge as root or in the group of the socket"
             }
-            _ => "see whether docker is up (systemctl status docker)",
+            _ => "check whether docker is running (systemctl status docker)",
         };
         EngineError::Unreachable { socket: self.shared.socket.clone(), reason, advice }
     }
@@ -378,7 +378,7 @@ fn span(call: &Call) -> Span {
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
     let garbled = |reason| EngineError::Garbled { call: call.clone(), reason };
     let mut values = Values::new(body, Form::Document);
-    let mut found = Err(garbled("it is no JSON object, or not all of one".to_owned()));
+    let mut found = Err(garbled("it is not a complete JSON object".to_owned()));
     // To its end: only then can the connection be used for another call.
     while let Some(value) = values.next::<T>().await {
         let cut = value.map_err(|error| broken(call, Arc::new(error)))?;
@@ -403,7 +403,7 @@ fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
 
 const PING: Call = Call { verb: "ping", subject: Subject::Engine };
 
-/// How often a call is repeated because the engine asks for it; each try reads its store anew.
+/// How often a call is repeated if the engine asks for it. The engine reads its store again each time.
 const RETRIES: usize = 4;
 /// How long an unused connection is kept: longer than kubelet's relist, shorter than any
 /// engine's own limit.

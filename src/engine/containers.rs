@@ -182,7 +182,7 @@ impl Engine {
     /// See [`EngineError`].
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
-        // To the engine an image is an ancestor of those built on it, too.
+        // For the engine, an image is also an ancestor of the images built on it.
         self.container_ids(&filters, |entry| entry.image.as_deref() == Some(image.as_str())).await
     }
 

@@ -1,11 +1,11 @@
 //! The one table from an HTTP status and its text to an [`EngineError`].
 //!
-//! A status alone does not say enough in some cases: a failed start is a 400, 404 or 500 by age of
-//! the engine, and the answer to a pull is a 200 before the pull begins. There the text is read too.
-//! It decides how the failure is shown, never what is removed or what counts as released. Where a
-//! text is unknown, the call still fails, with a broader error. The one text that makes an object
-//! count as missing is that of [`is_half_removed`]. Why a call conflicts (409) is only in the text,
-//! so the text is not read: the caller looks at the object.
+//! In some cases the status does not say enough: a failed start is a 400, 404 or 500 depending on the
+//! engine's version, and a pull answers 200 before it begins. In these cases the text is read as well.
+//! The text decides how the failure is shown, never what is removed or what counts as released. A call
+//! with an unknown text still fails, with a broader error. Only the text of [`is_half_removed`] makes
+//! an object count as missing. The reason of a conflict (409) is only in the text, which is not read:
+//! the caller inspects the object.
 
 use hyper::StatusCode;
 
@@ -137,16 +137,16 @@ fn is_task_left(call: &Call, message: &str) -> bool {
             || message == "id already in use")
 }
 
-/// An inspection read what the image is and then missed its layers: a removal takes names first
-/// and layers last. An engine that has lost layers says the same for ever, and leaves such an image
-/// out of its lists; it takes a pull to mend that one.
+/// An inspection found the image but not its layers, because a removal deletes names first and layers
+/// last. An engine that has lost layers gives the same answer until the image is pulled again, and
+/// omits the image from its lists.
 fn is_half_removed(call: &Call, message: &str) -> bool {
     call.verb == Call::INSPECT
         && matches!(call.subject, Subject::Image(_))
         && message == "layer does not exist"
 }
 
-/// An exec is started, too.
+/// Not the start of an exec.
 fn is_container_start(call: &Call) -> bool {
     call.verb == Call::START && matches!(call.subject, Subject::Container(_))
 }

@@ -61,8 +61,8 @@ impl ExecState {
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
     }
 
-    /// The same of one that was started and whose output has ended: one the engine gave up so early
-    /// that it never said so is over, too.
+    /// The same for an exec that was started and whose output has ended. An exec that the engine gave up
+    /// without reporting it has also ended.
     pub fn conclusion(self) -> Option<Ending> {
         let given_up = !self.running && self.exit_code.is_none() && self.pid.is_none();
         self.ending().or(given_up.then_some(Ending::NeverBegun(None)))

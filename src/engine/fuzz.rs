@@ -86,7 +86,7 @@ pub(crate) fn messages(bytes: &[u8]) {
 }
 
 fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
-    // A value that goes on over a line break is passed over unless it came at once.
+    // A value that continues after a line break is skipped unless it arrived in one piece.
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let cut = streamed::<T>(lines.clone().flat_map(portions).collect());
     // Where a number ends is known by what follows it: no engine sends one alone.

@@ -84,9 +84,9 @@ impl Output {
     /// The next piece of output, at most 16 KiB; none at the end. Safe to drop and call again.
     ///
     /// # Errors
-    /// Once, and then the end: [`EngineError::Broken`] when the connection broke or ended within
-    /// a frame, [`EngineError::Garbled`] for what is no frame, [`EngineError::Failed`] when the
-    /// engine itself says so.
+    /// Once, followed by the end: [`EngineError::Broken`] if the connection broke or ended within a
+    /// frame, [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] if the engine
+    /// reports a failure.
     pub async fn next(&mut self) -> Option<Result<(Source, Bytes), EngineError>> {
         loop {
             match self.demux.next() {
@@ -155,8 +155,8 @@ impl Input {
     /// Hands bytes to the process; returns when the engine has taken them.
     ///
     /// # Errors
-    /// [`EngineError::Broken`] when they are no longer read: the process has closed its input
-    /// or ended, or the engine has gone.
+    /// [`EngineError::Broken`] if nothing reads the bytes: the process has closed its input or
+    /// ended, or the engine has closed the connection.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
         let outcome = match &mut self.to {
             Some(to) => to.write_all(&bytes).await,
@@ -165,7 +165,7 @@ impl Input {
         outcome.map_err(|reason| broken(&self.call, Arc::new(reason)))
     }
 
-    /// Ends the input; the output goes on. Twice is fine.
+    /// Ends the input, not the output. A second call has no effect.
     ///
     /// # Errors
     /// As [`Self::write`].

@@ -88,9 +88,9 @@ impl Engine {
         tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
     }
 
-    /// Bytes that all images take, layers that they share counted once.
+    /// Bytes of all images. Shared layers count once.
     ///
-    /// Slow: the engine walks its store, and before 23.0 its containers' layers and volumes too.
+    /// Slow: the engine walks its store. Before 23.0 it also walks containers' layers and volumes.
     ///
     /// # Errors
     /// See [`EngineError`].

@@ -13,8 +13,8 @@ use super::{
 use crate::{model::id::ImageId, wire::docker};
 
 impl Engine {
-    /// The directories of an image's layers, the topmost first; none where the engine keeps them
-    /// in another way than its driver overlay2 does, or does not say.
+    /// The directories of an image's layers, topmost first; none if the storage driver is not overlay2,
+    /// or if the engine does not report them.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] when there is no such image.

@@ -1,8 +1,7 @@
-//! Which server has an engine: a lock named by the engine, in a place that no setting moves.
+//! Which server uses an engine: a lock with the engine's name, in a place that no setting moves.
 //!
-//! Two servers of one engine would adopt each other's pods, write the same logs and sweep each
-//! other's work. Whatever else they share or not, this file they share, however each of them
-//! reaches the engine.
+//! Two servers of one engine would adopt each other's pods, write the same logs and clean up each
+//! other's work. They find the same file, whichever socket each of them uses to reach the engine.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +34,7 @@ impl EngineLocks {
         Self { directory: directory.into() }
     }
 
-    /// The file of an engine's lock; none where the engine has no id.
+    /// The file of an engine's lock; none if the engine has no id.
     pub fn file(&self, engine: &EngineInfo) -> Option<PathBuf> {
         Some(self.directory.join(name(&engine.daemon_id, &engine.root_dir)?))
     }

@@ -32,7 +32,7 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// The directory of the layers where they have a disk of their own, else the one around it.
+/// The directory of the layers if it is on its own disk, otherwise the directory above it.
 async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
     let own = device(&layers).await.filter(|_| root != layers);
     if own.is_some() && own != device(root).await { layers } else { root.to_owned() }

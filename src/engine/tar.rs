@@ -1,7 +1,7 @@
 //! Reads as much of a tar archive as an answer about one file needs: the bytes of its first entry.
 
-/// The bytes of the file an archive begins with. Entries that only describe the next one are
-/// passed over: what they can say (long names, times, attributes) is of no interest.
+/// The bytes of the first file in an archive. Skips entries that only describe the next one (long
+/// names, times, attributes).
 ///
 /// # Errors
 /// What is wrong with the archive.
