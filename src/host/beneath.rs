@@ -99,13 +99,13 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
 
-/// The entries of the directory `below` the directory `root`, links as links. Empty when there is no
-/// such directory. A file that is renamed meanwhile is not missed: the kernel lists names, and each
-/// is read later, so the directory is read again until nothing has changed in between.
+/// The entries of the directory `below` in the directory `root`; links are not followed. Empty if there
+/// is no such directory. No file is missed that is renamed during the call: the directory is read again
+/// until nothing has changed between listing the names and reading each of them.
 ///
 /// # Errors
-/// Something that is no directory is in the way, it is not permitted, or names change faster than
-/// they can be read.
+/// A part of the path is not a directory, access is denied, or names change faster than they can be
+/// read.
 pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, HostError> {
     let listed = descend(root, below, Missing::Refused).and_then(|directory| {
         let directory = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));

@@ -50,12 +50,12 @@ pub fn missing_in(status: &str) -> Vec<Capability> {
     needed.into_iter().filter(|one| effective & one.bit() == 0).collect()
 }
 
-/// The lowest `oom_score_adj` the engine behind `engine_socket` can give a process: -1000 with
-/// `CAP_SYS_RESOURCE`, else its own score when that is positive, else 0.
+/// The lowest `oom_score_adj` that the engine behind `engine_socket` can give a process: -1000 with
+/// `CAP_SYS_RESOURCE`, otherwise its own score or 0, whichever is higher.
 ///
-/// The kernel reports the process that listens on the socket; without one, or in another pid
-/// namespace, our own capabilities are used. Never blocks on the engine: it opens a connection and
-/// sends nothing.
+/// The kernel reports the process that listens on the socket. Without one, or in another pid
+/// namespace, dockbridge's own capabilities count. Never blocks on the engine: opens a connection
+/// and sends nothing.
 pub fn oom_floor(engine_socket: &Path) -> i64 {
     let engine = listening_pid(engine_socket).unwrap_or_else(process::id);
     floor_of(&PathBuf::from(format!("/proc/{engine}")))

@@ -136,9 +136,9 @@ impl Cgroups {
         })
     }
 
-    /// The cgroup that was found for this process and owner before, without reading anything: it
-    /// may be removed or empty by now. Its path contains the owner's name, so as long as it
-    /// [`Cgroup::exists`] it is the owner's, even if the pid was reused.
+    /// The cached cgroup of this process and owner. Reads nothing, so the cgroup may have been removed
+    /// or may be empty. Its path contains the owner's name, so as long as it [`Cgroup::exists`] it
+    /// belongs to the owner, even if the pid was reused.
     pub fn cached(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
         let found = self.found();
         found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
@@ -161,7 +161,7 @@ impl Cgroups {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The topmost visible cgroup of each hierarchy; none where there are none.
+    /// The topmost visible cgroup of each hierarchy; none if there are no hierarchies.
     pub fn top(&self) -> Option<Cgroup> {
         let mounts = self.mount_table().ok()?.mounts;
         let (proc, mut v1) = (self.proc.clone(), BTreeMap::new());

@@ -19,7 +19,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Inodes in use; none where the file system does not count them.
+    /// Inodes in use; none if the file system does not count them.
     pub fn used_inodes(self) -> Option<u64> {
         (self.inodes > 0).then(|| self.inodes.saturating_sub(self.free_inodes))
     }

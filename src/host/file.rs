@@ -116,10 +116,10 @@ pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, Ho
     }
 }
 
-/// Reads a file of at most `limit` bytes; none when it is absent.
+/// Reads a file of at most `limit` bytes; none if it does not exist.
 ///
 /// # Errors
-/// Unreadable, longer than `limit`, or no regular file: a FIFO would keep the reader for ever.
+/// Unreadable, larger than `limit`, or not a regular file: reading a FIFO would never return.
 pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = match opened.and_then(regular) {
@@ -131,7 +131,8 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|e| HostError::new("read", path, e))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
-        let reason = io::Error::new(io::ErrorKind::FileTooLarge, "longer than a file of its kind");
+        let reason =
+            io::Error::new(io::ErrorKind::FileTooLarge, "larger than this kind of file can be");
         return Err(HostError::new("read", path, reason));
     }
     Ok(Some(bytes))
@@ -229,10 +230,11 @@ pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostErr
         .map_err(|e| HostError::new("set the group of", path, e))
 }
 
-/// Whether a file or directory is ours, and nobody else can change it. A link is not.
+/// Whether a file or directory belongs to this process's user and no other user can write to it. False
+/// for a link.
 ///
 /// # Errors
-/// It is not there, or not permitted.
+/// It does not exist, or access is denied.
 pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
     let facts = fs::symlink_metadata(path).map_err(|e| HostError::new("read", path, e))?;
     let ours = facts.uid() == nix::unistd::geteuid().as_raw();

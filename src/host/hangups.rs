@@ -12,7 +12,7 @@ pub fn hold() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_block()?)
 }
 
-/// Ends [`hold`], in the same thread: one that came meanwhile comes now.
+/// Ends [`hold`], in the same thread. A signal that arrived since then is delivered now.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -6,11 +6,11 @@ use std::fs;
 #[cfg(target_env = "gnu")]
 use nix::libc;
 
-/// Makes the threads of this process share few heaps and return free memory early. Does nothing once
-/// there is a second thread: the settings may be changed by a single thread only.
+/// Makes the threads of this process share few heaps and return free memory early. Does nothing if
+/// there is a second thread, because only a single thread may change these settings.
 ///
-/// By default each thread gets a heap of its own, up to eight for each CPU, and each heap would keep
-/// its peak of memory.
+/// By default threads have separate heaps, up to eight for each CPU, and each heap keeps its peak of
+/// memory.
 pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {

@@ -1,9 +1,9 @@
-//! Mounts whose files are shown with other owners: id-mapped copies of mounts (Linux 5.12), and of
-//! overlays, which cannot be id-mapped themselves, from id-mapped layers (Linux 5.19).
+//! Mounts that show files with other owners: id-mapped copies of mounts (Linux 5.12). Overlays cannot
+//! be id-mapped themselves, so they are mounted again from id-mapped layers (Linux 5.19).
 //!
-//! An overlay works with the rights of who mounted it. With its upper directory id-mapped, it is mounted
-//! by a thread with the file system ids of the container's root, which keeps its capabilities:
-//! mounted by the host's root, which has no id in the mapping, the overlay could not be written.
+//! Overlayfs accesses its layers with the credentials of the process that mounted it. If the upper
+//! directory is id-mapped, the host's root has no id in the mapping and could not write. So a thread
+//! with the file system ids of the container's root mounts the overlay. It keeps its capabilities.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -31,12 +31,12 @@ use rustix::{
 
 use super::{error::HostError, mounts::MountInfo};
 
-/// Mounts at `target` what is at `source`, with owners as the user namespace `ids` maps them. Mounts
-/// below `source` come along as they are, and later ones follow; nothing goes the other way. The mount
-/// point is made: a file for a file, else a directory.
+/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them. Mounts below
+/// `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
+/// at `source`. Creates the mount point: a file for a file, otherwise a directory.
 ///
 /// # Errors
-/// The file system cannot map ids (`EINVAL`), or not permitted.
+/// The file system cannot map ids (`EINVAL`), or access is denied.
 pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
     attach_copy(source, target, Some(ids), 0)
 }
@@ -86,15 +86,15 @@ pub struct Overlay {
     pub base: PathBuf,
     /// Layers, the topmost first, relative to `base`.
     pub lower: Vec<PathBuf>,
-    /// The layer that is written, relative to `base`; none where it is read-only.
+    /// The writable layer, relative to `base`; none if the overlay is read-only.
     pub upper: Option<PathBuf>,
     /// Other options to mount it with.
     pub options: Vec<String>,
 }
 
 impl Overlay {
-    /// The overlay mounted at `point`; none where that is no overlay, or one whose layers are not
-    /// below one directory.
+    /// The overlay mounted at `point`; none if there is no overlay, or if its layers are not below one
+    /// directory.
     pub fn at(table: &str, point: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
@@ -189,7 +189,7 @@ impl Overlay {
                 _ => {}
             }
         }
-        // A thread of its own: its mount namespace, directory and ids end with it.
+        // In a separate thread, so that its mount namespace, directory and ids end with it.
         let mounted = thread::scope(|scope| {
             let work = || self.mount_apart(target, ids, root);
             let thread = thread::Builder::new().name("overlay".to_owned());

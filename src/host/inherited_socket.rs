@@ -103,7 +103,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 mod tests {
-    //! What is no socket; tests/it starts the program with real ones.
+    //! Descriptors that are not sockets; tests/it starts the program with real sockets.
 
     use super::*;
 

@@ -67,7 +67,7 @@ impl ListeningSocket {
 }
 
 impl Drop for ListeningSocket {
-    /// Removes the path, unless another server's socket is there by now.
+    /// Removes the path, unless it is now another server's socket.
     fn drop(&mut self) {
         if self.is_in_place() {
             drop(std::fs::remove_file(&self.path));
@@ -106,7 +106,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Callers that wait to be accepted; the kernel has a limit of its own.
+/// Callers that wait to be accepted; the kernel has its own limit.
 const BACKLOG: u32 = 1024;
 
 #[cfg(test)]

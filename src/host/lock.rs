@@ -89,7 +89,7 @@ impl Lock {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(HostError::new("open", path, e)),
         };
-        // Shared and short: a process that wants the lock meanwhile tries again.
+        // Shared and short: another process that wants the lock at this moment retries.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),
@@ -112,7 +112,7 @@ pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
         return Ok(());
     }
     let reason =
-        format!("user {owner} made it, others can write there, or it is a link: remove it");
+        format!("it belongs to user {owner}, others can write to it, or it is a link: remove it");
     Err(refused(io::Error::new(io::ErrorKind::PermissionDenied, reason)))
 }
 

@@ -94,7 +94,7 @@ pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
 
 impl<'a> MountInfo<'a> {
     /// Fields of a line: id, parent, device, root, mount point, options, any number of tags, `-`,
-    /// type, source, options of the file system. None for what is no such line.
+    /// type, source, options of the file system. None for a malformed line.
     pub fn read(line: &'a str) -> Option<Self> {
         let (place, source) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(2);

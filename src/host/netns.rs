@@ -1,8 +1,8 @@
 //! Network namespaces: pins, and work inside of one.
 //!
 //! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. It keeps the namespace
-//! after its last process has gone, so that plugins can still clean up inside it. Children
-//! inherit our mount namespace and therefore see the pin; its directory needs no shared mount.
+//! after its last process has ended, so that plugins can still clean up inside it. Child processes
+//! inherit dockbridge's mount namespace and see the pin, so its directory needs no shared mount.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -33,13 +33,13 @@ use super::{
     file::{self, Durability},
 };
 
-/// Pins the network namespace of process `pid` at `at`; makes the directories above it.
+/// Pins the network namespace of process `pid` at `at`; creates the directories above it.
 ///
 /// A pin of the same namespace is success. A pin of another namespace left at `at` is replaced.
 ///
 /// # Errors
-/// The process has gone, lives in our own namespace (a reused pid, or a mistake: plugins must
-/// never work in the host's namespace), or mounting is not permitted.
+/// The process has ended, is in dockbridge's own namespace (a reused pid or a mistake: plugins must
+/// never work in the host's namespace), or mounting is denied.
 pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
     let wanted = identity(&source)?;
@@ -59,10 +59,10 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
         return Ok(());
     }
     unpin(at)?;
-    Err(HostError::new("pin", &source, io::Error::other("the process ended meanwhile")))
+    Err(HostError::new("pin", &source, io::Error::other("the process has ended")))
 }
 
-/// Makes a network namespace and pins it at `at`; nobody else is in it. A pin left at `at` is replaced.
+/// Creates an empty network namespace and pins it at `at`. A pin left at `at` is replaced.
 ///
 /// # Errors
 /// Not permitted, or the kernel is at a limit (`user.max_net_namespaces`).
@@ -156,11 +156,11 @@ pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     })
 }
 
-/// Runs `work` on a thread of its own inside the network namespace at `at`; what it opens there
-/// (sockets) keeps working in ours.
+/// Runs `work` in a new thread inside the network namespace at `at`. Sockets that it opens there keep
+/// working outside.
 ///
 /// # Errors
-/// No namespace there, not permitted, or `work`'s own failure.
+/// There is no namespace, access is denied, or `work` fails.
 pub fn within<T: Send>(
     at: &Path,
     work: impl FnOnce() -> io::Result<T> + Send,

@@ -1,8 +1,8 @@
 //! Read-only overlay mounts of image layers.
 //!
-//! The layers are named to the kernel by their paths, so that the mount table tells where they are: in a
-//! pod with users of its own they are mounted again. Where paths are too long, or hold what separates
-//! options, they are named by descriptors of ours, and cannot be found again.
+//! The layers are passed to the kernel by path, so that the mount table shows where they are: pods with
+//! their own users mount them again. If paths are too long or contain separators of options, they are
+//! passed by file descriptor and cannot be found again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -46,7 +46,7 @@ pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
     shown.map_err(|e| HostError::new("mount an overlay on", at, e))
 }
 
-/// None where the kernel could not tell one path from the next, or would cut them off.
+/// None if the kernel could not separate the paths, or would truncate them.
 fn by_path(layers: &[PathBuf], at: &Path) -> Option<String> {
     let mut named = Vec::new();
     let alone = (layers.len() == 1).then_some(at);

@@ -28,7 +28,7 @@ pub struct ProcessHandle {
 /// A signal to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessSignal {
-    /// SIGHUP: the terminal has gone.
+    /// SIGHUP: the terminal was closed.
     HangUp,
     Kill,
 }

@@ -1,7 +1,7 @@
-//! One extended attribute set on everything below a directory.
+//! Sets one extended attribute on everything below a directory.
 //!
-//! A pod may be at work in the directory meanwhile, so nothing is reached by a path: every
-//! directory is opened below the one before it, and no symbolic link is followed.
+//! A pod may change the directory at the same time, so no path is used: each directory is opened
+//! relative to its parent, and no symbolic link is followed.
 
 use std::{
     ffi::OsStr,
@@ -30,9 +30,9 @@ use super::error::HostError;
 /// The attribute of SELinux labels.
 pub const SELINUX: &str = "security.selinux";
 
-/// Sets attribute `name` to `value` on `root` and everything below it; how many it was set on.
-/// Entries that are removed meanwhile, and file systems without such attributes, are skipped. It stops
-/// when `is_over` returns true.
+/// Sets attribute `name` to `value` on `root` and everything below it; returns how many were set.
+/// Skips entries that disappear and file systems without such attributes. Stops when `is_over` returns
+/// true.
 ///
 /// # Errors
 /// More than [`MAX_FILES`] files, deeper than [`MAX_DEPTH`] directories, what the kernel refuses, or

@@ -6,11 +6,11 @@ use std::{
     path::Path,
 };
 
-/// Asks the loaded policy about a context such as `system_u:system_r:container_t:s0:c1,c2`; none
-/// where there is no SELinux to ask.
+/// Whether the loaded policy has a context such as `system_u:system_r:container_t:s0:c1,c2`; none if
+/// SELinux is off.
 ///
 /// # Errors
-/// The kernel's file cannot be written to.
+/// The kernel's file cannot be written.
 pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
     check(Path::new(CONTEXT), context)
 }

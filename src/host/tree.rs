@@ -110,8 +110,8 @@ impl Walk {
         self.levels.push(Level::new(&facts, directory));
     }
 
-    /// Returns to the directory above. If the one that was read was moved elsewhere meanwhile, that
-    /// is not the directory this walk came from: then it continues at the deepest that is still open.
+    /// Returns to the parent directory. If the directory was moved during the walk, its parent is not
+    /// the one that the walk came from. Then the walk continues at the deepest open directory.
     fn leave(&mut self) {
         let left = self.levels.pop();
         while let Some(level) = self.levels.last_mut() {

@@ -1,4 +1,4 @@
-//! Links are made and removed where they belong and nowhere else.
+//! Links are made and removed only inside their directory.
 
 use std::{
     fs,

@@ -3,7 +3,7 @@
 use super::{Cgroup, Hierarchy, file_name, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
 
-/// Limits in force. A field is none where the machine has no such controller.
+/// Current limits. A field is none if the machine lacks the controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Period of the CPU quota in microseconds.
@@ -61,7 +61,7 @@ impl Cgroup {
         }
     }
 
-    /// The OOM score of a process of the group; none when it has gone.
+    /// The OOM score of a process of the group; none if the process has ended.
     pub fn oom_score_adj(&self, pid: u32) -> Option<i64> {
         read(&self.proc.join(pid.to_string()), "oom_score_adj").ok()?.parse().ok()
     }
@@ -69,7 +69,7 @@ impl Cgroup {
     /// Sets the OOM score of a process of the group.
     ///
     /// # Errors
-    /// It has gone, or only the privileged may go so low.
+    /// The process has ended, or a score this low needs `CAP_SYS_RESOURCE`.
     pub fn set_oom_score_adj(&self, pid: u32, score: i64) -> Result<(), HostError> {
         write(&self.proc.join(pid.to_string()), "oom_score_adj", &score.to_string())
     }

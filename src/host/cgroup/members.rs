@@ -9,12 +9,12 @@ use std::{
 use super::{Cgroup, Cgroups, read};
 
 impl Cgroups {
-    /// The pids in the cgroup of `owner` that process `pid` is in, or below it, in any hierarchy.
-    /// It has all processes that ran during the whole read, and perhaps some that have ended. The
-    /// cost depends on the size of the cgroup only.
+    /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any
+    /// hierarchy. Includes all processes that ran during the whole read, and perhaps some that have
+    /// ended. The cost depends only on the size of the cgroup.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when the process has gone, or its group, or cannot be seen.
+    /// [`io::ErrorKind::NotFound`] if the process or its group has ended or is not visible.
     pub fn processes(&self, pid: u32, owner: &str) -> io::Result<BTreeSet<u32>> {
         self.find_uncached(pid, owner)?.processes()
     }
@@ -29,7 +29,8 @@ impl Cgroup {
         for place in places {
             seen |= gather(place, &mut found);
         }
-        let unseen = || io::Error::new(io::ErrorKind::NotFound, "no such control group any more");
+        let unseen =
+            || io::Error::new(io::ErrorKind::NotFound, "the control group no longer exists");
         if seen { Ok(found) } else { Err(unseen()) }
     }
 }
@@ -45,7 +46,7 @@ fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
             found.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
             seen |= group == top;
         }
-        // A cgroup that is removed meanwhile has no processes.
+        // A cgroup that is removed during the read has no processes.
         let below = fs::read_dir(&group).into_iter().flatten().flatten();
         let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         groups.extend(below.map(|entry| entry.path()));

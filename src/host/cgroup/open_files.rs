@@ -1,5 +1,5 @@
 //! Cgroup files that stay open: opening one takes the kernel several times as long as reading it, and
-//! a kubelet's calls read the same files of every container again and again.
+//! kubelet's calls read the same files of every container many times.
 
 use std::{
     fs::File,

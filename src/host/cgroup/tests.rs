@@ -94,7 +94,7 @@ fn version_2_without_limits_is_found() {
     assert_eq!((group.scope(), group.working_set()), (None, None));
 }
 
-/// The mount shows a part of the tree; the process has moved on into a group of its own.
+/// The mount shows a part of the tree, and the process has moved to a group below it.
 #[test]
 fn version_2_is_found_from_within_a_container() {
     let machine = Machine::new(
@@ -108,7 +108,7 @@ fn version_2_is_found_from_within_a_container() {
     assert_eq!(group.scope(), None);
 }
 
-/// Within a control group namespace, what is above its root is told by dots.
+/// In a control group namespace, dots name the groups above its root.
 #[test]
 fn version_2_is_found_from_a_container_beside() {
     let machine = Machine::new(&[("/..", "cg", "cgroup2", "rw")], "0::/../kubepods/ID\n");

@@ -135,7 +135,7 @@ fn an_overlay_is_written_by_the_mapped_root() {
     let target = folder.path().join("target");
     overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
     assert_eq!(owner(&target.join("low")), (FIRST, FIRST));
-    // Copied up, and made anew: both belong to 0 on disk.
+    // A file that is copied up and a new file both belong to 0 on disk.
     let changed = File::options().append(true).open(target.join("low"));
     io::Write::write_all(&mut changed.unwrap(), b"er").unwrap();
     write_as_mapped_root(&target.join("new"));

@@ -1,4 +1,4 @@
-//! Who comes second is told who was first, and a lock that nobody holds keeps nobody out.
+//! The second process sees who holds the lock, and a lock without a holder can be taken.
 
 use std::{
     fs::{self, Permissions},

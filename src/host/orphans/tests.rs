@@ -9,8 +9,8 @@ use std::{
 
 use super::*;
 
-/// A program as dockbridge runs it, or a daemon with a session of its own. It has written a line when
-/// its child is there.
+/// A program as dockbridge runs it, or a daemon with a new session. Once its child runs, it has written
+/// a line.
 fn program(mark: &str, body: &str, is_daemon: bool) -> Child {
     let mut command = Command::new(if is_daemon { "setsid" } else { "env" });
     command.args(["sh", "-c", body]).env(VARIABLE, mark).stdout(Stdio::piped());
