@@ -24,8 +24,8 @@ pub enum ImageFilesError {
         /// The most that is read, in bytes.
         limit: u64,
     },
-    /// Opening this file of an image may block for ever.
-    #[error("{path} of the image is a pipe or a device: Docker could hang on it for ever")]
+    /// Opening this file of an image may block forever.
+    #[error("{path} of the image is a pipe or a device: Docker could hang on it forever")]
     NotRegularFile { path: String },
     /// The current state is not known.
     #[error(transparent)]

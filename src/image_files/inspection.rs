@@ -39,7 +39,7 @@ impl ImageFiles {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
-        // On a task of its own: a caller that goes away meanwhile leaves nothing behind.
+        // In a separate task, so that a cancelled caller leaves nothing behind.
         let opening = self.tracker.spawn(async move {
             match engine.create_container(&name, &body).await {
                 Ok(container) => {
@@ -92,12 +92,12 @@ impl ImageInspection {
         Ok(self.engine.path_kind(self.id(), path).await?)
     }
 
-    /// Where the plain file at an absolute path is, links followed inside the image; none where
-    /// nothing or a folder is.
+    /// Where the plain file at an absolute path is, after following links inside the image; none if
+    /// the path is missing or a directory.
     ///
     /// # Errors
-    /// The engine fails, the links go round in a ring, the file is larger than `limit` bytes, or it
-    /// is a pipe or a device.
+    /// The engine fails, the links form a loop, the file is larger than `limit` bytes, or it is a pipe
+    /// or a device.
     pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, ImageFilesError> {
         let (end, kind) = match self.step(path).await? {
             Some(PathKind::Link(end)) => (end.clone(), self.step(&end).await?),

@@ -1,8 +1,8 @@
-//! What is inside an image: its users and groups, its paths, and its files as a directory of this
-//! host that containers can mount. It does not know what they are needed for.
+//! The content of an image: its users and groups, its paths, and its files as a directory of this
+//! host that containers can mount. This module does not know what they are needed for.
 //!
-//! The engine shows the inside of containers only, so an inspection costs a container that is never
-//! started. What was read is kept by image id, which names the same bytes for ever.
+//! The engine shows only the content of containers, so an inspection needs a container that is never
+//! started. Results are cached by image id, because an id always names the same bytes.
 //!
 //! Start at [`service::ImageFiles`]. [`accounts`] reads `/etc/passwd` and `/etc/group` through an
 //! [`inspection`]; [`volume`] prepares a mount of an image, by the engine or as a mounted

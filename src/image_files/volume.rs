@@ -1,5 +1,5 @@
-//! A mount of an image, or of a path of it, in a container: by the engine where it can, else as a
-//! directory that we mount.
+//! Mounts an image, or a path in it, in a container: through the engine if it supports that, otherwise
+//! as a directory that dockbridge mounts.
 
 use std::path::PathBuf;
 
@@ -19,11 +19,11 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Prepares a mount of an image; to be called under [`Self::lock`]. The caller calls
-    /// [`Self::release`] when the mount is not needed any more, after an error too.
+    /// Prepares a mount of an image; must be called under [`Self::lock`]. The caller must call
+    /// [`Self::release`] when the mount is no longer needed, also after an error.
     ///
     /// # Errors
-    /// The sub path leads nowhere, or this engine cannot have images mounted.
+    /// The sub path does not exist, or images cannot be mounted with this engine.
     pub async fn volume(
         &self,
         engine: &EngineInfo,

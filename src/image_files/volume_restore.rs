@@ -1,8 +1,8 @@
-//! Restores the pins of images that containers mount, for ever: `docker system prune` removes every
-//! container that does not run, the pins too, and then images without containers. A pin that is
-//! created again between the two saves its image.
+//! Restores the pins of images that containers mount. `docker system prune` first removes every
+//! container that is not running, including the pins, and then images without containers. A pin that
+//! is created again between the two saves its image.
 //!
-//! An image that cannot be restored, because it is gone, is tried again less and less often, and no
+//! If an image cannot be restored because it is gone, retries become less and less frequent, and no
 //! other image waits for it.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Restores pins and directories whenever they are missing, for ever.
+    /// Restores missing pins and directories; never returns.
     pub async fn restore_volumes(&self) -> Infallible {
         let mut backoffs = Backoffs::default();
         loop {
