@@ -1,7 +1,7 @@
 //! The command line of an OCI runtime, as runc has it: global flags, a command, its flags, an id.
 //!
-//! Only what is needed is read; everything is passed on as it came. Unknown flags are taken for
-//! switches without a value, so a newer runc's flag is passed on too.
+//! Reads only what is needed and passes all words on unchanged. Unknown flags count as switches without
+//! a value, so flags of a newer runc are passed on as well.
 
 use std::{
     ffi::{OsStr, OsString},

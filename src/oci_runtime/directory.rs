@@ -82,7 +82,7 @@ impl EditsDirectory {
         file::replace(&path, &bytes, Durability::Written)
     }
 
-    /// The edits of a container; none where it has no file.
+    /// The edits of a container; none if it has no file.
     ///
     /// # Errors
     /// The file is unreadable, malformed, of another version, or not root's alone.
@@ -125,7 +125,7 @@ impl EditsDirectory {
         }
     }
 
-    /// The engine of a container's edits, in a file of any version; none where it has no file.
+    /// The engine of a container's edits, in a file of any version; none if it has no file.
     ///
     /// # Errors
     /// The file is unreadable, malformed, or not root's alone.
@@ -170,7 +170,7 @@ impl EditsDirectory {
         remove_directory(&mounts)
     }
 
-    /// Removes everything of a container that has gone. Fine when there is nothing.
+    /// Removes everything that is left of a removed container. Succeeds if there is nothing.
     ///
     /// # Errors
     /// Not permitted, or something foreign is in the directory.

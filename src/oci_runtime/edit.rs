@@ -18,10 +18,10 @@ use crate::model::{
     user_namespace::{IdMapping, IdMappings},
 };
 
-/// What was mounted for a container beforehand.
+/// The mounts that were made for a container before its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounted {
-    /// The root file system; none where the engine's stays.
+    /// The root file system; none if the engine's is used.
     pub root: Option<PathBuf>,
     /// Index in `mounts` of the document → the source in place of the one there.
     pub sources: Vec<(usize, PathBuf)>,

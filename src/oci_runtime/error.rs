@@ -15,7 +15,7 @@ pub enum OciRuntimeError {
     /// The container is marked as one that needs edits, and has none.
     #[error(
         "container {id} cannot start: {}, which dockbridge writes before each start, is missing; \
-         start it by the CRI, or remove it: kubelet creates another",
+         start it through the CRI, or remove it and kubelet creates another",
         path.display()
     )]
     NoEdits {
