@@ -50,7 +50,7 @@ pub(super) enum CloseReason {
     /// What the plugin has to know is not known yet.
     #[error("Docker has not listed its containers yet")]
     NotReady,
-    #[error("dockbridge ends")]
+    #[error("dockbridge is stopping")]
     Shutdown,
 }
 

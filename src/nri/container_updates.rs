@@ -44,7 +44,7 @@ impl Shared {
         let RequestedUpdates { plugin, updates, evictions } = requested;
         let Some(hooks) = self.hooks.get() else { return Ok(updates) };
         let now = self.store.snapshot();
-        // What is gone or is still being made is passed over.
+        // Skips containers that are gone or still being created.
         let is_there = |id: &str| {
             now.container(id).is_some_and(|record| !self.creations.hides_container(record))
         };
@@ -79,7 +79,7 @@ impl Shared {
                 plugin,
                 container,
                 error = cause,
-                "cannot change the limits of a container as an NRI plugin asks for"
+                "cannot apply the limits that an NRI plugin requested for a container"
             );
             if !update.ignore_failure {
                 error.get_or_insert(format!("container {container}: {cause}"));

@@ -28,11 +28,12 @@ impl Nri {
         plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
 
-    /// A container was made and nobody sees it yet: what plugins want of it; none where none was asked,
-    /// or all were before.
+    /// Asks plugins about a container that was created and is not yet visible. Returns their changes;
+    /// none if no plugin was asked, or all were asked before.
     ///
     /// # Errors
-    /// A plugin refuses it, or wants what cannot be done; those that were asked were told of its end.
+    /// A plugin rejects the container or requests an impossible change. Plugins that were asked before
+    /// have received an event for its end.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,

@@ -36,7 +36,7 @@ pub(super) struct Creations {
 pub struct Reveals(Option<watch::Receiver<()>>);
 
 impl Reveals {
-    /// Waits until something is shown that was hidden; for ever where nothing ever is.
+    /// Waits until a hidden object becomes visible; never returns if none does.
     pub async fn next(&mut self) {
         let changed = match &mut self.0 {
             Some(revealed) => revealed.changed().await.is_ok(),
@@ -58,7 +58,8 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     hidden: bool,
-    /// Whether plugins were asked, or there were none; then one that connects is told of it as existing.
+    /// Whether plugins were asked, or there were none. Plugins that connect later then receive it as an
+    /// existing object.
     asked: bool,
 }
 
@@ -99,7 +100,7 @@ impl Creations {
         self.state().asks
     }
 
-    /// Whether plugins have to be asked about it; if not, one that connects later is told of it.
+    /// Whether plugins must be asked about it. If not, plugins that connect later receive it as existing.
     pub(super) fn must_ask(&self, creation: &Creation) -> bool {
         let mut state = self.state();
         let asks = state.asks;

@@ -23,8 +23,8 @@ pub enum NriError {
     Conflict(#[from] Conflict),
     /// A plugin does not adjust the container that it is asked about, but wants it changed.
     #[error(
-        "the NRI plugin {plugin} answers CreateContainer with an update of the same container, \
-         which has to be an adjustment"
+        "the NRI plugin {plugin} answered CreateContainer with an update of the same container; \
+         it must be an adjustment"
     )]
     OwnUpdate { plugin: String },
     /// What plugins ask for cannot be done.

@@ -1,7 +1,6 @@
-//! The events of pods and containers, each told to all plugins that want it, in their order.
+//! Events of pods and containers. Each is sent to all plugins that subscribed to it, in their order.
 //!
-//! What begins something may be refused. What ends something goes on: a pod must not be stuck because
-//! a plugin does not agree to its end.
+//! Plugins may refuse a start but not a stop or a removal: a plugin must not keep a pod from ending.
 
 use std::sync::Arc;
 
@@ -143,7 +142,7 @@ impl Nri {
     pub async fn container_started(&self, id: &str, was_started: bool) {
         let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
-        // One that is running for plugins was started before, and is told only once.
+        // A container that plugins already know as running has had its event.
         let Some(Stage::Created | Stage::Starting) = plugins.lifecycles.stage_of(id) else {
             return;
         };
@@ -206,7 +205,7 @@ impl Nri {
         Ok(wanted)
     }
 
-    /// A container has ended. What is told of one that is being started is decided by how that goes.
+    /// A container has ended. If it is still being started, the result of the start decides about events.
     pub async fn stop_container(&self, id: &str) {
         let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
@@ -235,8 +234,9 @@ impl Nri {
         }
     }
 
-    /// The plugins, if they have to be asked about what is being made. They are while they are held: one
-    /// that connects before is asked as well, and one that connects after is told of it as existing.
+    /// The plugins, if they must be asked about the object that is being created. While they are locked,
+    /// none can connect: one that connected before is asked as well, and one that connects later receives
+    /// the object as existing.
     pub(super) async fn asked_about(
         &self,
         creation: Option<&Creation>,
@@ -381,5 +381,5 @@ impl Shared {
 
 fn note_refusal(plugin: &Plugin, event: Event, message: &str) {
     let (plugin, call) = (plugin.full_name(), method(event));
-    warn!(plugin, call, error = message, "an NRI plugin answered with an error; going on");
+    warn!(plugin, call, error = message, "an NRI plugin answered with an error; continuing");
 }

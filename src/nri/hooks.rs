@@ -16,7 +16,7 @@ pub struct NriHooks {
     /// Changes the limits of a container; returns why that failed.
     pub update:
         Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// Kills a container; its end is told by [`super::follower`].
+    /// Kills a container; [`super::follower`] reports its end.
     pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
     /// The limits of a container that were asked for last.
     pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,

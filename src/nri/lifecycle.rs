@@ -1,4 +1,4 @@
-//! What plugins know of each pod and container, so that each of them is told of an end once.
+//! What plugins know about each pod and container, so that each plugin receives one event for its end.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(super) struct Lifecycle<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Created,
-    /// It is being started: its end is told when its start was.
+    /// It is being started. Its end is reported after its start.
     Starting,
     /// It was started, as every pod was that is ready.
     Running,

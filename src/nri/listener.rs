@@ -30,7 +30,7 @@ impl Shared {
                 () = self.accept(&listener, &free) => {}
                 () = until(|| !own.is_in_place()) => {
                     let socket = path.display();
-                    warn!(%socket, "the socket of NRI plugins was removed or replaced; making it again");
+                    warn!(%socket, "the socket of NRI plugins was removed or replaced; creating it again");
                 }
                 () = self.leaving.cancelled() => {}
             }
@@ -63,7 +63,7 @@ impl Shared {
             if free.available_permits() == 0 {
                 warn!(
                     limit = MOST_PLUGINS,
-                    "the limit of connected NRI plugins is reached; the next one waits until one leaves"
+                    "the limit of connected NRI plugins is reached; the next one waits until one disconnects"
                 );
             }
             let permit = Arc::clone(free).acquire_owned().await;

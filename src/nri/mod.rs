@@ -1,4 +1,5 @@
-//! NRI, the Node Resource Interface: plugins that are told of pods and containers, and may change them.
+//! NRI, the Node Resource Interface: plugins that receive events of pods and containers and may change
+//! them.
 //!
 //! ```text
 //! plugin ◀─socket─▶ connection (mux, ttrpc) ─▶ session: register, configure, synchronise, requests

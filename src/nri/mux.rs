@@ -36,7 +36,7 @@ pub(super) enum ProtocolError {
     #[error("it sent a frame of connection {0}, which NRI does not have")]
     Connection(u32),
     /// More than a message may be long.
-    #[error("it sent a length of {0} bytes, where {MESSAGE_LIMIT} are permitted")]
+    #[error("it sent a length of {0} bytes; the limit is {MESSAGE_LIMIT}")]
     Length(u32),
     /// Not what this connection carries.
     #[error("it sent a ttrpc message of type {kind} for stream {stream}, which was not expected")]

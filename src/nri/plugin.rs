@@ -121,7 +121,7 @@ impl Plugin {
                     warn!(
                         plugin,
                         call = method,
-                        "an NRI plugin left a call unanswered; going on without it"
+                        "an NRI plugin did not answer a call; continuing without it"
                     );
                 }
                 Answer::None

@@ -156,7 +156,7 @@ impl Nri {
 }
 
 impl Shared {
-    /// The plugins: one event is told at a time.
+    /// The plugins. The lock makes sure that one event is sent at a time.
     pub(super) async fn plugins(&self) -> MutexGuard<'_, Plugins> {
         self.plugins.lock().await
     }

@@ -154,7 +154,7 @@ impl Shared {
     ) -> Result<Vec<nri::ContainerUpdate>, CloseReason> {
         let synced = self.store.synced(SYNC_TIMEOUT).await;
         let now = synced.map_err(|_| CloseReason::NotReady)?;
-        // Others are told first of what it is not told of any more.
+        // Other plugins first receive the events that this one no longer gets.
         self.catch_up(plugins, &now).await;
         let (pods, containers) = self.existing(&now, plugins);
         let limit = self.settings.registration_timeout.max(self.settings.request_timeout);
@@ -210,7 +210,7 @@ impl Shared {
             match known {
                 None => lifecycles.add_container(record, stage(&record.process)),
                 Some(Stage::Stopped) => container.set_state(nri::ContainerState::ContainerStopped),
-                // Its end is told after its start.
+                // Its end is reported after its start.
                 Some(Stage::Starting) if record.process.has_ended() => {
                     container.set_state(nri::ContainerState::ContainerCreated);
                 }
@@ -326,7 +326,7 @@ fn fits(id: &str, length: usize) -> bool {
         warn!(
             id,
             length,
-            "a pod or container is longer than a message to NRI plugins; they are not told of it"
+            "a pod or container exceeds the NRI message size limit; plugins will not see it"
         );
     }
     fits
@@ -376,5 +376,5 @@ const NRI_VERSION: &str = "v0.12.0";
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes of a portion: less than a message may have, with room for what is around it.
 const PORTION: usize = 3 << 20;
-/// What an item needs besides itself, at most.
+/// The most bytes that an item needs in addition to its content.
 const PER_ITEM: usize = 8;

@@ -70,7 +70,7 @@ async fn a_call_and_its_answer_are_as_published() {
     prost::encoding::encode_varint(u64::try_from(SOON.as_nanos()).unwrap(), &mut timeout);
     let expected = message(1, 1, &[body.as_slice(), &timeout].concat());
     assert_eq!((channel, payload), (1, expected));
-    // The answer arrives in pieces, each a frame of its own.
+    // The answer arrives in pieces, one frame each.
     let answer = message(1, 2, b"\x12\x02\x10\x03");
     for piece in answer.chunks(3) {
         plugin.write_all(&frame(1, piece)).await.unwrap();
