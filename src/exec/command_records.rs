@@ -1,10 +1,11 @@
-//! Which commands are under way, on disk, for a server that comes after one that was killed.
+//! A file on disk for each running command, so that the next server can kill the commands that a killed
+//! server left running.
 //!
-//! A marker in a process's environment alone is no proof: what a finished command left running on
-//! purpose has one, too. So each marker has a file while its command is under way, and what is
-//! found at a start is what a killed server left. It has the engine's id for it, too: as long as the
-//! engine is starting it, no process bears the marker yet. The directory is one server's alone. Nothing
-//! is synced: files outlive their process, and processes do not outlive the machine.
+//! A marker in a process's environment is not enough: a process that a finished command left running on
+//! purpose also has the marker. So each marker has a file while its command runs, and the files found at
+//! a start are those of a killed server. The file also has the engine's id of the exec, because no process
+//! has the marker while the engine is still starting it. Only one server uses the directory. Nothing is
+//! synced: files need not survive a reboot, because processes do not.
 
 use std::{
     fs, io,
@@ -53,7 +54,7 @@ impl CommandRecords {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
         let left = names.filter_map(|entry| AbandonedCommand::read(&entry.path())).collect();
         if let Err(error) = file::ensure_directory(&place, MODE) {
-            warn!(%error, "cannot record running exec commands; after a crash of dockbridge they would go on running");
+            warn!(%error, "cannot record running exec commands; after a crash of dockbridge they would keep running");
         }
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
@@ -86,14 +87,14 @@ impl CommandRecord {
         &self.variable
     }
 
-    /// Writes it, with the engine's id for the command: before the engine is asked to start it, since
-    /// nothing of it runs earlier. A command whose record cannot be written may run, too.
+    /// Writes the record with the engine's id of the exec, before the engine is asked to start it. If it
+    /// cannot be written, the command runs anyway.
     pub async fn write(&self, exec: &str) {
         let (file, exec) = (self.file.clone(), exec.to_owned());
         let written = spawn_blocking(move || write(&file, &exec)).await.map_err(io::Error::other);
         if let Err(error) = written.and_then(|written| written) {
             let container = &self.container;
-            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would go on running");
+            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would keep running");
         }
     }
 
@@ -132,7 +133,7 @@ impl AbandonedCommand {
         let (container, number) = (container.to_owned(), number.to_owned());
         let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
         let exec = String::from_utf8(exec).unwrap_or_default();
-        // What is no id would name another address of the engine.
+        // Any other text could lead to another path of the engine's API.
         let is_id = exec.len() == 64 && is_hexadecimal(&exec);
         Some(Self { container, number, exec: if is_id { exec } else { String::new() } })
     }

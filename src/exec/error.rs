@@ -32,7 +32,7 @@ pub enum ExecError {
     },
     /// The engine does not know it any more.
     #[error(
-        "the docker engine no longer knows a command that ran in container {container} (it was \
+        "the docker engine no longer knows a command that ran in container {container} (was it \
          restarted?), so its exit code is unknown (exec {exec})"
     )]
     Forgotten {

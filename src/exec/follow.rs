@@ -8,9 +8,9 @@
 //!
 //! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, two seconds later if
 //! another process holds the output open. 20.10 reports the end before these two seconds, so silence
-//! can shorten them. Silence alone proves nothing: an engine that is stopped is silent, too. So it is
+//! can shorten them. Silence alone proves nothing, because a stopped engine is also silent. So silence is
 //! counted in answers of the engine, and only after the engine has reported the end. The connection is
-//! never closed earlier, because Docker then records exit code 126 by itself.
+//! never closed earlier, because Docker would then record exit code 126.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::error::ExecError;
 use crate::{engine::hijack::Output, model::stream::Source};
 
-/// A process in a container, as far as the engine tells of it.
+/// A process in a container, as the engine reports it.
 pub trait Process {
     /// What the engine reports when the process has ended.
     type Report: Send;

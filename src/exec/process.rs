@@ -315,12 +315,12 @@ impl Process for Exec {
     }
 }
 
-/// Kills whatever the finder lead to, again and again until two scans in a row find no process;
-/// returns how many signals were sent.
+/// Kills the processes that the finder finds until two scans in a row find none; returns how many
+/// signals were sent.
 ///
 /// # Errors
-/// [`ExecError::Unkillable`] when a process does not end. How long other scans hold these
-/// up does not count.
+/// [`ExecError::Unkillable`] if a process does not end. The time spent waiting for other scans does
+/// not count.
 pub(super) async fn end_all(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
@@ -386,8 +386,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// So many scans in a row must find no process.
 const EMPTY_SCANS: u32 = 2;
 
-/// The same while a process shows no environment: long enough for any exec, not for ever, since
-/// one that was started with an empty environment stays like that.
+/// The same while a process shows no environment: long enough for any exec, but limited, because a
+/// process may really have an empty environment.
 const UNCLEAR_SCANS: u32 = 20;
 
 /// The longest pause between scans.
@@ -407,11 +407,11 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the engine may be away before the outcome of a command counts as lost.
 const AWAY_BEFORE_ERROR: Duration = Duration::from_secs(10);
 
-/// How rarely the engine is asked at most about one that may take for ever.
+/// The longest pause between questions to the engine about an exec that may never end.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
 
 /// After this what an engine was asked to start begins no more.
 const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
-/// How long a process may take to go when its terminal has gone.
+/// How long a process may take to end after its terminal was closed.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -101,9 +101,9 @@ impl ProcessFinder {
         }
     }
 
-    /// The pipes that the output of `who` leads to, but those that somebody has who was there
-    /// before: a command may write to its container's log (`>/proc/1/fd/1`), and whoever else
-    /// does so is the workload.
+    /// The pipes that the output of `who` leads to, except those of processes that were there before: a
+    /// command may write to its container's log (`>/proc/1/fd/1`), and the other processes that do so
+    /// belong to the workload.
     pub(super) fn own_pipes(&self, who: Identity) -> Vec<String> {
         let mut pipes = self.processes.output_pipes(who.pid);
         if pipes.is_empty() {
@@ -215,7 +215,7 @@ pub(super) async fn beside<T: Send + 'static>(
 
 const PROCESS_TABLE: &str = "/proc";
 
-/// Of this machine, read anew at each scan; only the mount points are remembered.
+/// Cgroups of this machine, read at each scan; only the mount points are cached.
 static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::from_proc(Path::new(PROCESS_TABLE)));
 
 /// How long a process may take to disappear after SIGKILL.

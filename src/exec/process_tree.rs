@@ -13,7 +13,7 @@ use crate::host::processes::{Identity, Process};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Main {
     pub(super) who: Identity,
-    /// It leads a session of its own, which no process outside can have joined.
+    /// It leads a session, which no process outside can have joined.
     pub(super) leads: bool,
     /// The pipes its output led to, without those of processes that were there before.
     pub(super) pipes: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     concerned.map(|one| one.who).collect()
 }
 
-/// Whether it belongs by a trace of its own. A parent of the main process's pid counts only while
+/// Whether its own traces show that it belongs. A parent of the main process's pid counts only while
 /// no other process has that pid, and then the main process is a root itself or has no children.
 fn is_root(main: Option<&Main>, one: &Candidate) -> bool {
     let own = main.is_some_and(|main| {

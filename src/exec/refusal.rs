@@ -1,12 +1,11 @@
 //! Messages that an engine sends as the output of a command that it did not start.
 //!
-//! It says anything there in its own words, with an exit code of its own choice (126, 127, 128):
-//! that the program does not exist, but also that containerd went away under it. The former is how
-//! the command ended; the latter says nothing of the command, and taken for the answer of a probe
-//! it would have a container restarted that is well.
+//! The engine sends any failure this way, with exit code 126, 127 or 128: that the program does not
+//! exist, but also that containerd is gone. The first is a result of the command. The second says
+//! nothing about it, and as the answer to a probe it would restart a healthy container.
 
-/// Whether it is the container's fault that nothing was begun: its program, or its folder, is
-/// missing or forbidden. All else passes, or is the node's.
+/// Whether the container is the reason that nothing was started: its program or directory is missing or
+/// forbidden. All other failures are transient or belong to the node.
 pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };
@@ -16,7 +15,7 @@ pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     }
 }
 
-/// What the container runtime itself refuses begins so. That it could not be asked does, too.
+/// Refusals of the container runtime begin with this, and so does the failure to call the runtime.
 const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
 
 const RUNC_SAYS: &str = "exec failed: ";

@@ -1,4 +1,4 @@
-//! The table of who belongs, and what counts as a trace.
+//! Which processes belong to a command, and what counts as a trace.
 
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn main() -> Main {
     Main { who: Identity { pid: MAIN, started: BEGUN }, leads: true, pipes: Vec::new() }
 }
 
-/// A process with no trace of its own.
+/// A process without traces.
 fn stranger(pid: u32, parent: u32) -> Candidate {
     let who = Identity { pid, started: BEGUN + 1 };
     let process = Process { who, parent, group: pid, session: pid, lives: true };
@@ -160,8 +160,8 @@ fn an_earlier_pipe_is_no_mark_of_a_command() {
     assert!(own("/dev/null").is_empty());
 }
 
-/// A machine has many processes and a container few: only the container's are looked at. Whoever
-/// looks at the stranger waits for ever.
+/// A machine has many processes and a container few, so only the container's are read. Reading the
+/// stranger would block forever.
 #[test]
 fn only_the_processes_of_the_container_are_looked_at() {
     let root = tempfile::tempdir().unwrap();
