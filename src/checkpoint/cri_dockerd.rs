@@ -31,7 +31,7 @@ impl CriDockerdCheckpoints {
         Self { roots: [state_dir.to_owned()].into_iter().chain(defaults).collect() }
     }
 
-    /// The ports of a pod; none where there is no file, or none that can be read. Blocks.
+    /// The ports of a pod; empty if the file is missing or unreadable. Blocks.
     pub(super) fn ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         self.files(id).find_map(|path| read(&path)).unwrap_or_default()
     }

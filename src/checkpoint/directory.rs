@@ -310,7 +310,7 @@ impl Paths {
 fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     match (file::replace(path, bytes, durability), path.parent()) {
         (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
-            warn!(directory = %directory.display(), "the state directory is missing; making it again");
+            warn!(directory = %directory.display(), "the state directory is missing; creating it again");
             file::ensure_directory(directory, DIRECTORY_MODE)?;
             file::replace(path, bytes, durability)
         }
@@ -329,7 +329,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, Untrusted>
     }
 }
 
-/// Reads a plain file. Anything else is not opened: opening a FIFO would block for ever.
+/// Reads a plain file. Opens nothing else, because opening a FIFO would block forever.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => {

@@ -42,7 +42,7 @@ pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChangesSinceCreate {
-    /// Of containers: all limits that are in force.
+    /// All current limits of containers.
     pub containers: BTreeMap<ContainerId, Resources>,
     pub pods: BTreeMap<SandboxId, PodResources>,
     /// What NRI plugins want of containers, and CDI devices that they add. Earlier versions had

@@ -85,7 +85,7 @@ async fn what_was_saved_is_loaded() {
     assert_eq!(state.load().await.sandboxes, [checkpoint(2)]);
 }
 
-/// kubernetes#43021: an empty checkpoint after a reboot blocked the stop of its pod for ever.
+/// kubernetes#43021: an empty checkpoint after a reboot kept its pod from ever stopping.
 #[tokio::test]
 async fn damaged_files_are_quarantined_and_reported_once() {
     let state = State::new();

@@ -48,7 +48,7 @@ fn what_cannot_be_read_has_no_ports() {
     let predecessors = CriDockerdCheckpoints::new(root.path());
     assert_eq!(predecessors.ports(&id()), []);
     predecessors.remove(&id()).unwrap();
-    // A FIFO would hold the reader for ever.
+    // Opening a FIFO would block forever.
     fs::create_dir(root.path().join("sandbox")).unwrap();
     let path = root.path().join("sandbox").join(id().as_str());
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
