@@ -87,10 +87,10 @@ impl Adopter {
             Ok(Ok(Observed::Container(_) | Observed::Foreign(_))) => return None,
             Ok(Err(error)) => {
                 let error = chain(&error);
-                warn!(sandbox = %id, error, "docker inspect of a pod to adopt failed; trying again later");
+                warn!(sandbox = %id, error, "docker inspect of a pod to adopt failed; retrying later");
             }
             Err(_) => {
-                warn!(sandbox = %id, "docker inspect of a pod to adopt takes long; trying again later");
+                warn!(sandbox = %id, "docker inspect of a pod to adopt takes long; retrying later");
             }
         }
         Some(listed.clone())

@@ -24,7 +24,7 @@ pub enum SandboxError {
     /// A ready sandbox of this identity has another configuration.
     #[error(
         "pod {}/{} attempt {} already has sandbox {holder} with another configuration: stop and \
-         remove that one, or ask with another attempt",
+         remove that one, or use another attempt",
         pod.namespace, pod.name, pod.attempt
     )]
     AlreadyExists {
@@ -50,7 +50,7 @@ pub enum SandboxError {
     /// The pause container is in another network namespace than the one made for it.
     #[error(
         "the pause container of sandbox {id} did not join its network namespace: the engine's runtime \
-         \"dockbridge\" is not dockbridge-runtime, or an old one; run `dockbridge setup`"
+         \"dockbridge\" is not dockbridge-runtime, or is outdated; run `dockbridge setup`"
     )]
     OtherNamespace { id: String },
     #[error("{}", joined(causes))]

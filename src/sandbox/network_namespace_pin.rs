@@ -80,7 +80,7 @@ impl Sandboxes {
         self.unpin(id).await
     }
 
-    /// Mounting blocks, so it runs on a thread of its own.
+    /// Mounting blocks, so it runs in a separate thread.
     async fn mount<T: Send + 'static>(
         &self,
         id: &SandboxId,

@@ -48,7 +48,7 @@ impl Sandboxes {
     async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
         let snapshot = self.deps.node.store.snapshot();
         for guest in snapshot.guests_of(id) {
-            warn!(sandbox = %id, container = guest, "a container that is no part of the pod uses its network namespace; leaving it alone");
+            warn!(sandbox = %id, container = guest, "a container outside the pod uses the pod's network namespace; leaving it running");
         }
         let removals = snapshot
             .containers_of(id)

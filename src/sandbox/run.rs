@@ -152,12 +152,12 @@ impl Sandboxes {
         Ok(id)
     }
 
-    /// Starts the pause container and connects its namespace. The intent is on disk before any
-    /// plugin runs; it is written while the container starts. The inspect it needs comes before:
-    /// the engine does not answer an inspect while it starts the container.
+    /// Starts the pause container and connects its namespace. The intent is written while the container
+    /// starts, and is on disk before any plugin runs. The inspect that it needs comes first, because the
+    /// engine answers no inspect while it starts the container.
     ///
-    /// The error of the start comes before that of a plugin: plugins fail in a namespace whose pod
-    /// has gone.
+    /// An error of the start takes precedence over an error of a plugin: plugins fail if the pod of
+    /// their namespace has ended.
     async fn connect(
         &self,
         id: &SandboxId,
@@ -258,8 +258,8 @@ impl Sandboxes {
     /// Undo of [`Self::connect`].
     async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), SandboxError> {
         if let Ok(record) = self.record(id) {
-            // A pod that plugins refused was ready: after a crash in here it must not be taken for one
-            // that is. Where it cannot be written, the network is released all the same.
+            // A pod that plugins rejected was ready. After a crash at this point it must not count as
+            // ready. If this cannot be written, the network is released anyway.
             self.try_save_attachment(&record, Attachment::Adding(intent.clone())).await;
         }
         self.deps.network.detach(intent).await?;

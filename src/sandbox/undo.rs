@@ -1,6 +1,6 @@
-//! Undo of a failed call: each step pushes how to release what it acquired.
+//! Undo of a failed call: each step that acquires something pushes its release.
 //!
-//! Rolling back runs in reverse order, goes on after a failure and reports all failures.
+//! Rolls back in reverse order, continues after a failure and reports all failures.
 
 use std::{error::Error, future::Future, pin::Pin};
 
