@@ -20,8 +20,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Runs `work` on a task of its own, or joins the one running under `key`. None when the
-    /// task panicked.
+    /// Runs `work` in a new task, or joins the task that runs under `key`. None if the task
+    /// panicked.
     pub(super) async fn run<F>(&self, key: K, work: F) -> Option<V>
     where
         F: Future<Output = V> + Send + 'static,
@@ -108,7 +108,7 @@ where
         &self.answer
     }
 
-    /// The key may belong to another task by now.
+    /// The key may already belong to another task.
     fn remove_from(&self, running: &mut Running<K, V>) {
         if running.0.get(&self.key).is_some_and(|other| other.same_channel(&self.answer)) {
             running.0.remove(&self.key);

@@ -54,8 +54,8 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     })
 }
 
-/// The credential helper for a registry in a configuration's text: the registry's own, else the
-/// one for all. Names with a path separator are ignored.
+/// The credential helper for a registry in a configuration's text: the registry's own, otherwise the
+/// one for all registries. Names with a path separator are ignored.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| registry_of(key) == domain);

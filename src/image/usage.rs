@@ -42,7 +42,7 @@ struct Inputs {
 }
 
 impl UsageMonitor {
-    /// Keeps all figures up to date, for ever. A disk that hangs delays no measurement.
+    /// Keeps all figures up to date; never returns. A hanging disk delays no other measurement.
     pub(super) async fn run(self, engine: Engine, store: Store) {
         tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
