@@ -39,7 +39,7 @@ pub enum NetworkError {
     },
     #[error(transparent)]
     Plugin(#[from] PluginError),
-    /// Several plugins failed; the others were called all the same.
+    /// Several plugins failed. All others were called as well.
     #[error("{}", joined(failures))]
     Several {
         /// In the order of the calls; never empty.

@@ -60,7 +60,7 @@ impl Network {
         let valid = valid.into_iter().filter(|key| key.network == selected.list.name);
         let valid: Vec<(String, String)> =
             valid.map(|key| (key.container, key.interface)).collect();
-        // New pods wait meanwhile, so it must be short.
+        // New pods wait for this, so it must be short.
         let timeout = self.deadline.min(QUERY_TIMEOUT);
         Chain { timeout, ..self.chain(&selected.list) }.gc(&valid).await
     }

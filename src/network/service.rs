@@ -219,7 +219,7 @@ impl Network {
         blocking(move || {
             let id = intent.pod.id.as_str();
             cache.remove(&intent.network, id, &intent.interface)?;
-            // cri-dockerd connects `lo` by a network of its own, and caches that result too.
+            // cri-dockerd connects `lo` through a separate network, and caches that result as well.
             cache.remove(LOOPBACK, id, &intent.interface)
         })
         .await?;
@@ -228,8 +228,8 @@ impl Network {
         Ok(())
     }
 
-    /// Whether there were failures of DEL, all of them final and the namespace gone by now. What a
-    /// plugin says is no evidence: an agent's missing socket reads like a missing namespace.
+    /// Whether DEL failed, all failures are final, and the namespace is gone. A plugin's text is no
+    /// evidence: an agent's missing socket reads like a missing namespace.
     ///
     /// # Errors
     /// The failures that count.
@@ -366,7 +366,7 @@ fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> 
     })
 }
 
-/// A cached configuration may be of either form; none where it cannot be parsed.
+/// A cached configuration may have either form; none if it cannot be parsed.
 pub(super) fn list_of(entry: &CachedResult) -> Option<NetworkConfigList> {
     let text = entry.config.as_deref()?;
     NetworkConfigList::from_list(text).or_else(|_| NetworkConfigList::from_single(text)).ok()

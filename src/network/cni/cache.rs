@@ -61,7 +61,7 @@ impl ResultCache {
         file::replace(&path, &text, Durability::Written)
     }
 
-    /// The cached ADD of an interface; none where the file is damaged. Blocks on the disk.
+    /// The cached ADD of an interface; none if the file is damaged. Blocks on the disk.
     pub fn read(&self, network: &str, container: &str, interface: &str) -> Option<CachedResult> {
         let path = self.path(network, container, interface);
         let value = load(&path)?;

@@ -36,7 +36,7 @@ pub struct Plugins {
     metrics: CniMetrics,
 }
 
-/// The environment of one call, besides `CNI_PATH`.
+/// The environment of one call, except `CNI_PATH`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call<'a> {
     /// `CNI_COMMAND`.

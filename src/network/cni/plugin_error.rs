@@ -82,7 +82,7 @@ impl PluginError {
 }
 
 impl Failure {
-    /// A retry helps where the plugin reports so, or when it may be installed meanwhile.
+    /// A retry helps if the plugin says so, or if the plugin may be installed later.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Missing { .. } | Self::NotExecutable { .. } => Kind::Unavailable,

@@ -455,7 +455,7 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     let path = node.path("cache/results").join(format!("pods-{}-eth0", pod.id));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     crate::host::file::replace(&path, text.as_bytes(), Durability::Written).unwrap();
-    // It connects `lo` first, by a network of its own and under the same name.
+    // cri-dockerd connects `lo` first, through a separate network with the same name.
     let loopback = json!({
         "kind": "cniCacheV1", "containerId": pod.id, "ifName": "eth0", "networkName": "cni-loopback",
         "config": "eyJjbmlWZXJzaW9uIjoiMC4yLjAiLCJuYW1lIjoiY25pLWxvb3BiYWNrIiwicGx1Z2lucyI6W3sidHlwZSI6Imxvb3BiYWNrIn1dfQ==",
