@@ -105,7 +105,7 @@ impl AuthorityFilter {
         }
     }
 
-    /// Goes on by at least a part that is empty, and says how many bytes were taken.
+    /// Advances by at least one part, which may be empty. Returns how many bytes were taken.
     fn take(&mut self, bytes: &mut [u8]) -> usize {
         let first = bytes.first().copied().unwrap_or_default();
         match &mut self.part {
@@ -308,7 +308,7 @@ const NAME: &[u8] = b":authority";
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
 /// Of a length: the content is Huffman-coded.
 const CODED: u8 = 0x80;
-/// A length that does not fit into seven bits has this in them, and goes on.
+/// A length that does not fit into seven bits begins with this value and continues.
 const LONGEST: usize = 0x7f;
 /// Of a byte of a long number: another one follows.
 const MORE: u8 = 0x80;

@@ -1,6 +1,6 @@
-//! What Status answers: the conditions of the engine and of the network, and what is in force.
+//! The answer to Status: the conditions of the engine and of the network, and the current settings.
 //!
-//! Unlike a list it is answered at once, whatever the engine does: that is its purpose.
+//! Unlike a list, Status is answered at once even if the engine is down, because it reports that.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,7 @@ use crate::host::readiness::Registered;
 /// One task must both read and write.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// None only when it could not be watched anew: then it is as good as closed.
+    /// None only if it could not be watched again. Then the connection counts as closed.
     socket: Option<Registered<UnixStream>>,
     has_been_full: bool,
     filter: AuthorityFilter,
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// From now on the kernel reports free space, too.
+    /// From now on the kernel also reports free space.
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
         // A pending read is registered at the old descriptor: it has to register again.
         turn.waker().wake_by_ref();

@@ -1,6 +1,6 @@
 //! Items of lists, encoded once and sent many times.
 //!
-//! A kubelet lists everything more than once a second, and mostly nothing has changed.
+//! kubelet lists everything more than once a second, and usually nothing has changed.
 
 use std::{collections::HashMap, sync::Arc};
 

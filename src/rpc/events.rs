@@ -177,7 +177,7 @@ impl Events {
         }
     }
 
-    /// Whether nobody listens any more; whoever joins from then on begins anew.
+    /// Whether no subscriber is left. A later subscriber starts again from the current state.
     fn end_unheard(&self) -> bool {
         let mut listeners = self.listeners();
         let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
@@ -191,7 +191,7 @@ impl Events {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What plugins are still asked about is told when they agreed.
+    /// Without objects that plugins are still asked about. Those have events once the plugins agreed.
     fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
         self.nri.shown(Arc::clone(now))
     }
@@ -262,7 +262,7 @@ pub async fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord, limits: &Lim
     Pod { sandbox, containers: join_all(all).await }
 }
 
-/// A container as `now` shows it, with the limits in force.
+/// A container as `now` shows it, with its current limits.
 pub async fn view<'a>(
     now: &'a Snapshot,
     record: &'a ContainerRecord,

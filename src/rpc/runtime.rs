@@ -48,7 +48,7 @@ pub struct RuntimeRpc {
     pub stats: Stats,
     pub store: Store,
     pub network: Network,
-    /// Settings in force, as JSON, for verbose Status.
+    /// Current settings as JSON, for verbose Status.
     pub config: Arc<serde_json::Value>,
     /// Those that a reload can change.
     pub live: LiveSettings,

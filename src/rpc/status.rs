@@ -1,4 +1,4 @@
-//! Failure kinds become gRPC codes here and nowhere else.
+//! The only place that turns kinds of failures into gRPC codes.
 
 use tonic::{Code, Status};
 
