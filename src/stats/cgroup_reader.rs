@@ -51,7 +51,7 @@ impl CgroupReader {
         GroupLookup::Found(Box::new(CgroupPaths::of(&group, self.machine_memory)))
     }
 
-    /// Reads a group; none when it ended meanwhile.
+    /// Reads a group; none if it ended.
     pub(super) fn read(
         places: &CgroupPaths,
         options: &ReadOptions,

@@ -59,7 +59,7 @@ impl Collector {
         }
     }
 
-    /// What a container uses; none when it ended meanwhile.
+    /// Resource usage of a container; none if it ended.
     pub(super) fn container(
         &self,
         record: &Arc<ContainerRecord>,

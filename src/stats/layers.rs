@@ -39,7 +39,7 @@ impl Layers {
         known.get(id).and_then(|layer| layer.reading.clone())
     }
 
-    /// Whether it has to be measured again by `now`.
+    /// Whether `now` is the time to measure it again.
     pub(super) fn is_due(&self, id: &str, now: Instant) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(id).is_none_or(|layer| layer.due <= now)

@@ -62,7 +62,7 @@ impl PodTarget {
 }
 
 impl Collector {
-    /// What a pod uses; none when its pause ended meanwhile.
+    /// Resource usage of a pod; none if its pause container ended.
     pub(super) fn pod(&self, target: &PodTarget, work: &mut ReadContext<'_>) -> Option<PodReading> {
         let record = &target.record;
         let id = record.id.as_str();
@@ -97,7 +97,7 @@ impl Collector {
         Some(PodReading { group, network, containers, ..blank })
     }
 
-    /// The counters of the pod's interfaces. A pid that is another's by now has other counters.
+    /// The counters of the pod's interfaces. A reused pid has another process's counters.
     fn network(
         &self,
         record: &SandboxRecord,
@@ -194,5 +194,5 @@ fn interface(record: &SandboxRecord) -> &str {
     }
 }
 
-/// What the engine calls it too.
+/// The engine uses the same name.
 const USUAL_INTERFACE: &str = "eth0";

@@ -1,7 +1,7 @@
-//! Rates of processor use, from our own earlier readings.
+//! Rates of processor usage, computed from earlier readings.
 //!
-//! Several ask, each in a rhythm of its own: a reading becomes the next base only when the last
-//! one is old enough to divide by, and until then the last rate is answered again.
+//! Several callers ask at different intervals. A reading becomes the next base only if the last base is
+//! old enough. Until then the last rate is returned again.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -11,8 +11,8 @@ pub(in crate::stats) fn interfaces(text: &str) -> Vec<InterfaceReading> {
     text.lines().filter_map(interface).collect()
 }
 
-/// The same with the pod's own apart from the others: the one with this name, else the first
-/// that is no loopback. None when there is no such interface.
+/// The same, with the pod's main interface separate: the one with this name, otherwise the first one
+/// that is not loopback. None if there is no such interface.
 pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<NetworkReading> {
     let mut all = interfaces(text);
     let named = all.iter().position(|one| one.name == name);

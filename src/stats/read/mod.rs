@@ -1,8 +1,8 @@
-//! Readers of the kernel's figures: from a directory or a process to the types of
-//! [`crate::model::stats`], whatever the layout of the control groups.
+//! Reads the kernel's values of a directory or a process into the types of [`crate::model::stats`],
+//! on any layout of control groups.
 //!
-//! Every reader blocks for some microseconds and is total: a missing file is a missing figure,
-//! an unknown line is passed over, a number too large is the largest.
+//! Every reader blocks for some microseconds and never fails: a missing file is a missing value, an
+//! unknown line is skipped, and a number that is too large becomes the largest one.
 
 pub(super) mod cpu;
 pub(super) mod file;

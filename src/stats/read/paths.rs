@@ -8,7 +8,7 @@ use crate::{
     model::{stats::Detail, time::Nanos},
 };
 
-/// Where the files of a group are; each controller may have a hierarchy of its own.
+/// Directories of a group's files. Each controller may have a separate hierarchy.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stats) struct CgroupPaths {
     /// The controller of CPU time.

@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use super::{file::Files, text::count};
 use crate::model::stats::{GroupReading, ProcessReading};
 
-/// Reads every process in `pids`; those that end meanwhile count nothing. `main` has the limits.
-/// Threads are counted only where the kernel has not counted them for the `group`.
+/// Reads every process in `pids`, without those that end during the read. The limits are those of
+/// `main`. Threads are counted only if the kernel has not counted them for the `group`.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,

@@ -1,12 +1,12 @@
-//! The few forms in which the kernel writes figures. What is not understood is passed over: a
-//! newer kernel adds lines.
+//! The few formats in which the kernel writes numbers. Unknown lines are skipped, because newer kernels
+//! add lines.
 
 use crate::{
     host::cgroup::limits::V1_NO_LIMIT,
     model::stats::{Limit, Pressure, Stall},
 };
 
-/// A count. What is larger than we can count is as large as we can count; `max` is too.
+/// A count. `max` and numbers that do not fit become the largest number.
 pub(super) fn count(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
