@@ -1,6 +1,6 @@
-//! One operation that dockbridge asks of something else (an Engine call, a plugin, a pull): listed
-//! while in progress, traced by a span where there is one, timed with its result. Dropped before it
-//! is finished it counts as cancelled: the caller has gone.
+//! One operation outside of dockbridge (an engine call, a plugin, a pull): listed while it runs, traced
+//! if there is a span, timed with its result. An operation that is dropped before its end counts as
+//! cancelled.
 
 use std::{borrow::Cow, time::Duration};
 

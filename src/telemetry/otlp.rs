@@ -1,11 +1,10 @@
 //! Exports finished spans by OTLP over gRPC without TLS: the collector is on this node, or behind
 //! one that is.
 //!
-//! A dead collector is logged once, a slow one once a minute. It costs one attempt a second with
-//! the spans that have come meanwhile; those are lost.
+//! If the collector does not answer, this is logged once, and once a minute if it is slow. Every second
+//! there is one attempt with the spans since the last one; spans of a failed attempt are lost.
 //!
-//! Our own exporter, because the crates for it bring a thread, a second reader of the environment
-//! and a new major version every few months: see docs/decisions/0021.
+//! docs/decisions/0021 explains why no crate does this.
 
 pub mod message;
 

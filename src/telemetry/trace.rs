@@ -238,8 +238,8 @@ pub fn set_parent(span: &Span, traceparent: &str) {
     });
 }
 
-/// Ends the record of a span when it is finished or dropped (then as cancelled): the span itself
-/// may be kept by what goes on after it.
+/// Ends the record of a span when it is finished, or dropped and then cancelled. The span itself may
+/// live longer, in later work.
 #[derive(Debug)]
 #[must_use = "the record of the span ends when this is dropped"]
 pub struct SpanGuard(Option<Span>);
