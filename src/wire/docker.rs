@@ -163,7 +163,7 @@ pub struct InspectHostConfig {
     /// `private`, `shareable`, `host`, `container:<id>`.
     #[serde(deserialize_with = "nullable")]
     pub ipc_mode: String,
-    /// Whether the engine's init runs as process 1; none where the request did not say.
+    /// Whether the engine's init runs as process 1; none if the request did not say.
     pub init: Option<bool>,
     /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]

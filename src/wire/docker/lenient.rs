@@ -16,8 +16,8 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads labels, or another map of texts, one by one: what is no text is left out, and the others
-/// still say whose a container is. What is no map has none.
+/// Reads labels, or another map of strings, one by one. Skips values that are not strings, so that the
+/// others still identify a container. Returns an empty map for any other type.
 pub(super) fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
