@@ -1,4 +1,4 @@
-//! What `run` gets besides the settings: what the process was started with, and deadlines.
+//! The input of `run` other than the settings: how the process was started, and deadlines.
 
 use std::time::Duration;
 

@@ -150,7 +150,7 @@ async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockE
 const RETRY_FOR: Duration = Duration::from_secs(1);
 /// How often it is checked that the lock files are still there.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// How often the lock is tried meanwhile.
+/// Pause between attempts to take the lock.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The state directory is for this user alone.
 const STATE_MODE: u32 = 0o700;

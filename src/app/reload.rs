@@ -1,6 +1,6 @@
-//! Reads the settings again while dockbridge runs, and puts the live ones in force: all, or none.
+//! Reads the settings again while dockbridge runs and applies all live ones, or none.
 //!
-//! One task answers SIGHUP and the admin server, so reloads come one after another.
+//! One task handles SIGHUP and requests of the admin server, so reloads never overlap.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -69,7 +69,7 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// For settings from `source`, of which `running` are in force, and what they change.
+    /// For settings from `source`, while those of `running` apply, and the parts that they change.
     pub(super) fn new(
         (source, running): (ConfigSource, Vec<RawValue>),
         (live, log): (LiveSettings, LogControl),
@@ -189,5 +189,5 @@ async fn received(hangups: &mut Option<Signal>) {
     }
 }
 
-/// A file system that hangs must not end reloads for ever.
+/// A hanging file system must not block all later reloads.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);

@@ -154,7 +154,7 @@ async fn node(
     })
 }
 
-/// NRI plugins. They are served later, when what they are told of is known.
+/// NRI plugins. They are served later, once pods and containers are known.
 fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &CancellationToken)) -> Nri {
     let pins = netns_dir(&settings.run_dir);
     if !settings.nri.enabled {

@@ -42,8 +42,8 @@ async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Ite
     examined.findings.0.into_iter().filter(is_logged)
 }
 
-/// Who serves the engine is left out: it is this server, whose name may not stand in the lock's file yet,
-/// and a second one ends with an error of its own.
+/// The finding about other servers of the engine is excluded: the server is this process, whose name may
+/// not be in the lock file yet, and a second server exits with its own error.
 fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }

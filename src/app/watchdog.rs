@@ -1,10 +1,10 @@
-//! The systemd watchdog: calls our own socket as kubelet does, then the store, and notifies systemd
-//! when both have answered.
+//! The systemd watchdog: calls dockbridge's own socket as kubelet does, then the store, and notifies
+//! systemd once both have answered.
 //!
-//! It runs in a thread with a runtime of its own. When the server's runtime is blocked, its socket
-//! does not accept, or calls hang, this thread sends no watchdog notification, and systemd restarts
-//! the service. The store is called too: Status would still answer, from the last snapshot. An error
-//! because Docker is down counts as an answer.
+//! It runs in a thread with a separate runtime. If the server's runtime is blocked, its socket does not
+//! accept, or calls hang, this thread sends no notification, and systemd restarts the service. The store
+//! is called because Status would still answer from the last snapshot. An error because Docker is down
+//! counts as an answer.
 
 #[cfg(test)]
 mod tests;
@@ -121,7 +121,7 @@ impl SelfChecks {
         }
     }
 
-    /// What the socket answers, if the store answers too.
+    /// The answer of the socket, if the store also answers.
     async fn ask(&self) -> Result<String, CheckError> {
         let socket = alive::ask(&self.socket, self.time_limit);
         let (words, taken) = join!(socket, self.store.answers(self.time_limit));
