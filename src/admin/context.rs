@@ -31,7 +31,7 @@ pub struct AdminContext {
 /// Asks for the settings to be read again.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    /// Whether they are put in force; else it is only told what would change.
+    /// Whether to apply them. If not, the answer only says what would change.
     pub apply: bool,
     /// Replaces the environment that the process was started with.
     pub variables: Option<Variables>,

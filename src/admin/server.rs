@@ -101,7 +101,7 @@ impl Listeners {
         self.replacements.0.clone()
     }
 
-    /// Serves for ever. Dropping the future closes all connections.
+    /// Serves without end. Dropping the future closes all connections.
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
         let Self { mut tcp, unix, replacements: (_switch, mut replacements) } = self;
