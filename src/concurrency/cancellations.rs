@@ -1,5 +1,5 @@
-//! Cancellation tokens by name: who waits for a lock cancels what its holder does, where that can take
-//! for ever.
+//! Cancellation tokens by name: a task that waits for a lock cancels the work of its holder if that
+//! work may never end.
 
 use std::{
     collections::HashMap,

@@ -33,7 +33,7 @@ where
         Self { running: Arc::default(), tracker }
     }
 
-    /// Runs `work` on a task of its own, or joins the one already running under `key`.
+    /// Runs `work` in a new task, or joins the task that already runs under `key`.
     ///
     /// Dropping the returned future leaves the task running.
     ///
