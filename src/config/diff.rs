@@ -1,4 +1,4 @@
-//! What a reload would change: a pure comparison of the settings in force with those to come.
+//! What a reload would change: a pure comparison of the current settings with the new ones.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub key: Key,
-    /// The value in force, as it was written.
+    /// The current value, as it was written.
     pub running: String,
     /// The value to come, and where it is written.
     pub new: RawValue,
@@ -55,7 +55,7 @@ pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
         .collect()
 }
 
-/// The settings in force after a reload: those that it can change are as in `new`.
+/// The settings after a reload: those that a reload can change are as in `new`.
 ///
 /// # Errors
 /// A running value is malformed.

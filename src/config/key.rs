@@ -50,7 +50,7 @@ pub struct Definition {
     pub help: &'static str,
 }
 
-/// What it takes until a changed value is in force.
+/// What applies a changed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// `dockbridge reload`, while it runs.

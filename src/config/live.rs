@@ -42,7 +42,7 @@ impl From<&Settings> for Live {
     }
 }
 
-/// The live settings in force. Clones share them.
+/// The current live settings. Clones share them.
 #[derive(Clone, Debug)]
 pub struct LiveSettings(watch::Sender<Arc<Live>>);
 
@@ -52,12 +52,12 @@ impl LiveSettings {
         Self(watch::Sender::new(Arc::new(live)))
     }
 
-    /// Those in force now.
+    /// The current ones.
     pub fn current(&self) -> Arc<Live> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Puts others in force, all at once.
+    /// Replaces all of them at once.
     pub fn replace(&self, live: Live) {
         self.0.send_replace(Arc::new(live));
     }

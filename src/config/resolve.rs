@@ -10,7 +10,7 @@ use super::{
     settings::Settings,
 };
 
-/// The settings in force, and where each was set.
+/// The resolved settings, and where each was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     pub settings: Settings,

@@ -56,7 +56,7 @@ pub struct Settings {
     pub pins: PinnedImages,
     /// Which images garbage collection may remove.
     pub collect: CollectImages,
-    /// A single engine call may take this long, besides what its request grants it.
+    /// A single engine call may take this long, in addition to the time that its request grants.
     pub request_timeout: Duration,
     /// What is at the CRI log path of a container.
     pub container_log_format: ContainerLogFormat,

@@ -26,7 +26,7 @@ impl Variables {
         serde_json::json!(self.0).to_string()
     }
 
-    /// From a JSON object of strings; none where it is something else.
+    /// From a JSON object of strings; none for any other JSON.
     pub fn from_json(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok().map(Self)
     }
@@ -65,5 +65,5 @@ impl ConfigSource {
     }
 }
 
-/// Besides one for each setting: that of the file, and those of Docker's own clients.
+/// In addition to one for each setting: the one that names the file, and those of Docker's clients.
 const OTHERS: [&str; 4] = [CONFIG_VARIABLE, "DOCKER_HOST", "DOCKER_CONFIG", "HOME"];
