@@ -1,6 +1,6 @@
 //! Whether a CRI socket is served, in the way kubelet would notice: by a call through it.
 //!
-//! Any answer counts. A refusal is an answer: that Docker is away is no reason to be started anew.
+//! Any answer counts, also a refusal: if Docker is down, a restart of dockbridge does not help.
 
 use std::{path::Path, time::Duration};
 

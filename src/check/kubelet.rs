@@ -50,7 +50,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// These settings where `over` has none of its own.
+    /// The settings of `over`, and these for the ones that it lacks.
     fn with(self, over: Self) -> Self {
         Self {
             cgroup_driver: over.cgroup_driver.or(self.cgroup_driver),

@@ -119,7 +119,7 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
 }
 
-/// The hard limit: dockbridge raises the soft one at its start. None where there is no limit.
+/// The hard limit: dockbridge raises the soft one at its start. None if there is no limit.
 fn open_files(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().nth(1)?.parse().ok()
@@ -164,7 +164,7 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
     }
 }
 
-/// Whether the clock follows another one. None where systemd cannot be asked.
+/// Whether the clock is synchronised. None if systemd does not answer.
 pub(super) async fn clock() -> Option<Finding> {
     let printed = output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).await?;
     judge_clock(printed.trim())

@@ -34,12 +34,11 @@ pub async fn image_of(socket: &Path) -> Option<String> {
     Client::connect(socket).await.ok()?.sandbox_image().await.ok()?
 }
 
-/// Runs a pod with one container of `image` through the socket, prints each step to `out` as it
-/// is done, and removes the pod. `stop` ends it early.
+/// Runs a pod with one container of `image` through the socket, prints each finished step to `out`, and
+/// removes the pod. `stop` ends it early.
 ///
 /// # Errors
-/// What failed first. The pod is removed all the same; what could not be removed is printed to
-/// `out`.
+/// The first failure. The pod is removed in any case, and `out` shows what could not be removed.
 pub async fn run(
     socket: &Path,
     image: &str,

@@ -10,7 +10,7 @@ use crate::host::processes::Processes;
 pub(super) struct Others {
     pub(super) cri_dockerd: Option<u32>,
     pub(super) crio: Option<u32>,
-    /// Containers in containerd's namespace for Kubernetes. Docker has a namespace of its own.
+    /// Containers in containerd's namespace for Kubernetes. Docker uses another namespace.
     pub(super) containerd: usize,
 }
 

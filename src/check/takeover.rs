@@ -1,7 +1,7 @@
-//! What dockbridge would make of the pods that are there, before anything is changed: those of
-//! cri-dockerd or dockershim, and those of its own.
+//! What dockbridge would do with the existing pods, before anything changes: pods of cri-dockerd or
+//! dockershim, and dockbridge's own.
 //!
-//! Asks the engine, reads CNI's cache and what other shims left, and writes nothing.
+//! Asks the engine, reads CNI's cache and the files of other shims, and writes nothing.
 
 use std::{
     collections::{BTreeMap, HashSet},
