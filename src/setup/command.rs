@@ -138,7 +138,7 @@ impl Backup {
     }
 }
 
-/// The flags of the dockerd behind `socket`; none where no dockerd of this host is.
+/// The flags of the dockerd behind `socket`; none if no dockerd of this host is behind it.
 pub fn daemon_flags(socket: &Path) -> Option<DaemonFlags> {
     find(&Processes::new("/proc"), socket).map(|daemon| daemon.flags)
 }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::error::DaemonJsonError;
 use crate::model::oci_edits::RUNTIME;
 
-/// Our runtime as the engine is told of it.
+/// The entry for our runtime in the engine's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
