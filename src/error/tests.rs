@@ -1,4 +1,4 @@
-//! How a failure is told.
+//! How a failure is shown.
 
 use std::io;
 
