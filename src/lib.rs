@@ -15,7 +15,7 @@
 //!    [`error::Kind`], which `rpc` turns into a gRPC code at the very end.
 //! 7. [`checkpoint`] writes what is about to happen, [`network`] runs the CNI plugins, `checkpoint`
 //!    writes what came of it: after a `kill -9` in between, [`sandbox::recover`] undoes the rest.
-//! 8. [`store`] has followed the engine's events meanwhile. [`translate::observe`] turns what the engine
+//! 8. [`store`] follows the engine's events all the time. [`translate::observe`] turns what the engine
 //!    answers into records; readers get a snapshot of all of them, so that lists and status need no
 //!    call to the engine.
 //! 9. [`translate::render`] makes the answer.

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     if let Some(words) = execute_runtime::words_for_runtime(&words) {
         return execute_runtime::execute(words);
     }
-    // One that comes while the settings are read is a reload, too.
+    // A SIGHUP that arrives while the settings are read is also a reload.
     let _ = hangups::hold();
     let mut invocation = Invocation::read(&words).unwrap_or_else(|error| error.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
