@@ -156,10 +156,28 @@ fn alerts_and_dashboard_name_metrics_that_exist_and_what_to_do() {
     let alerts: BTreeSet<&str> = rules.iter().map(|rule| rule.alert.as_str()).collect();
     assert_eq!(alerts.len(), rules.len(), "an alert's name is there twice");
     let dashboard = fs::read_to_string("docs/grafana/dockbridge.json").unwrap();
+    let board: Dashboard = serde_json::from_str(&dashboard).unwrap();
+    for panel in board.panels.iter().filter(|panel| panel.kind != "row") {
+        assert!(!panel.description.is_empty(), "{} does not say what to look for", panel.title);
+    }
     let shown = dashboard.lines().filter(|line| line.trim_start().starts_with("\"expr\""));
     for name in shown.flat_map(names) {
         assert!(known.contains(name), "the dashboard: docs/metrics.md has no {name}");
     }
+}
+
+#[derive(Deserialize)]
+struct Dashboard {
+    panels: Vec<Panel>,
+}
+
+#[derive(Deserialize)]
+struct Panel {
+    title: String,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    description: String,
 }
 
 #[derive(Deserialize)]
