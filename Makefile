@@ -74,11 +74,13 @@ demo: build ## Show a pod go up and down, with the time each step took
 	@$(AS_ROOT) tests/env/run.sh demo $(BUILT)
 
 .PHONY: install
-install: release ## Install the release build and its units for systemd below PREFIX (/usr/local)
+install: release ## Install the release build, units for systemd, manual pages and completions below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
 	$(AS_OWNER) ln -sf dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge-runtime
 	$(AS_OWNER) install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/dockbridge.{service,socket}
 	$(AS_OWNER) sed -i 's,^\(ExecStart\|ExecReload\)=/usr/,\1=$(PREFIX)/,' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
+	$(CARGO) run --quiet --example documents -- $(TARGET)/share
+	$(AS_OWNER) cp -r $(TARGET)/share $(DESTDIR)$(PREFIX)/
 
 ##@ Build
 
@@ -136,10 +138,9 @@ $(MDBOOK):
 .PHONY: book
 book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
 	rm -rf $(TARGET)/book-source && mkdir -p $(TARGET) && cp -r docs $(TARGET)/book-source
-	cp CHANGELOG.md CONTRIBUTING.md SECURITY.md packaging/systemd/dockbridge.service $(TARGET)/book-source
+	cp CHANGELOG.md CONTRIBUTING.md SECURITY.md $(TARGET)/book-source
 	sed -i 's|](docs/|](|g' $(TARGET)/book-source/{CHANGELOG,CONTRIBUTING,SECURITY}.md
-	find $(TARGET)/book-source -name '*.md' -exec sed -i -e 's|](\(\(\.\./\)*\)\.\./\([A-Z]*\.md\)|](\1\3|g' \
-	  -e 's|](\.\./packaging/systemd/|](|g' {} +
+	find $(TARGET)/book-source -name '*.md' -exec sed -i -e 's|](\(\(\.\./\)*\)\.\./\([A-Z]*\.md\)|](\1\3|g' {} +
 	$(MDBOOK) build $(TARGET)/book-source --dest-dir $(TARGET)/book
 	@echo "open $(TARGET)/book/index.html"
 

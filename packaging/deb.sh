@@ -40,7 +40,11 @@ program() {
     mv "$examples/default" "$root/etc/default/dockbridge"
     # The licence is Debian's own file; copyright names it.
     rm -r "$root/usr/share/doc/dockbridge/LICENSE" "$examples/cri-docker"
-    gzip -9n "$root"/usr/share/man/*/* "$root/usr/share/doc/dockbridge/LICENCES" "$root/usr/share/doc/dockbridge/CHANGELOG.md"
+    sed -i 's|](LICENSE)|](copyright)|' "$root/usr/share/doc/dockbridge/README.md"
+    install -m 644 "$here/deb/copyright" "$root/usr/share/doc/dockbridge/copyright"
+    "$here/links.sh" "$root/usr/share/doc"
+    # Pages lead to the changelog, so it stays as it is.
+    gzip -9n "$root"/usr/share/man/*/* "$root/usr/share/doc/dockbridge/LICENCES"
 }
 
 # in_place_of_cri_dockerd ROOT

@@ -49,6 +49,7 @@ install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md
 for page in docs/*.md docs/{guides,decisions}/*.md docs/pictures/*.svg docs/grafana/* docs/prometheus/*; do
     install -D -m 644 "$page" "$tree/share/doc/dockbridge/$page"
 done
+packaging/links.sh "$tree/share/doc"
 packaging/licences.sh "$triple" >"$tree/share/doc/dockbridge/LICENCES"
 
 mkdir -p "$out"

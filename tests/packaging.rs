@@ -19,8 +19,9 @@ use std::{
     path::PathBuf,
 };
 
+use clap::CommandFactory as _;
 use dockbridge::{
-    cli::command_line::{Command, Invocation},
+    cli::command_line::{Command, CommandLine, Invocation},
     config::{
         key::Key,
         resolve::{Resolved, resolve},
@@ -62,12 +63,9 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
     for key in Key::ALL {
         let flag = format!("--{}", key.name());
         assert!(page.contains(&flag), "dockbridge.8 lacks {flag}");
+        let help: Vec<&str> = key.definition().help.split_whitespace().take(3).collect();
+        assert!(page.contains(&help.join(" ")), "dockbridge.8 does not explain {flag}");
         assert!(file.contains(&format!("{} = ", key.name())), "dockbridge.toml.5 lacks {flag}");
-    }
-    for name in ["serve", "config", "reload", "check", "debug"] {
-        let own = read(&format!("man/man8/dockbridge-{name}.8")).replace('\\', "");
-        assert!(!own.contains("state-dir"), "dockbridge-{name}.8 has the settings of dockbridge.8");
-        assert!(page.contains(&format!("dockbridge-{name}(8)")), "dockbridge.8 lacks {name}");
     }
     for path in [
         "bash-completion/completions/dockbridge",
@@ -82,6 +80,60 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
         // fish has a line for each.
         assert!(offered("cni docker") || offered("cni\\t'' docker"), "{path}: no values");
     }
+}
+
+/// Every command has a page with the sections that people look for, and no page names one that is missing.
+#[test]
+fn manual_pages_have_all_sections_and_lead_to_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    documents::write_all(directory.path()).unwrap();
+    let mut pages = BTreeMap::new();
+    for entry in ["man5", "man8"].iter().flat_map(|at| {
+        fs::read_dir(directory.path().join("man").join(at)).unwrap().map(Result::unwrap)
+    }) {
+        let text = fs::read_to_string(entry.path()).unwrap().replace('\\', "");
+        let name = entry.file_name().into_string().unwrap();
+        let (name, number) = name.rsplit_once('.').unwrap();
+        pages.insert(format!("{name}({number})"), text);
+    }
+    let mut expected = vec!["dockbridge.toml(5)".to_owned(), "dockbridge-runtime(8)".to_owned()];
+    add_names(&CommandLine::command(), "", &mut expected);
+    expected.sort();
+    assert_eq!(pages.keys().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+    for (name, text) in &pages {
+        assert!(
+            name == "dockbridge(8)" || !text.contains("--state-dir <"),
+            "{name} lists settings"
+        );
+        for heading in ["EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"] {
+            let has_none = name == "dockbridge.toml(5)" && heading == "EXIT STATUS";
+            let (_, rest) = match text.split_once(&format!("\n.SH \"{heading}\"\n")) {
+                None => text.split_once(&format!("\n.SH {heading}\n")).unwrap_or(("", "")),
+                Some(found) => found,
+            };
+            let content = rest.split("\n.SH").next().unwrap();
+            assert!(has_none || !content.trim().is_empty(), "{name} has no {heading}");
+        }
+        let words = text.split(|c: char| !(c.is_alphanumeric() || "-.()".contains(c)));
+        let named = words.filter(|word| word.starts_with("dockbridge") && word.contains('('));
+        for reference in named.map(|word| word.trim_end_matches(['.', ','])) {
+            assert!(pages.contains_key(reference), "{name} leads to {reference}, which is missing");
+        }
+    }
+    for (_, _, example) in documents::manual::EXAMPLES {
+        let (_, command) = example.split_once("dockbridge ").unwrap_or_default();
+        let command = command.split(['|', '>', ';']).next().unwrap();
+        let given: Vec<OsString> =
+            format!("dockbridge {command}").split_whitespace().map(OsString::from).collect();
+        Invocation::read(&given).unwrap_or_else(|error| panic!("{example}: {error}"));
+    }
+}
+
+/// The page of each command, nested ones as well.
+fn add_names(command: &clap::Command, parent: &str, names: &mut Vec<String>) {
+    let name = format!("{parent}{}", command.get_name());
+    names.push(format!("{name}(8)"));
+    command.get_subcommands().for_each(|below| add_names(below, &format!("{name}-"), names));
 }
 
 #[test]
@@ -291,6 +343,21 @@ fn the_package_does_not_run_the_settings() {
     fs::write(path("default"), "DOCKBRIDGE_LISTEN=nonsense here\n").unwrap();
     let told = command(&program);
     assert!(told.contains("DOCKBRIDGE_LISTEN") && told.contains("nonsense here"), "{told}");
+}
+
+/// People see which program answers. Docker and containerd read the output, which is runc's alone.
+#[test]
+fn the_runtime_names_itself_beside_the_version_of_runc() {
+    let run = |word: &str| {
+        let made = std::process::Command::new(env!("CARGO_BIN_EXE_dockbridge"))
+            .args(["runtime", "--dockbridge-runtime", "echo", word])
+            .output()
+            .unwrap();
+        (String::from_utf8(made.stdout).unwrap(), String::from_utf8(made.stderr).unwrap())
+    };
+    let own = format!("dockbridge-runtime {} runs echo:\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run("--debug"), ("--debug\n".to_owned(), own));
+    assert_eq!(run("state"), ("state\n".to_owned(), String::new()));
 }
 
 /// A check that was not made must not look like one that passed.
