@@ -39,6 +39,18 @@ WORLD = $(AS_ROOT) tests/env/world.sh $(if $(RUNTIME),--runtime $(RUNTIME_PROGRA
 # Where cargo builds.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BUILT := $(TARGET)/debug/dockbridge
+# The oldest Rust that builds this. If cargo is missing or older, `toolchain` puts this version below target, so that
+# nothing in the user's home changes.
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml)
+RUST_IS_HERE := $(shell printf '$(RUST)\n%s\n' "$$($(CARGO) --version 2>/dev/null | cut -d ' ' -f 2)" | sort -CV && echo yes)
+ifndef RUST_IS_HERE
+override CARGO := cargo
+export RUSTUP_HOME := $(TARGET)/rust/rustup
+export CARGO_HOME := $(TARGET)/rust/cargo
+export PATH := $(CARGO_HOME)/bin:$(PATH)
+endif
+# rustup's installer; downloaded if this names no file.
+RUSTUP_INIT ?=
 RUNTIME_PROGRAM = $(BUILT)
 SUITE := tests/env/suite.sh
 # Who renders the book; installed into target/tools when it is missing.
@@ -85,10 +97,16 @@ install: release ## Install the release build, units for systemd, manual pages a
 ##@ Build
 
 .PHONY: toolchain
-toolchain:
-	@command -v $(CARGO) >/dev/null || { \
-	  echo "cargo is missing. Rust 1.89 or newer is needed, and Debian 12 has an older one: see https://rustup.rs" >&2; exit 1; }
+toolchain: $(if $(RUST_IS_HERE),,$(TARGET)/rust/cargo/bin/cargo)
 	@command -v cc >/dev/null || { $(AS_ROOT) tests/env/install.sh gcc libc6-dev; }
+
+$(TARGET)/rust/cargo/bin/cargo:
+	@echo "cargo is missing or older than $(RUST): rustup installs Rust $(RUST) into $(TARGET)/rust, and changes nothing in your home" >&2
+	@mkdir -p $(TARGET)/rust
+	@[ -n "$(RUSTUP_INIT)" ] || command -v curl >/dev/null || $(AS_ROOT) tests/env/install.sh curl ca-certificates
+	@[ -n "$(RUSTUP_INIT)" ] || curl --proto '=https' -fsSo $(TARGET)/rust/rustup-init https://sh.rustup.rs
+	@sh $(or $(RUSTUP_INIT),$(TARGET)/rust/rustup-init) -y -q --no-modify-path --profile minimal \
+	  --component clippy,rustfmt --default-toolchain $(RUST)
 
 .PHONY: build
 build: toolchain ## Build for development

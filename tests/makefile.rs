@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 /// A check that was not made must not look like one that passed.
 #[test]
@@ -12,16 +12,13 @@ fn dependencies_are_checked_or_the_target_fails() {
     for (has_deny, passes) in [(false, false), (true, true)] {
         let version = if has_deny { "exit 0" } else { "exit 101" };
         let script = format!(
-            "#!/bin/sh\n[ \"$*\" != 'deny --version' ] || {version}\necho \"$*\" >>'{}'\n",
+            "[ $1 != --version ] || exec echo cargo 1.99.0
+            [ \"$*\" != 'deny --version' ] || {version}
+            echo $* >>{}",
             calls.display()
         );
-        fs::write(&cargo, script).unwrap();
-        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
-        let made = std::process::Command::new("make")
-            .args(["deny", &format!("CARGO={}", cargo.display())])
-            .env_remove("MAKEFLAGS")
-            .output()
-            .unwrap();
+        program(&cargo, &script);
+        let made = make(&["deny", &format!("CARGO={}", cargo.display())]).output().unwrap();
         assert_eq!(made.status.success(), passes, "{made:?}");
     }
     let calls = fs::read_to_string(&calls).unwrap();
@@ -35,7 +32,7 @@ fn commit_messages_are_checked() {
     let directory = tempfile::tempdir().unwrap();
     let git = |words: &[&str]| {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
-        let made = std::process::Command::new("git")
+        let made = Command::new("git")
             .args(identity)
             .args(words)
             .current_dir(directory.path())
@@ -45,7 +42,7 @@ fn commit_messages_are_checked() {
     };
     let script = std::env::current_dir().unwrap().join("tests/env/commits.sh");
     let told = || {
-        let run = std::process::Command::new(&script)
+        let run = Command::new(&script)
             .arg("HEAD^..HEAD")
             .current_dir(directory.path())
             .output()
@@ -66,4 +63,66 @@ fn commit_messages_are_checked() {
         assert_eq!(passes, complaint.is_empty(), "{subject}: {text}");
         assert!(text.contains(complaint), "{text}");
     }
+}
+
+/// Old, broken and missing ones are the same; a home must stay as it is.
+#[test]
+fn a_missing_or_old_toolchain_is_installed_below_target() {
+    for (own, installs) in
+        [("echo cargo 1.63.0", true), ("exit 127", true), ("echo 'cargo 1.99.1 (x)'", false)]
+    {
+        let room = tempfile::tempdir().unwrap();
+        let path = |name: &str| room.path().join(name);
+        let calls = path("calls");
+        for name in ["home", "bin"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        program(&path("bin/cargo"), &format!("echo own $* >>{}\n{own}", calls.display()));
+        let cargo = format!(r#"echo "$0 $RUSTUP_HOME $*" >>{}"#, calls.display());
+        let installer = format!(
+            r#"echo installer $* >>{}; mkdir -p $CARGO_HOME/bin
+            printf '#!/bin/sh\n%s\n' '{cargo}' >$CARGO_HOME/bin/cargo; chmod +x $CARGO_HOME/bin/cargo"#,
+            calls.display()
+        );
+        program(&path("installer"), &installer);
+        let target = path("target");
+        let build = || {
+            let made = make(&["build", &format!("RUSTUP_INIT={}", path("installer").display())])
+                .env("PATH", format!("{}:/usr/bin:/bin", path("bin").display()))
+                .env("HOME", path("home"))
+                .env("CARGO_TARGET_DIR", &target)
+                .output()
+                .unwrap();
+            assert!(made.status.success(), "{made:?}");
+            let text = fs::read_to_string(&calls).unwrap();
+            fs::remove_file(&calls).unwrap();
+            (text, String::from_utf8(made.stderr).unwrap())
+        };
+        let (called, told) = build();
+        assert_eq!(told.contains("rustup"), installs, "{told}");
+        assert_eq!(called.contains("installer -y"), installs, "{called}");
+        let below = format!("{0}/rust/cargo/bin/cargo {0}/rust/rustup build\n", target.display());
+        let used = if installs { below.as_str() } else { "own build\n" };
+        assert!(called.ends_with(used), "{called}");
+        // The second time it is there.
+        let (called, told) = build();
+        assert!(called.ends_with(used) && !called.contains("installer"), "{called}");
+        assert!(!told.contains("rustup"), "{told}");
+        assert_eq!(fs::read_dir(path("home")).unwrap().count(), 0);
+    }
+}
+
+/// `make` as a person calls it: without what cargo says to its tests.
+fn make(words: &[&str]) -> Command {
+    let mut command = Command::new("make");
+    command.args(words);
+    for name in ["MAKEFLAGS", "CARGO", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn program(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
