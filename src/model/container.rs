@@ -22,7 +22,6 @@ pub struct ContainerMetadata {
 /// defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
-    /// Identity within the pod.
     pub metadata: ContainerMetadata,
     /// The image as the caller names it (an id or a reference), prefixes stripped.
     pub image: String,
@@ -66,7 +65,6 @@ pub struct ContainerSpec {
     /// Close standard input when the first attach ends.
     #[serde(default)]
     pub stdin_once: bool,
-    /// Give the process a terminal.
     #[serde(default)]
     pub tty: bool,
     #[serde(default)]

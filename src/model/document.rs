@@ -38,9 +38,7 @@ pub struct SandboxDocument {
 pub struct ContainerDocument {
     pub version: u32,
     pub spec: ContainerSpec,
-    /// The pod it belongs to.
     pub sandbox: SandboxId,
-    /// The image it was made from.
     pub image_id: ImageId,
     /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
     pub image_ref: String,

@@ -9,7 +9,6 @@ pub struct Identity {
     pub user: RunAs,
     /// Primary group; only together with a user (CRI refuses it alone).
     pub group: Option<i64>,
-    /// Groups added to the process.
     pub supplemental_groups: Vec<i64>,
     /// What happens with the groups the image's `/etc/group` gives the user.
     pub groups_policy: GroupsPolicy,
@@ -75,7 +74,6 @@ pub struct ContainerSecurity {
     pub identity: Identity,
     /// All capabilities, all devices, no confinement.
     pub privileged: bool,
-    /// The root file system is read-only.
     pub readonly_rootfs: bool,
     /// The process cannot gain privileges by set-uid programs.
     pub no_new_privs: bool,

@@ -70,7 +70,6 @@ pub struct GroupReading {
 /// Processor time. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuReading {
-    /// When it was read.
     pub at: Nanos,
     /// Used since the beginning, over all processors.
     pub usage: u64,
@@ -99,7 +98,6 @@ pub struct CpuReading {
 /// Memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryReading {
-    /// When it was read.
     pub at: Nanos,
     /// All of it, page cache included.
     pub usage: u64,
@@ -171,7 +169,6 @@ pub struct SwapReading {
 /// Block devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoReading {
-    /// When it was read.
     pub at: Nanos,
     pub pressure: Option<Pressure>,
     /// By device; only with [`Detail::Everything`].
@@ -181,15 +178,10 @@ pub struct IoReading {
 /// What was read from and written to a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
-    /// Its major number.
     pub major: u32,
-    /// Its minor number.
     pub minor: u32,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
-    /// Bytes discarded.
     pub discarded_bytes: u64,
     pub reads: u64,
     pub writes: u64,
@@ -199,7 +191,6 @@ pub struct DeviceReading {
 /// Tasks (threads) of a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidsReading {
-    /// When it was read.
     pub at: Nanos,
     /// How many there are.
     pub tasks: u64,
@@ -234,18 +225,14 @@ pub struct Pressure {
 pub struct Stall {
     /// Since the beginning, in microseconds as the kernel counts them.
     pub total: u64,
-    /// Percent of the last 10 seconds.
     pub avg10: f64,
-    /// Percent of the last 60 seconds.
     pub avg60: f64,
-    /// Percent of the last 300 seconds.
     pub avg300: f64,
 }
 
 /// The interfaces of a network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkReading {
-    /// When it was read.
     pub at: Nanos,
     /// The one that holds the pod's address.
     pub default: InterfaceReading,

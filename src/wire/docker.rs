@@ -43,22 +43,17 @@ pub struct ContainerInspect {
     /// Path of the log file, empty where the driver has none.
     #[serde(deserialize_with = "nullable")]
     pub log_path: String,
-    /// What its process does.
     #[serde(deserialize_with = "nullable")]
     pub state: InspectState,
-    /// What it was created with.
     #[serde(deserialize_with = "nullable")]
     pub config: InspectConfig,
     /// What it was created with, as to the host.
     #[serde(deserialize_with = "nullable")]
     pub host_config: InspectHostConfig,
-    /// Its network.
     #[serde(deserialize_with = "nullable")]
     pub network_settings: InspectNetwork,
-    /// What is mounted into it.
     #[serde(deserialize_with = "nullable")]
     pub mounts: Vec<InspectMount>,
-    /// Where its writable layer is.
     #[serde(deserialize_with = "nullable")]
     pub graph_driver: GraphDriver,
 }
@@ -76,7 +71,6 @@ pub struct InspectMount {
     /// Path in the container.
     #[serde(deserialize_with = "nullable")]
     pub destination: String,
-    /// Writable.
     #[serde(rename = "RW", deserialize_with = "nullable")]
     pub writable: bool,
     /// `rprivate`, `rslave`, `rshared`, …
@@ -91,7 +85,6 @@ pub struct InspectState {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
     #[serde(deserialize_with = "nullable")]
     pub status: String,
-    /// A process is there.
     #[serde(deserialize_with = "nullable")]
     pub running: bool,
     /// Docker saw an OOM kill.
@@ -124,10 +117,8 @@ pub struct InspectConfig {
     /// Container labels, merged with the image's.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    /// Terminal.
     #[serde(deserialize_with = "nullable")]
     pub tty: bool,
-    /// Standard input is kept open.
     #[serde(deserialize_with = "nullable")]
     pub open_stdin: bool,
     /// Standard input ends with the first attach.
@@ -136,7 +127,6 @@ pub struct InspectConfig {
     /// Signal of a stop: the request's, or the image's.
     #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
-    /// Host name.
     #[serde(deserialize_with = "nullable")]
     pub hostname: String,
     /// Entrypoint of the request, or the image's.
@@ -168,37 +158,27 @@ pub struct InspectHostConfig {
     /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
-    /// OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub runtime: String,
-    /// Kernel parameters.
     #[serde(deserialize_with = "nullable")]
     pub sysctls: BTreeMap<String, String>,
-    /// Annotations passed to the OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
     /// Parent cgroup, empty for the engine's default.
     #[serde(deserialize_with = "nullable")]
     pub cgroup_parent: String,
-    /// All capabilities, all devices, no confinement.
     #[serde(deserialize_with = "nullable")]
     pub privileged: bool,
-    /// CFS period in microseconds.
     #[serde(deserialize_with = "nullable")]
     pub cpu_period: i64,
-    /// CFS quota in microseconds.
     #[serde(deserialize_with = "nullable")]
     pub cpu_quota: i64,
-    /// Relative CPU weight.
     #[serde(deserialize_with = "nullable")]
     pub cpu_shares: i64,
-    /// Memory limit in bytes.
     #[serde(deserialize_with = "nullable")]
     pub memory: i64,
-    /// Memory plus swap limit in bytes.
     #[serde(deserialize_with = "nullable")]
     pub memory_swap: i64,
-    /// OOM score adjustment.
     #[serde(deserialize_with = "nullable")]
     pub oom_score_adj: i64,
     /// Limit of processes; zero and negative are none.
@@ -207,7 +187,6 @@ pub struct InspectHostConfig {
     /// Memory that is reclaimed last, in bytes.
     #[serde(deserialize_with = "nullable")]
     pub memory_reservation: i64,
-    /// CPUs, in the kernel's list format.
     #[serde(deserialize_with = "nullable")]
     pub cpuset_cpus: String,
     /// Memory nodes, in the kernel's list format.
@@ -270,10 +249,8 @@ pub struct ImageInspect {
     /// Bytes.
     #[serde(deserialize_with = "nullable")]
     pub size: i64,
-    /// What containers of it inherit.
     #[serde(deserialize_with = "nullable")]
     pub config: ImageConfig,
-    /// Where its layers are.
     #[serde(deserialize_with = "nullable")]
     pub graph_driver: GraphDriver,
 }
@@ -282,7 +259,6 @@ pub struct ImageInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct GraphDriver {
-    /// The driver's name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// The driver's own facts; none of containerd's snapshotters.
@@ -297,10 +273,8 @@ pub struct ImageConfig {
     /// `user[:group]`.
     #[serde(deserialize_with = "nullable")]
     pub user: String,
-    /// Labels.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    /// Stop signal.
     #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
     /// Paths that get a volume each.
@@ -318,7 +292,6 @@ pub struct Event {
     /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
     #[serde(rename = "Action", deserialize_with = "nullable")]
     pub action: String,
-    /// What it happened to.
     #[serde(rename = "Actor", deserialize_with = "nullable")]
     pub actor: EventActor,
     /// Nanoseconds since the epoch.
@@ -342,10 +315,8 @@ pub struct EventActor {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Version {
-    /// Release.
     #[serde(deserialize_with = "nullable")]
     pub version: String,
-    /// Kernel release.
     #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
 }
@@ -357,7 +328,6 @@ pub struct Info {
     /// Identifier of the data root.
     #[serde(rename = "ID", deserialize_with = "nullable")]
     pub id: String,
-    /// Release.
     #[serde(deserialize_with = "nullable")]
     pub server_version: String,
     /// `cgroupfs`, `systemd` or `none`.
@@ -366,37 +336,28 @@ pub struct Info {
     /// `1` or `2`.
     #[serde(deserialize_with = "nullable")]
     pub cgroup_version: String,
-    /// Data root.
     #[serde(deserialize_with = "nullable")]
     pub docker_root_dir: String,
-    /// Storage driver.
     #[serde(deserialize_with = "nullable")]
     pub driver: String,
     /// Details of the storage driver as pairs.
     #[serde(deserialize_with = "nullable")]
     pub driver_status: Vec<Vec<String>>,
-    /// Runtimes by name.
     #[serde(deserialize_with = "nullable")]
     pub runtimes: BTreeMap<String, Runtime>,
-    /// Name of the default runtime.
     #[serde(deserialize_with = "nullable")]
     pub default_runtime: String,
-    /// Verbatim security options.
     #[serde(deserialize_with = "nullable")]
     pub security_options: Vec<String>,
-    /// Default log driver.
     #[serde(deserialize_with = "nullable")]
     pub logging_driver: String,
     /// Pods survive a daemon restart.
     #[serde(deserialize_with = "nullable")]
     pub live_restore_enabled: bool,
-    /// Kernel release.
     #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
-    /// CDI directories.
     #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
     pub cdi_spec_dirs: Vec<String>,
-    /// Warnings about the host.
     #[serde(deserialize_with = "nullable")]
     pub warnings: Vec<String>,
 }
@@ -421,7 +382,6 @@ pub struct Runtime {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
-    /// Id of the new container.
     #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// What the engine ignored.
@@ -447,7 +407,6 @@ pub struct ExecInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorAnswer {
-    /// What went wrong.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
 }
@@ -456,10 +415,8 @@ pub struct ErrorAnswer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Progress {
-    /// What happens.
     #[serde(deserialize_with = "nullable")]
     pub status: String,
-    /// Which layer.
     #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// How far, in bytes.

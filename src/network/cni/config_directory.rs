@@ -35,7 +35,6 @@ pub struct SelectedConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub file: String,
-    /// What is wrong with it.
     pub reason: String,
 }
 

@@ -41,10 +41,8 @@ pub struct ContainerSummary {
     /// What it was created with, as to the host.
     #[serde(deserialize_with = "lenient")]
     pub host_config: SummaryHostConfig,
-    /// Its network.
     #[serde(deserialize_with = "lenient")]
     pub network_settings: InspectNetwork,
-    /// What is mounted into it.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<InspectMount>,
 }
@@ -71,7 +69,6 @@ pub struct ImageSummary {
     /// `repository@digest`.
     #[serde(deserialize_with = "lenient")]
     pub repo_digests: Vec<String>,
-    /// Bytes.
     #[serde(deserialize_with = "lenient")]
     pub size: i64,
     /// Labels of the image.
