@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{error::chain, host::file::read_if_present};
 
-/// The devices that some directories describe.
 #[derive(Debug, Default)]
 pub(super) struct DeviceIndex {
     directories: Vec<PathBuf>,
@@ -26,7 +25,6 @@ pub(super) struct DeviceIndex {
     has_directory: bool,
 }
 
-/// Where a device is described.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,

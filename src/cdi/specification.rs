@@ -22,7 +22,6 @@ pub(super) struct Specification {
     pub(super) devices: Vec<Device>,
 }
 
-/// One device.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Device {
@@ -34,7 +33,6 @@ pub(super) struct Device {
     pub(super) container_edits: Edits,
 }
 
-/// Changes of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Edits {
@@ -85,7 +83,6 @@ pub(super) struct Node {
     pub(super) gid: Option<u32>,
 }
 
-/// A mount.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Mount {

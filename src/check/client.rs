@@ -38,14 +38,12 @@ pub enum CallError {
     Unexpected { call: &'static str, message: String },
 }
 
-/// A client of the runtime service.
 #[derive(Clone)]
 pub(super) struct Client {
     runtime: RuntimeServiceClient<Channel>,
 }
 
 impl Client {
-    /// Connects to the socket.
     pub(super) async fn connect(socket: &Path) -> Result<Self, CallError> {
         let unreachable = |reason: &dyn fmt::Display| CallError::Unreachable {
             socket: socket.display().to_string(),
@@ -61,12 +59,10 @@ impl Client {
         }
     }
 
-    /// Version.
     pub(super) async fn version(&self) -> Result<cri::VersionResponse, CallError> {
         within("Version", self.runtime.clone().version(cri::VersionRequest::default())).await
     }
 
-    /// Status.
     pub(super) async fn status(&self) -> Result<cri::RuntimeStatus, CallError> {
         let answer =
             within("Status", self.runtime.clone().status(cri::StatusRequest::default())).await?;
@@ -92,7 +88,6 @@ impl Client {
             .pod_sandbox_id)
     }
 
-    /// PodSandboxStatus.
     pub(super) async fn sandbox(&self, id: &str) -> Result<cri::PodSandboxStatus, CallError> {
         let request =
             cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
@@ -118,13 +113,11 @@ impl Client {
             .container_id)
     }
 
-    /// StartContainer.
     pub(super) async fn start(&self, container: &str) -> Result<(), CallError> {
         let request = cri::StartContainerRequest { container_id: container.to_owned() };
         within("StartContainer", self.runtime.clone().start_container(request)).await.map(drop)
     }
 
-    /// ContainerStatus.
     pub(super) async fn container(&self, id: &str) -> Result<cri::ContainerStatus, CallError> {
         let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let answer =
@@ -132,26 +125,22 @@ impl Client {
         Ok(answer.status.unwrap_or_default())
     }
 
-    /// StopContainer.
     pub(super) async fn stop(&self, container: &str, grace: i64) -> Result<(), CallError> {
         let request =
             cri::StopContainerRequest { container_id: container.to_owned(), timeout: grace };
         within("StopContainer", self.runtime.clone().stop_container(request)).await.map(drop)
     }
 
-    /// RemoveContainer.
     pub(super) async fn remove(&self, container: &str) -> Result<(), CallError> {
         let request = cri::RemoveContainerRequest { container_id: container.to_owned() };
         within("RemoveContainer", self.runtime.clone().remove_container(request)).await.map(drop)
     }
 
-    /// StopPodSandbox.
     pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
         let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         within("StopPodSandbox", self.runtime.clone().stop_pod_sandbox(request)).await.map(drop)
     }
 
-    /// RemovePodSandbox.
     pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
         let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         within("RemovePodSandbox", self.runtime.clone().remove_pod_sandbox(request)).await.map(drop)

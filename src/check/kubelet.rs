@@ -23,7 +23,6 @@ use crate::{
     model::engine::{CgroupDriver, EngineInfo},
 };
 
-/// The kubelet of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kubelet {
     /// Its process, if it runs.

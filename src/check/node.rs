@@ -125,7 +125,6 @@ fn open_files(limits: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The security modules of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Modules {
     pub(super) apparmor: bool,

@@ -181,7 +181,6 @@ impl Checkpoints {
         self.read(MEMORY_KILLS).await.unwrap_or_default()
     }
 
-    /// Reads a single file.
     async fn read<T: DeserializeOwned + Send + 'static>(&self, name: &'static str) -> Option<T> {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.load_single(name)).await

@@ -146,7 +146,6 @@ pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     written.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Serves until a signal comes.
 fn serve(
     source: ConfigSource,
     Resolved { settings, values }: Resolved,

@@ -24,7 +24,6 @@ fn assignment(value: &RawValue) -> String {
     format!("{} = {}", value.key.name(), quoted(value.text.trim()))
 }
 
-/// A TOML basic string.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {

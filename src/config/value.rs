@@ -120,7 +120,6 @@ pub(super) fn engine_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, Invalid::EngineScheme)
 }
 
-/// An absolute path.
 pub(super) fn directory(text: &str) -> Result<PathBuf, Invalid> {
     if text.starts_with('/') { Ok(PathBuf::from(text)) } else { Err(Invalid::RelativePath) }
 }

@@ -44,7 +44,6 @@ impl Default for OutputMemory {
 }
 
 impl OutputMemory {
-    /// Bytes that commands have taken.
     pub(super) fn taken(&self) -> usize {
         SHARED - self.shared.available_permits()
             + MOST_OUTPUT * (PLACES - self.places.available_permits())

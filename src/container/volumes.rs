@@ -83,7 +83,6 @@ impl Node {
         Ok(locks)
     }
 
-    /// The image that a mount names.
     async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, ImageFilesError> {
         match self.image(snapshot, name).await {
             Ok(image) => Ok(image.id.clone()),

@@ -30,7 +30,6 @@ impl Node {
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
     }
 
-    /// What plugins want of the container.
     fn wanted(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, ContainerError> {
         let lost = |of| Err(ContainerError::EditsLost { of, id: record.id.to_string() });
         if !record.document.cdi.is_null() {

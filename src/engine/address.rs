@@ -73,7 +73,6 @@ pub(super) fn encoded(text: &str, kept: &[u8]) -> String {
     out
 }
 
-/// Two digits for each byte.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");

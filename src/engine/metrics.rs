@@ -24,7 +24,6 @@ impl EngineMetrics {
         self.0.in_progress().list()
     }
 
-    /// A call begins, which `span` shows.
     pub(super) fn begin(&self, call: &Call, span: &Span) -> PendingCall {
         let labels = [call.verb, object(&call.subject), ""];
         PendingCall(self.0.begin("engine", call.to_string(), labels).shown_by(span))

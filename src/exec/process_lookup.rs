@@ -55,7 +55,6 @@ pub(super) struct ProcessFinder {
     pub(super) marker: Option<String>,
 }
 
-/// The result of one scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signalled {
     /// How many processes belonged to the exec and were signalled.

@@ -69,7 +69,6 @@ struct Table {
     took: Duration,
 }
 
-/// A mount of a hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     /// Options of a v1 hierarchy, its controllers among them; none for v2.

@@ -61,7 +61,6 @@ mod tests {
     const PIECE: usize = 8 << 10;
     const PIECES: usize = 8 << 10;
 
-    /// In bytes.
     fn resident() -> usize {
         let told = fs::read_to_string("/proc/self/status").unwrap();
         let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

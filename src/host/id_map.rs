@@ -342,7 +342,6 @@ fn follow(copy: &OwnedFd) -> io::Result<()> {
     change(copy, &attributes, libc::AT_RECURSIVE)
 }
 
-/// `mount_setattr(2)`.
 #[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
 fn change(mount: &OwnedFd, attributes: &MountAttributes, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path is a static C string, and the kernel reads as many bytes of the attributes as

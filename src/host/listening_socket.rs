@@ -92,7 +92,6 @@ async fn clear_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// The process at the other end.
 fn server(stream: &UnixStream) -> Option<u32> {
     let pid = stream.peer_cred().ok()?.pid()?;
     // 0: a process that we cannot see, outside our own namespace of them.

@@ -117,7 +117,6 @@ pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
 }
 
 impl Holder {
-    /// Reads a lock file.
     fn read(file: File) -> Self {
         let mut text = String::new();
         match file.take(LONGEST_TEXT).read_to_string(&mut text) {

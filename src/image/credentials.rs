@@ -121,7 +121,6 @@ struct ClientConfig {
     creds_store: String,
 }
 
-/// The entry of a registry.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RegistryAuth {

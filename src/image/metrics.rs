@@ -22,12 +22,10 @@ pub struct ImageMetrics {
 }
 
 impl ImageMetrics {
-    /// A pull starts.
     pub(super) fn begin(&self, image: &ImageReference) -> Transfer {
         Transfer(self.pulls.begin("pull", image.to_string(), [""]))
     }
 
-    /// The byte counter of one pull.
     pub(super) fn pulled_bytes(&self) -> PulledBytes {
         PulledBytes { bytes: self.bytes.clone(), layers: HashMap::new() }
     }
@@ -38,7 +36,6 @@ impl ImageMetrics {
 pub(super) struct Transfer(Operation<1>);
 
 impl Transfer {
-    /// The pull has ended.
     pub(super) fn finish(self, error: Option<&ImageError>) {
         let failure = error.map(ImageError::kind);
         self.0.finish(failure.map_or(OK, Kind::word), failure);

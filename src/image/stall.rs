@@ -105,7 +105,6 @@ impl StallDetector {
         Self { deadline, transfer: Transfer::default(), progressed_at: now, shared }
     }
 
-    /// Records a message of the engine.
     pub(super) fn record(&mut self, progress: &PullProgress, now: Instant) {
         if self.transfer.update(progress) {
             self.progressed_at = now;

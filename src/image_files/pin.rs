@@ -26,12 +26,10 @@ impl ImageFiles {
         }
     }
 
-    /// Removes the pin.
     pub(super) async fn unpin(&self, image: &ImageId) -> Result<(), ImageFilesError> {
         Ok(self.engine.remove_container(&pin_name(image)).await?)
     }
 
-    /// The images that are pinned.
     pub(super) async fn pinned(&self) -> Result<Vec<ImageId>, ImageFilesError> {
         let mut images = Vec::new();
         for pin in self.engine.containers_named(NAME_START, label::IMAGE_PIN).await? {

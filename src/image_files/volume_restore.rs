@@ -85,7 +85,6 @@ impl Backoffs {
         pause
     }
 
-    /// Forgets all but these.
     fn retain(&mut self, images: &BTreeSet<ImageId>) {
         self.0.retain(|image, _| images.contains(image));
     }

@@ -262,7 +262,6 @@ impl CriWriter {
     }
 }
 
-/// Of all files but one.
 fn identities(cri_files: &CriFiles, one: &Identity) -> Vec<Identity> {
     cri_files.others(one).map(|file| file.identity).collect()
 }

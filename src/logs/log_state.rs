@@ -70,7 +70,6 @@ impl LogState {
         Self { woken, wanted: Mutex::new(wanted) }
     }
 
-    /// The container was inspected.
     pub(super) fn observe(&self, container: LoggedContainer, run: RunState) -> ObserveReply {
         let mut wanted = self.wanted();
         wanted.container = container;
@@ -97,7 +96,6 @@ impl LogState {
         wanted.given_up = wanted.over;
     }
 
-    /// The kubelet has renamed the file.
     pub(super) fn reopen(&self, reply: oneshot::Sender<Result<(), Arc<LogError>>>) {
         self.wanted().reopen.push(reply);
         self.woken.notify_one();
@@ -112,7 +110,6 @@ impl LogState {
         wanted.progress.subscribe()
     }
 
-    /// Whether the container was removed.
     pub(super) fn is_removed(&self) -> bool {
         self.wanted().is_removed
     }

@@ -77,7 +77,6 @@ pub(super) struct PollRequest {
     pub(super) busy: bool,
 }
 
-/// The result of a poll.
 #[derive(Debug, Default)]
 pub(super) struct PollOutcome {
     /// Bytes of the engine's log that were converted.
@@ -126,7 +125,6 @@ impl Tools {
         }
     }
 
-    /// Buffers that no poll uses.
     fn buffers(&self) -> MutexGuard<'_, Vec<Buffers>> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }

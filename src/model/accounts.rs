@@ -93,7 +93,6 @@ fn lines<T>(file: &[u8], read: fn(&str) -> Option<T>) -> Vec<Option<T>> {
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).map(read).collect()
 }
 
-/// `name:password:uid:gid:…`
 fn account(line: &str) -> Option<Account> {
     let mut fields = fields(line)?;
     let name = fields.next()?.to_owned();

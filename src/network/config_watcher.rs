@@ -43,7 +43,6 @@ impl ConfigWatcher {
         Self { live, plugins, timeout, state, refreshing: Mutex::new(()) }
     }
 
-    /// The last state; never waits.
     pub(super) fn state(&self) -> Arc<ConfigState> {
         Arc::clone(&self.state.borrow())
     }
@@ -125,7 +124,6 @@ async fn changed(watch: &mut Option<DirectoryWatch>) -> Result<(), HostError> {
     }
 }
 
-/// Logs what changed.
 fn log_changes(last: &ConfigState, next: &ConfigState) {
     if last.serial != 0
         && (&last.directory, &last.selection) == (&next.directory, &next.selection)

@@ -60,12 +60,10 @@ impl ActiveAttachments {
         adding
     }
 
-    /// Removes a released attachment.
     pub(super) fn remove(&self, key: &AttachmentKey) {
         self.lock().remove(key);
     }
 
-    /// Those active now.
     pub(super) fn all(&self) -> HashSet<AttachmentKey> {
         self.lock().clone()
     }

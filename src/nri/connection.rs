@@ -27,7 +27,6 @@ use super::{
 };
 use crate::error::shortened;
 
-/// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CloseReason {
     /// The plugin has ended, or has closed it.
@@ -54,7 +53,6 @@ pub(super) enum CloseReason {
     Shutdown,
 }
 
-/// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CallError {
     /// The plugin answered with an error. It stays connected.
@@ -153,7 +151,6 @@ impl Connection {
         }
     }
 
-    /// Answers a call of the plugin.
     pub(super) async fn answer(&self, stream: u32, answer: Result<Vec<u8>, Status>) {
         let response = match answer {
             Ok(payload) => Response { status: None, payload },
@@ -170,13 +167,11 @@ impl Connection {
         first
     }
 
-    /// Waits for its end.
     pub(super) async fn closed(&self) -> CloseReason {
         self.closed.cancelled().await;
         self.reason()
     }
 
-    /// Whether it has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }

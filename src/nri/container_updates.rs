@@ -14,7 +14,6 @@ use crate::{
     wire::nri,
 };
 
-/// What a plugin asked for.
 pub(super) struct RequestedUpdates {
     /// Its index and name; in logs only.
     pub(super) plugin: String,

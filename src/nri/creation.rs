@@ -81,7 +81,6 @@ impl Drop for Creation {
 }
 
 impl Creations {
-    /// Begins to make something.
     pub(super) fn begin(&self, identity: Identity) -> Creation {
         let mut state = self.state();
         let pending = Pending { hidden: state.asks, asked: false };
@@ -95,7 +94,6 @@ impl Creations {
         self.state().asks = asks;
     }
 
-    /// Whether plugins are asked now.
     pub(super) fn are_asked(&self) -> bool {
         self.state().asks
     }
@@ -111,7 +109,6 @@ impl Creations {
         asks
     }
 
-    /// Plugins are asked about it now.
     pub(super) fn set_asked(&self, creation: &Creation) {
         if let Some(pending) = self.state().pending.get_mut(&creation.identity) {
             pending.asked = true;
@@ -132,13 +129,11 @@ impl Creations {
         Reveals(Some(self.revealed.subscribe()))
     }
 
-    /// Whether answers leave the pod out.
     pub(super) fn hides_pod(&self, record: &SandboxRecord) -> bool {
         let state = self.state();
         !state.pending.is_empty() && state.hides(&Identity::pod(record))
     }
 
-    /// Whether answers leave the container out.
     pub(super) fn hides_container(&self, record: &ContainerRecord) -> bool {
         let state = self.state();
         !state.pending.is_empty() && state.hides(&Identity::container(record))

@@ -319,7 +319,6 @@ impl Shared {
         self.announce(plugins, Event::RemovePodSandbox, &subject).await;
     }
 
-    /// A container runs.
     pub(super) async fn post_start(&self, plugins: &mut Plugins, id: &str) {
         let now = self.store.snapshot();
         let Some(record) = now.container(id) else { return };

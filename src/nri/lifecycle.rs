@@ -31,13 +31,11 @@ pub(super) enum Stage {
 }
 
 impl Lifecycles {
-    /// A pod that is there.
     pub(super) fn add_pod(&mut self, record: &Arc<SandboxRecord>, stage: Stage) {
         let known = Lifecycle { record: Arc::clone(record), stage };
         self.pods.insert(record.id.to_string(), known);
     }
 
-    /// A container that is there.
     pub(super) fn add_container(&mut self, record: &Arc<ContainerRecord>, stage: Stage) {
         let known = Lifecycle { record: Arc::clone(record), stage };
         self.containers.insert(record.id.to_string(), known);
@@ -53,7 +51,6 @@ impl Lifecycles {
         stop(&mut self.containers, id)
     }
 
-    /// The last event of a container.
     pub(super) fn stage_of(&self, container: &str) -> Option<Stage> {
         self.containers.get(container).map(|known| known.stage)
     }
@@ -65,7 +62,6 @@ impl Lifecycles {
         }
     }
 
-    /// The containers of a pod.
     pub(super) fn containers_of(&self, pod: &str) -> Vec<String> {
         let of_pod =
             |known: &&Lifecycle<ContainerRecord>| known.record.document.sandbox.as_str() == pod;

@@ -28,7 +28,6 @@ struct Calls {
 }
 
 impl NriMetrics {
-    /// A plugin answered, or did not.
     pub(super) fn called(&self, plugin: &str, call: &'static str, took: Duration, ok: bool) {
         let mut calls = self.lock();
         let is_known = calls.keys().any(|(known, _)| known == plugin);
@@ -42,7 +41,6 @@ impl NriMetrics {
         }
     }
 
-    /// The connection of a plugin ended.
     pub(super) fn disconnected(&self, reason: &'static str) {
         self.disconnects.with([reason]).inc();
     }

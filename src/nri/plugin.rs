@@ -37,7 +37,6 @@ pub(super) struct EventSubject {
     pub(super) container: Option<nri::Container>,
 }
 
-/// How a call went.
 #[derive(Debug)]
 pub(super) enum Answer<A> {
     Done(A),
@@ -56,7 +55,6 @@ impl Plugin {
         format!("{}-{}", self.index, self.name)
     }
 
-    /// Whether it wants an event.
     pub(super) fn wants(&self, event: Event) -> bool {
         self.events & bit(event) != 0 && !self.connection.is_closed()
     }
@@ -97,7 +95,6 @@ impl Plugin {
         }
     }
 
-    /// Calls it.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,

@@ -184,7 +184,6 @@ impl Shared {
         Err(NriError::Missing { missing: missing.join(", ") })
     }
 
-    /// A pod for plugins.
     pub(super) fn pod_subject(&self, now: &Snapshot, record: &SandboxRecord) -> EventSubject {
         EventSubject { pod: Some(pod(&self.pod_view(now, record))), container: None }
     }

@@ -9,7 +9,6 @@ use prost::{
 
 use super::mux::{MESSAGE_HEADER as HEADER, MESSAGE_LIMIT, MOST_ENTRIES, ProtocolError};
 
-/// A call.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Request {
     /// Full name of the service.
@@ -24,7 +23,6 @@ pub(super) struct Request {
     pub(super) timeout_nano: i64,
 }
 
-/// Its answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Response {
     /// Absent on success, or with code 0.
@@ -43,7 +41,6 @@ pub(super) struct Status {
     pub(super) message: String,
 }
 
-/// A message as it travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envelope {
     /// Its type, [`REQUEST`] or [`RESPONSE`].
@@ -54,12 +51,10 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    /// A call.
     pub(super) fn request(stream: u32, request: &Request) -> Self {
         Self { kind: REQUEST, stream, payload: request.encode_to_vec() }
     }
 
-    /// An answer.
     pub(super) fn response(stream: u32, response: &Response) -> Self {
         Self { kind: RESPONSE, stream, payload: response.encode_to_vec() }
     }
@@ -69,7 +64,6 @@ impl Envelope {
         self.payload.len() <= MESSAGE_LIMIT
     }
 
-    /// Header and payload.
     pub(super) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + self.payload.len());
         let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
@@ -130,7 +124,6 @@ impl Decoder {
         Ok(HEADER + size)
     }
 
-    /// The complete message in the buffer.
     fn taken(&mut self) -> Envelope {
         let mut payload = std::mem::take(&mut self.buffer);
         let header: Vec<u8> = payload.drain(..HEADER.min(payload.len())).collect();

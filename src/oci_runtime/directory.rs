@@ -44,7 +44,6 @@ impl Default for EditsDirectory {
     }
 }
 
-/// What is in a file.
 #[derive(Serialize)]
 struct File {
     version: u32,

@@ -46,7 +46,6 @@ pub fn archive_for(machine: Machine) -> Bytes {
         .into()
 }
 
-/// Layer, configuration and manifest.
 fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
     let layer = Blob::new(Archive::default().file("pause", 0o755, &elf::program(machine)).finish());
     let config = Blob::json(&config(machine, &layer));
@@ -110,7 +109,6 @@ fn config(machine: Machine, layer: &Blob) -> Value {
     })
 }
 
-/// The OCI image manifest.
 fn manifest(config: &Blob, layer: &Blob) -> Value {
     json!({
         "schemaVersion": 2,

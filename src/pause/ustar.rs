@@ -1,7 +1,6 @@
 //! Writes ustar archives with what an image needs: plain files with short names, reproducible on every
 //! host.
 
-/// An archive being written.
 #[derive(Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -17,7 +16,6 @@ impl Archive {
         self
     }
 
-    /// The finished archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.bytes.extend([0; 2 * BLOCK]);
         self.pad(RECORD);

@@ -75,7 +75,6 @@ enum Field {
     Invalid,
 }
 
-/// A string.
 #[derive(Clone, Copy, Debug)]
 enum Text {
     /// A name, with what is missing until it is `:authority`; none when it is another one.
@@ -87,7 +86,6 @@ enum Text {
 }
 
 impl AuthorityFilter {
-    /// The filter of a new connection.
     pub(super) fn new() -> Self {
         Self { part: Part::Preface { left: PREFACE }, field: Field::Start }
     }

@@ -10,7 +10,6 @@ use super::runtime::RuntimeRpc;
 use crate::{store::snapshot::Snapshot, translate::render, wire::cri};
 
 impl RuntimeRpc {
-    /// How things are now.
     pub(super) fn condition(&self, verbose: bool) -> cri::StatusResponse {
         let now = self.store.snapshot();
         let handlers = now.engine.as_deref().map(render::runtime::handlers);

@@ -219,7 +219,6 @@ impl EventQueue {
     }
 }
 
-/// The stream of one listener.
 fn listener_stream(
     events: broadcast::Receiver<Arc<RenderedEvents>>,
     listening: GaugeGuard,

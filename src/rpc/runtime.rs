@@ -474,7 +474,6 @@ impl RuntimeService for RuntimeRpc {
     }
 }
 
-/// A pod as people call it.
 fn pod_name(config: Option<&cri::PodSandboxConfig>) -> String {
     let metadata = config.and_then(|config| config.metadata.as_ref());
     metadata.map_or_else(String::new, |pod| format!("{}/{}", pod.namespace, pod.name))

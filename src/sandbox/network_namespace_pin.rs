@@ -24,7 +24,6 @@ impl Sandboxes {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    /// Makes the namespace and pins it.
     pub(super) async fn make_network(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.mount(id, netns::make).await
     }
@@ -41,7 +40,6 @@ impl Sandboxes {
         }
     }
 
-    /// Whether the namespace is pinned.
     pub(super) async fn is_pinned(&self, id: &SandboxId) -> bool {
         let at = self.pin_of(id);
         blocking(move || netns::is_pinned(&at)).await

@@ -267,7 +267,6 @@ impl Sandboxes {
         self.forget(id).await
     }
 
-    /// Undo of the create.
     async fn discard(&self, id: &str) -> Result<(), SandboxError> {
         self.deps.node.engine.remove_container(id).await?;
         self.deps.node.oci_runtime_files.remove(id).await;

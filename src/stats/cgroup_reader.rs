@@ -36,7 +36,6 @@ impl CgroupReader {
         Self { cgroups, machine_memory: memory.unwrap_or(u64::MAX) }
     }
 
-    /// The control groups of this machine.
     pub(super) const fn cgroups(&self) -> &Cgroups {
         &self.cgroups
     }

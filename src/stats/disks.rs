@@ -29,7 +29,6 @@ impl DiskCache {
         fresh.map(|(_, disks)| disks).unwrap_or_default()
     }
 
-    /// Sets what was read.
     pub(super) fn set(&self, disks: Disks, now: Instant) {
         let read = Some((now, Arc::new(disks)));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = read;

@@ -89,7 +89,6 @@ impl Schedule {
         self.checked.is_none_or(|at| at.elapsed() >= rest)
     }
 
-    /// Adds jobs for what is due.
     async fn enqueue_due(&mut self, collector: &Collector, now: Arc<Snapshot>) {
         let at = Instant::now();
         (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
@@ -132,7 +131,6 @@ impl Schedule {
         mountpoint
     }
 
-    /// Handles the results of some steps.
     fn handle(&mut self, results: Vec<StepResult>, collector: &Collector) {
         for result in results {
             match result {

@@ -33,7 +33,6 @@ pub(super) struct Measurement {
 }
 
 impl Layers {
-    /// What was measured last.
     pub(super) fn of(&self, id: &str) -> Option<LayerReading> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(id).and_then(|layer| layer.reading.clone())
@@ -45,7 +44,6 @@ impl Layers {
         known.get(id).is_none_or(|layer| layer.due <= now)
     }
 
-    /// Bytes of all of them.
     pub(super) fn bytes(&self) -> u64 {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let readings = known.values().filter_map(|layer| layer.reading.as_ref());
@@ -70,7 +68,6 @@ impl Layers {
         layer.reading = measured.reading.or_else(|| layer.reading.take());
     }
 
-    /// Forgets all others.
     pub(super) fn retain(&self, ids: &HashSet<&str>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|id, _| ids.contains(id.as_str()));

@@ -33,12 +33,10 @@ pub(super) struct PodTarget {
 }
 
 impl PodTarget {
-    /// Of one pod.
     pub(super) fn of(record: &Arc<SandboxRecord>, now: &Snapshot) -> Self {
         Self::among(record, now.containers_of(&record.id), &parents(now.sandboxes()))
     }
 
-    /// Of several.
     pub(super) fn all<'a>(
         records: impl Iterator<Item = &'a Arc<SandboxRecord>>,
         now: &Snapshot,

@@ -40,7 +40,6 @@ impl Rates {
         last.nano_cores
     }
 
-    /// Forgets all others.
     pub(super) fn retain(&self, ids: &HashSet<&str>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|id, _| ids.contains(id.as_str()));

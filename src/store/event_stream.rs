@@ -35,7 +35,6 @@ pub(super) struct EventStream {
     reconnect: Backoff,
 }
 
-/// Why a connection ended.
 enum EventStreamEnd {
     /// The engine went away.
     Disconnected(String),

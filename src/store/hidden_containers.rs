@@ -34,7 +34,6 @@ impl HiddenContainers {
         self.0.contains_key(id)
     }
 
-    /// The images they use.
     pub(super) fn images(&self) -> HashSet<ImageId> {
         self.0.values().filter_map(|hidden| hidden.image.clone()).collect()
     }

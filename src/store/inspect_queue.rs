@@ -28,7 +28,6 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// The object as it was named.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Container(name) | Self::Image(name) => name,
@@ -219,7 +218,6 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    /// An inspect has ended.
     pub(super) fn finish(
         &mut self,
         target: &Target,

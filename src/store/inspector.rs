@@ -26,7 +26,6 @@ use crate::{
     },
 };
 
-/// What an inspect needs.
 #[derive(Clone, Debug)]
 pub(super) struct Inspector {
     pub(super) engine: Engine,
@@ -38,7 +37,6 @@ pub(super) struct Inspector {
     pub(super) relist: Arc<Notify>,
 }
 
-/// Why an inspect has no result.
 #[derive(Debug)]
 pub(super) enum InspectFailure {
     /// The engine failed, or could not be reached.

@@ -35,7 +35,6 @@ impl StoreMetrics {
         self.last_contact.store(clock::nanos(), Ordering::Relaxed);
     }
 
-    /// An inspect has ended.
     pub(super) fn inspected(&self, target: &Target, success: bool) {
         let object = match target {
             Target::Container(_) => "container",

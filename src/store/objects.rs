@@ -30,7 +30,6 @@ use crate::{
     store::index::Index,
 };
 
-/// The result of an inspect.
 #[derive(Debug)]
 pub(super) enum Inspected {
     /// A container, a pod's or not.
@@ -141,13 +140,11 @@ impl ObjectCache {
         self.list_since
     }
 
-    /// Joins a checkpoint to its sandbox.
     pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {
         let id = checkpoint.id.clone();
         self.change(&id, |pod| pod.checkpoint = Some(checkpoint));
     }
 
-    /// Forgets a checkpoint.
     pub(super) fn forget_checkpoint(&mut self, id: &SandboxId) {
         self.change(id, |pod| pod.checkpoint = None);
     }

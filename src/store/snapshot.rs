@@ -31,7 +31,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Before anything is known.
     pub(super) fn empty() -> Self {
         Self {
             engine: None,

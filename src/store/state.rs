@@ -37,7 +37,6 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// The pods in it.
     pub(super) fn sandboxes(&self) -> Vec<SandboxRecord> {
         let observed = self.containers.iter().filter_map(|one| one.observed.as_deref());
         let pods = observed.filter_map(|one| match one {
@@ -120,13 +119,11 @@ impl<W, E> StoreState<W, E> {
         self.ping_failure = None;
     }
 
-    /// The event stream ended.
     pub(super) fn disconnected(&mut self, reason: String) {
         self.set_connection(Connection::Lost(reason));
         self.inspects.drop_unrequested();
     }
 
-    /// The engine's `/info`.
     pub(super) fn set_engine(&mut self, engine: EngineInfo) {
         if self.engine.as_deref() != Some(&engine) {
             self.engine = Some(Arc::new(engine));
@@ -140,7 +137,6 @@ impl<W, E> StoreState<W, E> {
         self.ping_failure = failure;
     }
 
-    /// A list of everything begins.
     pub(super) fn listing(&mut self) {
         self.objects.begin_list(self.inspects.next_generation());
     }
@@ -257,7 +253,6 @@ impl<W, E> StoreState<W, E> {
         self.objects.forget_checkpoint(id);
     }
 
-    /// The next inspect to run.
     pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
         self.inspects.start()
     }
@@ -311,7 +306,6 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// Whether events flow.
     pub(super) const fn is_connected(&self) -> bool {
         use Connection::{Inspecting, Listing, Ready};
         matches!(self.connection, Listing | Inspecting(_) | Ready)

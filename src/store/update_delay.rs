@@ -36,7 +36,6 @@ impl UpdateDelay {
         }
     }
 
-    /// An inspect of it begins.
     pub(super) fn inspect_began(&mut self, object: &str) {
         if let Some((object, at)) = self.waiting.remove_entry(object) {
             self.inspecting.entry(object).or_insert(at);

@@ -35,7 +35,6 @@ impl HttpHandler {
         Self { streaming, places: Places::default(), tracker, stop }
     }
 
-    /// The answer to a request.
     pub(super) fn answer(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::POST) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or POST\n");

@@ -38,7 +38,6 @@ impl StreamingMetrics {
         self.tokens.with([word]).inc();
     }
 
-    /// For what a new client sends.
     pub(super) fn window(&self) -> Window {
         Window::new(self.waiting.clone())
     }

@@ -127,7 +127,6 @@ impl Streaming {
 }
 
 impl PendingStream {
-    /// What it is about, for people.
     pub(super) fn about(&self) -> String {
         match self {
             Self::Exec(spec) => format!("container {}", spec.container),

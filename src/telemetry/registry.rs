@@ -174,7 +174,6 @@ impl Registry {
     }
 }
 
-/// A metric with its description.
 struct Described {
     name: &'static str,
     help: &'static str,

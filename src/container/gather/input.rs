@@ -16,7 +16,6 @@ use crate::{
 };
 
 impl Node {
-    /// Gathers the input and plans.
     pub(in crate::container) async fn plan(
         &self,
         snapshot: &Snapshot,

@@ -64,7 +64,6 @@ impl ContainerCgroup {
         (held.is_known() || self.group.exists()).then(|| self.rendered(requested, &held, settings))
     }
 
-    /// Whether the process is still there.
     pub(super) fn lives(&self) -> bool {
         self.cgroups.find(self.pid, &self.id).is_ok()
     }

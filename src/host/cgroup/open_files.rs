@@ -111,7 +111,6 @@ fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Bytes of a page of memory.
 fn page() -> usize {
     let page_size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
     page_size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(PIECE).max(PIECE)

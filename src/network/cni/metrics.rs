@@ -34,7 +34,6 @@ impl CniMetrics {
 pub(super) struct RunningCall(Operation<2>);
 
 impl RunningCall {
-    /// Records its end.
     pub(super) fn finish(self, failure: Option<&Failure>) {
         self.0.finish(result(failure), failure.map(Failure::kind));
     }

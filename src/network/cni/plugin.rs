@@ -193,7 +193,6 @@ impl Plugins {
     }
 }
 
-/// The span of a call.
 fn span(kind: &str, call: Call<'_>) -> Span {
     let name = format_args!("cni {} {kind}", call.command);
     info_span!(target: TRACED, "cni", name = %name, container = call.container)

@@ -62,14 +62,12 @@ pub(super) struct VersionReply {
 }
 
 impl VersionReply {
-    /// The versions that both sides support.
     pub(super) fn known(&self) -> Vec<Version> {
         let parsed = self.supported.iter().filter_map(|text| text.parse().ok());
         parsed.filter(|version| Version::KNOWN.contains(version)).collect()
     }
 }
 
-/// Versions as a text.
 pub(super) fn listed(versions: &[Version]) -> String {
     let names: Vec<String> = versions.iter().map(Version::to_string).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }

@@ -36,12 +36,10 @@ impl Files {
         }
     }
 
-    /// The only count in a file.
     pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
         super::text::count(self.word(directory, name)?)
     }
 
-    /// The only limit in a file.
     pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
         super::text::limit(self.word(directory, name)?)
     }
@@ -92,12 +90,10 @@ impl<'a> GroupFiles<'a> {
         str::from_utf8(bytes).ok()
     }
 
-    /// The only count in a file.
     pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
         super::text::count(self.text(directory, name)?)
     }
 
-    /// The only limit in a file.
     pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
         super::text::limit(self.text(directory, name)?)
     }

@@ -93,7 +93,6 @@ pub(super) fn requests(text: &str, devices: &mut Devices) {
     }
 }
 
-/// Readings by device.
 #[derive(Debug, Default)]
 pub(super) struct Devices(BTreeMap<(u32, u32), DeviceReading>);
 

@@ -82,19 +82,16 @@ impl CgroupPaths {
         }
     }
 
-    /// Whether the group is still there.
     pub(in crate::stats) fn exists(&self) -> bool {
         self.any().is_some_and(Path::is_dir)
     }
 
-    /// The processes of the group itself.
     pub(in crate::stats) fn processes(&self, files: &mut Files) -> Vec<u32> {
         let text = self.any().and_then(|place| files.text(place, "cgroup.procs"));
         let lines = text.unwrap_or_default().lines();
         lines.filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// One of its directories.
     fn any(&self) -> Option<&Path> {
         let placed = [&self.memory, &self.cpu_usage, &self.io];
         let first = placed.into_iter().flatten().map(|(_, place)| place).next();

@@ -17,7 +17,6 @@ use tokio::{
 use super::pod_network::PodNetwork;
 use crate::host::{error::HostError, netns, processes::Processes};
 
-/// No address could be connected.
 #[derive(Debug, Error)]
 pub(super) enum DialError {
     /// Nothing listens there, or not in time.

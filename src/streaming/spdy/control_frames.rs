@@ -10,7 +10,6 @@ use tokio::sync::{Notify, mpsc};
 
 use super::frame::ResetReason;
 
-/// A control frame to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
     Reply(u32),

@@ -45,7 +45,6 @@ impl Kind {
         }
     }
 
-    /// Its name in the specification.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::SynStream => "SYN_STREAM",
@@ -60,7 +59,6 @@ impl Kind {
     }
 }
 
-/// Why a stream is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResetReason {
     /// Nothing was done with it.
@@ -78,7 +76,6 @@ impl ResetReason {
     }
 }
 
-/// Why the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GoAwayReason {
     Done,

@@ -163,7 +163,6 @@ impl Sender {
 #[error("the client has gone")]
 pub struct Gone;
 
-/// A data frame to be written.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) id: u32,
@@ -193,7 +192,6 @@ impl StreamState {
         Self { accepted, received_last, sent_last, aborted, gone }
     }
 
-    /// Both directions are over.
     pub(super) fn end(&self) {
         self.received_last.store(true, Ordering::Release);
         self.sent_last.store(true, Ordering::Release);

@@ -91,7 +91,6 @@ impl Decoder {
         }
     }
 
-    /// Checks the order of frames.
     fn begin(&mut self, payload: Payload) -> Result<Payload, Malformed> {
         match (payload.opcode, self.message) {
             (CONTINUATION, Some(_)) => {}

@@ -129,7 +129,6 @@ impl FrameSender {
         let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
     }
 
-    /// Answers the latest ping.
     async fn answer(&self, mut pings: watch::Receiver<Bytes>) -> Infallible {
         while pings.changed().await.is_ok() {
             let ping = pings.borrow_and_update().clone();

@@ -31,7 +31,6 @@ impl<T> Entries<T> {
         self.places.contains_key(key)
     }
 
-    /// What a key was set to.
     pub(super) fn value(&self, key: &str) -> Option<&T> {
         self.all.get(self.places.get(key)?)?.1.as_ref()
     }
@@ -46,7 +45,6 @@ impl<T> Entries<T> {
         self.all.values().map(|(key, value)| (key.as_str(), value.as_ref()))
     }
 
-    /// What is set.
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.all.values().filter_map(|(_, value)| value.as_ref())
     }

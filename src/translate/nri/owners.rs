@@ -47,7 +47,6 @@ impl Owners {
         all
     }
 
-    /// Claims of a plugin.
     pub(super) const fn claims<'a>(
         &'a mut self,
         container: &'a str,

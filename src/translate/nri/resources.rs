@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::owners::{Claims, Conflict};
 use crate::wire::nri::{self, Field};
 
-/// Lays limits over others.
 pub(super) fn lay(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,
@@ -65,7 +64,6 @@ fn lay_cpu(
     put_text(&mut over.mems, &asked.mems, Field::CpuSetMems, claims)
 }
 
-/// Sets what is asked for.
 pub(super) fn put<T: Clone>(
     over: &mut Option<T>,
     asked: Option<&T>,

@@ -17,7 +17,6 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// The value is malformed.
     pub(super) fn invalid(reason: impl Into<String>) -> Self {
         Self { field: String::new(), reason: reason.into() }
     }

@@ -14,7 +14,6 @@ use crate::{
     wire::cri,
 };
 
-/// All mounts of a container.
 pub(super) fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
     let mut taken = BTreeSet::new();
     for (at, mount) in given.iter().enumerate() {
@@ -26,7 +25,6 @@ pub(super) fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
     text::each(given, mount)
 }
 
-/// One device of the host.
 pub(super) fn device(given: &cri::Device) -> Result<Device, ParseError> {
     let permissions = &given.permissions;
     if !permissions.bytes().all(|b| matches!(b, b'r' | b'w' | b'm')) || permissions.len() > 3 {

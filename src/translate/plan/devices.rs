@@ -5,14 +5,12 @@ use crate::{
     wire::docker::{DeviceMapping, HostConfig},
 };
 
-/// Adds the devices of the specification.
 pub(super) fn add(host: &mut HostConfig, spec: &ContainerSpec) {
     if !spec.devices.is_empty() {
         host.devices = Some(spec.devices.iter().map(mapping).collect());
     }
 }
 
-/// One device of the create request.
 pub(super) fn mapping(device: &Device) -> DeviceMapping {
     DeviceMapping {
         path_on_host: Some(device.host_path.clone()),

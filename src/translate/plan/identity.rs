@@ -87,7 +87,6 @@ fn numeric(process: &ProcessUser) -> PlannedIdentity {
     }
 }
 
-/// A resolved user.
 struct ResolvedUser<'a> {
     uid: u32,
     account: Option<&'a Account>,

@@ -14,7 +14,6 @@ use crate::model::{
     sandbox::PodMetadata,
 };
 
-/// The labels of a pause.
 pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, String>, PlanError> {
     let spec = &document.spec;
     let mut labels = stated(&spec.labels, &spec.annotations, &spec.metadata);

@@ -16,7 +16,6 @@ use crate::{
     wire::docker::{self, MountBindOptionsPropagationEnum},
 };
 
-/// Mounts of the create request.
 pub(super) struct Mounts {
     /// The caller's mounts in their order, then the pod's files.
     pub(super) mounts: Vec<docker::Mount>,

@@ -12,7 +12,6 @@ pub(super) struct Ports {
     pub(super) bindings: HashMap<String, Option<Vec<PortBinding>>>,
 }
 
-/// The ports to publish.
 pub(super) fn published(ports: &[PortMapping]) -> Ports {
     let mut bindings: HashMap<String, Option<Vec<PortBinding>>> = HashMap::new();
     for port in ports.iter().filter(|port| port.host_port != 0) {

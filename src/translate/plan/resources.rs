@@ -8,7 +8,6 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Sets the limits of a container.
 pub(super) fn limit(
     host: &mut HostConfig,
     limits: &Resources,

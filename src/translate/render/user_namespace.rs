@@ -14,7 +14,6 @@ pub(super) fn options(users: Option<IdMappings>) -> Option<cri::UserNamespace> {
     })
 }
 
-/// One range of ids.
 pub(super) const fn range(ids: IdMapping) -> cri::IdMapping {
     cri::IdMapping { host_id: ids.host, container_id: 0, length: ids.length }
 }

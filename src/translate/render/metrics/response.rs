@@ -64,7 +64,6 @@ fn container_metrics(
     cri::ContainerMetrics { container_id: record.id.to_string(), metrics }
 }
 
-/// Labels of a whole pod.
 fn base(pod: &SandboxRecord) -> BaseLabels<'_> {
     let metadata = &pod.document.spec.metadata;
     let (name, namespace) = (metadata.name.as_str(), metadata.namespace.as_str());
@@ -86,7 +85,6 @@ fn descriptor(row: &'static Row) -> cri::MetricDescriptor {
     }
 }
 
-/// All rows.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     [cpu::ROWS, memory::ROWS, disk::ROWS, network::ROWS, tasks::ROWS, time::ROWS]
         .into_iter()

@@ -45,7 +45,6 @@ impl Row {
         Self { name, help, kind: cri::MetricType::Gauge, keys: &[], write }
     }
 
-    /// With further labels.
     pub(super) const fn labels(self, keys: &'static [&'static str]) -> Self {
         Self { keys, ..self }
     }
@@ -81,7 +80,6 @@ pub(super) struct ContainerParts<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A container.
     pub(super) fn container(reading: &'a ContainerReading, disks: &'a Disks) -> Self {
         let (processes, layer) = (reading.processes.as_ref(), reading.layer.as_ref());
         Self {
@@ -153,7 +151,6 @@ impl<'a> BaseLabels<'a> {
 }
 
 impl<'a> SampleWriter<'a> {
-    /// Samples of `row`.
     pub(super) const fn new(
         row: &'static Row,
         base: &'a BaseLabels<'a>,

@@ -10,7 +10,6 @@ rows! {
         |subject, out| out.value(subject.started.and_then(since_1970));
 }
 
-/// The time of the reading.
 fn seen(subject: &Subject<'_>) -> Option<Nanos> {
     let group = subject.group?;
     let cpu = group.cpu.as_ref().map(|cpu| cpu.at);
