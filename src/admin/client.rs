@@ -19,26 +19,21 @@ use super::endpoints::{HEALTH, READY, SOCKET};
 /// The running dockbridge could not be reached, or did not answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// There is no socket, or no server behind it.
     #[error(
         "no dockbridge answers at {}: none runs, or it runs with another --run-dir",
         socket.display()
     )]
     NotRunning { socket: PathBuf, source: io::Error },
-    /// The socket is for root only.
     #[error("{} is for root only", socket.display())]
     Forbidden { socket: PathBuf },
-    /// It is there and does not answer.
     #[error("the dockbridge at {} does not answer within {:?}", socket.display(), TIMEOUT)]
     Silent { socket: PathBuf },
     #[error("the dockbridge at {} closed the connection", socket.display())]
     Broken { socket: PathBuf, source: hyper::Error },
     #[error("cannot send the request")]
     Here(#[from] io::Error),
-    /// The answer cannot be shown.
     #[error("cannot write the answer")]
     Output(#[source] io::Error),
-    /// A request that cannot be written.
     #[error("cannot make the request")]
     Request(#[from] http::Error),
 }

@@ -34,7 +34,6 @@ use crate::{
 #[error("cannot serve metrics on {address} (choose another --metrics-addr, or none)")]
 pub struct MetricsAddressError {
     address: SocketAddr,
-    /// Why not.
     source: io::Error,
 }
 

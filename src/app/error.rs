@@ -38,25 +38,18 @@ pub enum AppError {
         /// Why not, and which process has it.
         source: LockError,
     },
-    /// Another dockbridge has the engine.
     #[error(
         "the Docker Engine {id} at {} is served by another dockbridge, {holder}: stop it, or point \
          one of the two at another engine (--docker)",
         docker.display()
     )]
     EngineInUse { id: String, docker: PathBuf, holder: Holder },
-    /// The lock of the engine cannot be taken or checked.
     #[error(
         "the Docker Engine {id} at {} may be served by another dockbridge: cannot take its lock \
          (run as root)",
         docker.display()
     )]
-    EngineLock {
-        id: String,
-        docker: PathBuf,
-        /// Why not.
-        source: HostError,
-    },
+    EngineLock { id: String, docker: PathBuf, source: HostError },
     /// The run directory cannot be used: no pod could start.
     #[error(
         "cannot use the run directory {} (run as root, or choose another --run-dir)",
@@ -69,7 +62,6 @@ pub enum AppError {
     /// The address of exec, attach and port-forward cannot be used.
     #[error(transparent)]
     Streaming(#[from] BindError),
-    /// The watchdog thread cannot be started.
     #[error("cannot start the watchdog thread")]
     Watchdog(#[source] io::Error),
     /// The address of metrics and health cannot be used.

@@ -9,7 +9,6 @@ use crate::{error::Kind, host::error::HostError};
 /// A device that cannot be added. Cheap to clone.
 #[derive(Clone, Debug, Error)]
 pub enum CdiError {
-    /// No specification has it.
     #[error("CDI device {device:?} is in no specification of {directories}{errors}")]
     Unknown {
         device: String,
@@ -17,19 +16,12 @@ pub enum CdiError {
         /// What could not be read there, with a semicolon in front.
         errors: String,
     },
-    /// Two files of one directory have it.
     #[error(
         "CDI device {device:?} is defined twice: in {} and in {}", first.display(), second.display()
     )]
     Duplicate { device: String, first: PathBuf, second: PathBuf },
-    /// One of its edits cannot be applied.
     #[error("CDI device {device:?} of {}: {problem}", file.display())]
-    Unusable {
-        device: String,
-        file: PathBuf,
-        /// Why not.
-        problem: Arc<EditError>,
-    },
+    Unusable { device: String, file: PathBuf, problem: Arc<EditError> },
 }
 
 /// Why an edit of a device cannot be applied.
@@ -42,24 +34,12 @@ pub enum EditError {
          with \"features\": {{\"cdi\": true}})"
     )]
     Engine { what: String },
-    /// A hook of no known name.
     #[error("the OCI runtime has no hook {name:?}")]
-    Hook {
-        /// As the file has it.
-        name: String,
-    },
-    /// A variable without a name or value.
+    Hook { name: String },
     #[error("environment variable {text:?} is not NAME=value")]
-    Variable {
-        /// As the file has it.
-        text: String,
-    },
-    /// A path that is not absolute.
+    Variable { text: String },
     #[error("{path:?} is not an absolute path")]
-    Relative {
-        /// As the file has it.
-        path: String,
-    },
+    Relative { path: String },
     /// A file of this host cannot be examined.
     #[error("{reason}")]
     Host {
@@ -85,12 +65,10 @@ pub enum EditError {
         requested: String,
         found: String,
     },
-    /// Permissions that the kernel does not know.
     #[error("permissions {permissions:?} of {path:?} may contain only r, w and m")]
     Permissions {
         /// In the container.
         path: String,
-        /// As the file has it.
         permissions: String,
     },
 }

@@ -17,7 +17,6 @@ use crate::{
 /// A failed call, for operators.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// No server answers on the socket.
     #[error("no CRI server on {socket}: {reason}")]
     Unreachable { socket: String, reason: String },
     #[error("{call}: {code}: {message}")]
@@ -27,10 +26,8 @@ pub enum CallError {
         code: String,
         message: String,
     },
-    /// The connection ended before an answer came.
     #[error("{call}: the connection broke: {reason}")]
     Broken { call: &'static str, reason: String },
-    /// No answer came.
     #[error("{call}: no answer within {after:?}")]
     Deadline { call: &'static str, after: Duration },
     /// The answer is not what was to be expected.

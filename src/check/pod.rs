@@ -21,10 +21,8 @@ use crate::wire::cri;
 pub enum PodError {
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The operator asked to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The steps cannot be printed.
     #[error("cannot write the report")]
     Report(#[from] io::Error),
 }

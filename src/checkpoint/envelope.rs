@@ -22,25 +22,17 @@ pub enum Untrusted {
     /// Not an envelope: cut short, overwritten, or not ours.
     #[error("the file is not a checkpoint: {0}")]
     Envelope(#[source] serde_json::Error),
-    /// Written by a later release.
     #[error("version {found} is newer than {VERSION}, the newest known here")]
-    Version {
-        /// The version of the file.
-        found: u32,
-    },
-    /// The body is not what was written.
+    Version { found: u32 },
     #[error("the checksum does not match the body")]
     Checksum,
     /// The body is as written but has another form.
     #[error("the body cannot be parsed: {0}")]
     Body(#[source] serde_json::Error),
-    /// The body belongs to another file name.
     #[error("the file holds the checkpoint of {found}")]
     Misnamed { found: String },
-    /// The file's name is not a sandbox id.
     #[error("the file's name is not a sandbox id")]
     Name,
-    /// It could not be read.
     #[error("the file cannot be read: {0}")]
     Unreadable(String),
 }

@@ -11,7 +11,6 @@ use crate::{error::Kind, host::error::HostError};
 pub enum CheckpointError {
     #[error("cannot use the state directory")]
     Host(#[from] HostError),
-    /// The value has no JSON form.
     #[error("cannot encode {} as JSON", file.display())]
     Encode {
         file: PathBuf,

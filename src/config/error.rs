@@ -9,28 +9,23 @@ use super::{raw::Source, value::Invalid};
 /// A configuration that cannot be used. Nothing has been started when it is returned.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A value that is not valid.
     #[error("{origin}: {text:?} is not valid for {key}: {reason}")]
     Value {
         key: &'static str,
-        /// Where the value was written.
         origin: Source,
         text: String,
         /// What is wrong, and what would be right.
         #[source]
         reason: Invalid,
     },
-    /// The same setting under two names, with different values.
     #[error("{first} and {second} both set {key}, to different values: remove one of them")]
     Conflict { key: &'static str, first: Source, second: Source },
-    /// The file cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Unreadable {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The file is not TOML.
     #[error("{} line {line}: {message}", path.display())]
     Syntax {
         path: PathBuf,
@@ -38,17 +33,14 @@ pub enum ConfigError {
         line: usize,
         message: String,
     },
-    /// The file holds a key that does not exist.
     #[error("{} line {line}: unknown setting {key:?}; known settings: {}", path.display(), known.join(", "))]
     UnknownKey {
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// The key as written.
         key: String,
         known: Vec<&'static str>,
     },
-    /// The file holds a value of the wrong type.
     #[error("{} line {line}: {key} must be a string in quotes or a list of strings", path.display())]
     WrongType {
         path: PathBuf,

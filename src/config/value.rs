@@ -23,66 +23,48 @@ use crate::{
 /// Why a text is not valid for its setting, and what is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    /// A path without a leading slash.
     #[error("give an absolute path")]
     RelativePath,
-    /// No path.
     #[error("give at least one path")]
     NoPath,
-    /// Longer than the kernel's limit for a socket address.
     #[error("a socket path can have at most {MAX_SOCKET_PATH} bytes")]
     LongSocketPath,
-    /// A listener that is no unix socket.
     #[error(
         "the CRI is served on a unix socket only: unix:///path, or fd:// for a systemd socket unit"
     )]
     ListenScheme,
-    /// An engine that is not behind a unix socket.
     #[error(
         "the engine must be on this host, behind a unix socket (unix:///path): pods need its \
          network namespaces and files, which tcp, ssh and npipe cannot reach"
     )]
     EngineScheme,
-    /// cri-dockerd's oldest network plugin.
     #[error(
         "kubenet is not supported: use a CNI configuration (the bridge plugin with host-local does \
          the same), or docker for the engine's own bridge"
     )]
     Kubenet,
-    /// Not one of the known words.
     #[error("choose cni or docker")]
     Network,
-    /// Not an address range.
     #[error("give address ranges such as 10.88.0.0/16, separated by commas")]
     Cidr,
-    /// Not an image name.
     #[error("give an image reference, such as registry.k8s.io/pause:3.10, or an image id")]
     Image,
-    /// Not a pattern of image names.
     #[error("give image names such as registry.k8s.io/coredns/* or busybox:1, separated by commas")]
     NamePattern,
-    /// Not a label.
     #[error("give labels as key or key=value, separated by commas")]
     LabelPattern,
-    /// Not one of the known words.
     #[error("choose all or pulled")]
     Collect,
-    /// Not a numeric address.
     #[error("give a numeric address with an optional port, such as 127.0.0.1:0 or [::1]:10010")]
     Address,
-    /// Not a duration.
     #[error("give a duration such as 90s, 2m or 1m30s")]
     Duration,
-    /// Not one of the known words.
     #[error("choose cri, or docker for a symlink to the engine's own file")]
     ContainerLogFormat,
-    /// Not one of the known words.
     #[error("choose text or json")]
     Format,
-    /// Not one of the known words.
     #[error("choose error, warn, info, debug or trace")]
     Level,
-    /// Not the address of a collector.
     #[error("give the collector's address as http://host:4317 or host:4317")]
     Collector,
     /// No password is ever sent, so none has to be kept secret.
@@ -90,10 +72,8 @@ pub enum Invalid {
     CollectorCredentials,
     #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
     CollectorTls,
-    /// Not one of the known words.
     #[error("choose on or off")]
     Switch,
-    /// Not the name of a plugin.
     #[error("give names such as logger or 10-logger, separated by commas")]
     Plugin,
     /// A plugin that must answer at once, or never.
@@ -101,7 +81,6 @@ pub enum Invalid {
     PluginTimeout,
     #[error("give a unix socket: plugins run on this node")]
     PluginScheme,
-    /// More than all, or no number.
     #[error("give a number from 0 to 1000000")]
     PerMillion,
 }

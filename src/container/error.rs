@@ -24,44 +24,24 @@ use crate::{
 /// A container call failed. Cheap to clone: several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum ContainerError {
-    /// No such container among the pods'.
     #[error("container {id} is not known")]
-    NotFound {
-        /// As the caller named it.
-        id: String,
-    },
-    /// No such sandbox.
+    NotFound { id: String },
     #[error("sandbox {id} is not known")]
-    SandboxNotFound {
-        /// As the caller named it.
-        id: String,
-    },
+    SandboxNotFound { id: String },
     /// The sandbox cannot take a container now.
     #[error("sandbox {id} is not ready: start a new one for this pod")]
-    SandboxNotReady {
-        /// Full id.
-        id: String,
-    },
+    SandboxNotReady { id: String },
     /// What a create was doing would have held up the stop of its pod.
     #[error("the pod is being stopped; SELinux relabelling of {path} was cancelled")]
     PodStopping {
         /// The source of a mount.
         path: PathBuf,
     },
-    /// The container has no process to join.
     #[error("container {id} is not running")]
-    NotRunning {
-        /// Full id.
-        id: String,
-    },
+    NotRunning { id: String },
     /// A container runs its command once: a start needs one that was never started.
     #[error("container {id} is {state}; only a container that was never started can be started")]
-    WasStarted {
-        /// Full id.
-        id: String,
-        /// The name of its state.
-        state: &'static str,
-    },
+    WasStarted { id: String, state: &'static str },
     /// A command timed out. All its processes are killed, except those in `left`.
     #[error(
         "command in container {id} timed out after {}s{}",
@@ -69,64 +49,36 @@ pub enum ContainerError {
         left.as_ref().map(|left| format!(" {left}")).unwrap_or_default()
     )]
     TimedOut {
-        /// Full id.
         id: String,
         limit: Duration,
         /// Why some of it may still be there.
         left: Option<Arc<str>>,
     },
-    /// A command waited for memory for its output until its time was up; it was killed.
     #[error(
-        "command in container {id} was killed after {}s: it waited for memory for its output, which the output          of other commands takes",
+        "command in container {id} was killed after {}s: it waited for memory for its output, which the output \
+         of other commands takes",
         limit.as_secs()
     )]
     NoMemory {
-        /// Full id.
         id: String,
         limit: Duration,
     },
-    /// The caller of a command has cancelled it; it was killed.
     #[error("the caller of the command in container {id} has gone")]
-    Abandoned {
-        /// Full id.
-        id: String,
-    },
+    Abandoned { id: String },
     /// The engine ran out of time, not the command that it was to run.
     #[error("{}", chain(cause))]
     EngineTimedOut { cause: Box<ContainerError> },
-    /// A command was cut short because dockbridge ends.
     #[error("the command in container {id} was killed: dockbridge is shutting down")]
-    Stopping {
-        /// Full id.
-        id: String,
-    },
-    /// The container whose processes are to be shared is not there, or not of this pod.
+    Stopping { id: String },
     #[error("target container {id} is not a running container of this pod")]
-    TargetNotReady {
-        /// As the caller named it.
-        id: String,
-    },
-    /// The image is not on this node.
+    TargetNotReady { id: String },
     #[error("image {name} is not on this node: pull it first")]
-    ImageNotFound {
-        /// As the caller named it.
-        name: String,
-    },
+    ImageNotFound { name: String },
     /// The name is in use by a container that must not be replaced.
     #[error("container name {name} is in use by {holder}")]
-    NameInUse {
-        name: String,
-        /// The container that has it.
-        holder: String,
-    },
-    /// The process is still there after SIGKILL.
+    NameInUse { name: String, holder: String },
     #[error("container {id} did not end within {}s of SIGKILL", time_limit.as_secs())]
-    Unkillable {
-        /// Full id.
-        id: String,
-        time_limit: Duration,
-    },
-    /// A file of this host could not be read or written.
+    Unkillable { id: String, time_limit: Duration },
     #[error("cannot {action} {path}: {cause}")]
     File {
         action: &'static str,
@@ -135,14 +87,8 @@ pub enum ContainerError {
         /// Whether the caller named the file.
         kind: Kind,
     },
-    /// The files of our OCI runtime could not be written, read or removed.
     #[error("cannot update the files of dockbridge-runtime for container {id}")]
-    Edits {
-        /// Full id.
-        id: String,
-        source: Arc<HostError>,
-    },
-    /// The engine's answer to a create.
+    Edits { id: String, source: Arc<HostError> },
     #[error("docker answered with an invalid container id")]
     Id(#[from] InvalidId),
     /// An image cannot be mounted into a container. Kubelet reads the prefix.
@@ -152,17 +98,14 @@ pub enum ContainerError {
         image: String,
         /// Path in the container.
         target: String,
-        /// Why not.
         #[source]
         cause: Arc<ImageFilesError>,
     },
     /// A limit that is not the engine's affair.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// Limits could not be changed.
     #[error("cannot change the limits of container {id}: {}{}", chain(cause), already_set(set))]
     NotResized {
-        /// Full id.
         id: String,
         cause: Box<ContainerError>,
         /// What was set before, in Docker's names or as fields of the request.
@@ -171,16 +114,13 @@ pub enum ContainerError {
     /// The request has no equivalent in Docker.
     #[error(transparent)]
     Plan(Arc<PlanError>),
-    /// A CDI device cannot be had.
     #[error(transparent)]
     Cdi(#[from] CdiError),
-    /// The log cannot be written.
     #[error(transparent)]
     Log(#[from] Arc<LogError>),
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The inside of an image could not be reached.
     #[error("cannot inspect the content of the image")]
     ImageFiles(#[from] ImageFilesError),
     /// A command could not be started, followed or ended.
@@ -194,13 +134,10 @@ pub enum ContainerError {
     EditsLost {
         /// Whose they are.
         of: &'static str,
-        /// Full id.
         id: String,
     },
-    /// The NRI adjustment of a container would be lost with a restart.
     #[error("cannot save the NRI adjustment of the container")]
     AdjustmentNotSaved {
-        /// Why not.
         #[source]
         cause: Arc<CheckpointError>,
     },

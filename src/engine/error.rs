@@ -53,34 +53,24 @@ impl fmt::Display for Call {
 /// A request to the engine failed. Cheap to clone, so that joined callers can share one failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Nothing answers on the socket.
     #[error("cannot reach the docker engine at {}: {advice} ({reason})", socket.display())]
     Unreachable { socket: PathBuf, reason: String, advice: &'static str },
-    /// The connection ended before the answer did.
     #[error("{call}: the docker engine closed the connection before the answer was complete")]
     Broken { call: Call, source: Arc<dyn Error + Send + Sync> },
-    /// No complete answer in time.
     #[error("{call}: no answer from the docker engine within {after:?}")]
     Deadline {
         call: Call,
         /// The timeout that ran out.
         after: Duration,
     },
-    /// The answer is not what the engine API promises.
     #[error("{call}: unexpected answer from the docker engine: {reason}")]
-    Garbled {
-        call: Call,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The answer is too large to take in.
+    Garbled { call: Call, reason: String },
     #[error("{call}: the answer is larger than {limit} bytes")]
     TooLarge {
         call: Call,
         /// How much would have been taken.
         limit: usize,
     },
-    /// Engine and dockbridge share no API version.
     #[error(
         "no common API version with the docker engine: {reason} (dockbridge speaks {} to {})",
         ApiVersion::OLDEST,
@@ -98,7 +88,6 @@ pub enum EngineError {
     /// about: a create can miss its image.
     #[error("{message}")]
     NotFound { subject: Subject, message: String },
-    /// The container name is in use.
     #[error("container name {name} is already taken")]
     NameTaken { name: String },
     /// The object is in the wrong state for this.

@@ -14,60 +14,31 @@ pub enum ExecError {
     Engine(#[from] EngineError),
     /// It has ended, but the engine does not say how.
     #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
-    NoExitCode {
-        /// The engine's id for it.
-        exec: String,
-        /// Full id.
-        container: String,
-    },
+    NoExitCode { exec: String, container: String },
     /// The engine took it, could not begin it, and that is not the command's fault.
     #[error(
         "the docker engine could not start a command in container {container}: {}",
         words(said)
     )]
-    NeverBegun {
-        /// Full id.
-        container: String,
-        said: String,
-    },
-    /// The engine does not know it any more.
+    NeverBegun { container: String, said: String },
     #[error(
         "the docker engine no longer knows a command that ran in container {container} (was it \
          restarted?), so its exit code is unknown (exec {exec})"
     )]
-    Forgotten {
-        /// The engine's id for it.
-        exec: String,
-        /// Full id.
-        container: String,
-    },
+    Forgotten { exec: String, container: String },
     /// The output ended, and the process did not.
     #[error(
         "the docker engine closed the connection and the streams; a process in container {container} keeps \
          running"
     )]
-    ConnectionLost {
-        /// Full id.
-        container: String,
-    },
-    /// Its process is not visible in our `/proc`, so it cannot be killed.
+    ConnectionLost { container: String },
     #[error(
         "exec {exec} in container {container} is still running: its process is not visible to dockbridge; run \
          dockbridge in the process namespace of the docker engine, as root"
     )]
-    HiddenProcess {
-        /// The engine's id for it.
-        exec: String,
-        /// Full id.
-        container: String,
-    },
-    /// The process, or a descendant, is still there after SIGKILL.
+    HiddenProcess { exec: String, container: String },
     #[error("a command in container {container} did not end within {}s of SIGKILL", waited.as_secs())]
-    Unkillable {
-        /// Full id.
-        container: String,
-        waited: Duration,
-    },
+    Unkillable { container: String, waited: Duration },
 }
 
 impl ExecError {

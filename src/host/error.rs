@@ -15,7 +15,6 @@ use crate::error::Kind;
 pub struct HostError {
     /// What was tried, as a verb with its preposition: "open", "rename to".
     pub action: &'static str,
-    /// The path it was tried on.
     pub path: PathBuf,
     #[source]
     pub source: io::Error,

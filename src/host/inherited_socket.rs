@@ -31,12 +31,10 @@ pub struct InheritedSocket {
 /// What systemd passed on is not usable.
 #[derive(Debug, Error)]
 pub enum InheritedSocketError {
-    /// The variables are wrong, or name descriptors that are not open.
     #[error(
         "LISTEN_PID, LISTEN_FDS or LISTEN_FDNAMES is wrong: start dockbridge from its socket unit"
     )]
     Variables(#[source] io::Error),
-    /// Something else than a listening unix stream socket.
     #[error(
         "descriptor {descriptor} ({name:?}), passed by the socket unit, is not a listening unix \
          stream socket with a path: give the unit ListenStream=/path only"

@@ -18,13 +18,11 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 /// The socket cannot be made.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// Another process answers on it.
     #[error("another process serves it")]
     InUse {
         /// The process, if it can be seen.
         pid: Option<u32>,
     },
-    /// Something that is no socket is in the way.
     #[error("it is not a socket")]
     NotASocket,
     /// An error of the file system.

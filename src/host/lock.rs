@@ -26,11 +26,7 @@ pub struct Lock {
 #[derive(Debug, Error)]
 pub enum LockError {
     #[error("{} is locked by {holder}", path.display())]
-    Held {
-        path: PathBuf,
-        /// The holder, from the file.
-        holder: Holder,
-    },
+    Held { path: PathBuf, holder: Holder },
     /// The file cannot be made or locked.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -78,14 +78,12 @@ impl fmt::Display for ProcessExit {
 /// A program that did not end by itself.
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    /// It could not be started.
     #[error("cannot start {}", program.display())]
     Start {
         program: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// It was killed for taking too long.
     #[error("{} was still running after {time_limit:?} and was killed", program.display())]
     Deadline {
         program: PathBuf,
@@ -93,10 +91,8 @@ pub enum ProcessError {
         /// Its standard error until then.
         stderr: String,
     },
-    /// It was killed for too much output.
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
     TooMuch { program: PathBuf, limit: usize },
-    /// Its end could not be observed.
     #[error("cannot communicate with {}", program.display())]
     Follow {
         program: PathBuf,

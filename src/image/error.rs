@@ -26,7 +26,6 @@ pub enum ImageError {
     /// The store has no current state.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The pull makes no progress.
     #[error("pull of {reference} made no progress for {silent:?}: {}", stuck_at(layer.as_deref()))]
     Stalled {
         reference: ImageReference,
@@ -35,32 +34,23 @@ pub enum ImageError {
         /// The layer without progress; none before the first layer is reported.
         layer: Option<Box<StuckLayer>>,
     },
-    /// A container uses the image.
     #[error("image {image} is used by container {container}")]
     InUse {
         image: ImageId,
         /// Engine id of one of the containers, of a pod or not.
         container: String,
     },
-    /// The image was tagged again after each removal.
     #[error("image {id} still exists after {attempts} removals")]
-    StillThere {
-        id: ImageId,
-        /// Number of removals.
-        attempts: u32,
-    },
-    /// The configured pause image is missing and its name cannot be pulled.
+    StillThere { id: ImageId, attempts: u32 },
     #[error("the pause image {name} is missing and cannot be pulled")]
     Unpullable {
         /// The name in the configuration.
         name: String,
-        /// Why it is no image reference.
         source: InvalidReference,
     },
     /// The engine loaded the built-in pause image but does not have it afterwards.
     #[error("docker loaded the pause image but does not list it as {reference}")]
     NotLoaded { reference: &'static str },
-    /// The engine has not answered yet, so the path of its image store is unknown.
     #[error("docker has not answered yet: the image file system is unknown")]
     NoFilesystem,
     #[error(transparent)]

@@ -19,7 +19,6 @@ pub enum ImageFilesError {
     #[error("{path} of the image has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         path: String,
-        /// Its size in bytes.
         size: u64,
         /// The most that is read, in bytes.
         limit: u64,
@@ -30,33 +29,19 @@ pub enum ImageFilesError {
     /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The engine does not have the image.
     #[error("the image is not on this node: pull it first")]
     NoImage,
-    /// A path in the image leads nowhere.
     #[error("sub path {path:?} does not exist in the image: {reason}")]
-    NoSubPath {
-        /// As the caller states it.
-        path: String,
-        /// The type of the file.
-        reason: &'static str,
-    },
+    NoSubPath { path: String, reason: &'static str },
     /// A path in the image that the engine's JSON cannot carry.
     #[error("sub path {path:?} resolves to a name that is not UTF-8")]
-    SubPathNotUtf8 {
-        /// As the caller states it.
-        path: String,
-    },
+    SubPathNotUtf8 { path: String },
     /// This engine cannot mount images, and its image store does not let us do it.
     #[error(
         "Docker with API {api} and images stored by {store} cannot mount images: use Docker 28.0 or \
          later, or the storage driver overlay2 without containerd's image store"
     )]
-    Unsupported {
-        /// The API in use.
-        api: ApiVersion,
-        store: String,
-    },
+    Unsupported { api: ApiVersion, store: String },
     /// The image's files are on this host, but the engine does not see where we mount them.
     #[error(
         "Docker does not see what dockbridge mounts at {}: run both in one mount namespace, or make \

@@ -12,7 +12,6 @@ pub enum LogError {
     /// The engine has no file there: not yet, not any more, or not on this host.
     #[error("the engine has no log file at {}", path.display())]
     SourceAbsent { path: PathBuf },
-    /// The engine's file cannot be read.
     #[error("cannot read the engine's log")]
     Source(#[source] HostError),
     /// The CRI file cannot be made or written. A full disk is the usual cause.
@@ -32,10 +31,7 @@ pub enum LogError {
     Hung { directory: PathBuf },
     /// There is no writer of this log.
     #[error("no log is written for container {id}")]
-    Unknown {
-        /// Full id.
-        id: String,
-    },
+    Unknown { id: String },
     /// dockbridge is going down, or the task that writes logs has died.
     #[error("dockbridge is stopping: logs are not written any more")]
     Closed,

@@ -18,7 +18,6 @@ mod tests;
 pub struct InvalidReference {
     /// What was given; its beginning when it is very long.
     pub text: String,
-    /// What is wrong with it.
     pub reason: &'static str,
 }
 

@@ -20,19 +20,13 @@ pub enum ArgumentError {
     /// `CNI_ARGS` has no way to quote.
     #[error("the pod's {key} {value:?} cannot be passed to network plugins")]
     Unquotable {
-        /// The name of the argument.
         key: &'static str,
         /// The value that holds a separator or a control character.
         value: String,
     },
     /// A bandwidth annotation is not a rate.
     #[error("annotation {key}={value:?}: {reason}")]
-    Bandwidth {
-        key: &'static str,
-        value: String,
-        /// What is wrong with it.
-        reason: QuantityError,
-    },
+    Bandwidth { key: &'static str, value: String, reason: QuantityError },
 }
 
 impl ArgumentError {

@@ -22,21 +22,15 @@ pub enum NetworkError {
     /// The pod cannot be described to plugins.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
-    /// A recorded configuration cannot be read any more.
     #[error("cannot parse the recorded configuration of network {network}")]
     Recorded {
         network: String,
-        /// What is wrong with it.
         #[source]
         source: ConfigError,
     },
     /// There is no private network namespace where the pod's should be.
     #[error("{} is not the pod's network namespace: {reason}", path.display())]
-    Namespace {
-        path: PathBuf,
-        /// The type of the file.
-        reason: &'static str,
-    },
+    Namespace { path: PathBuf, reason: &'static str },
     #[error(transparent)]
     Plugin(#[from] PluginError),
     /// Several plugins failed. All others were called as well.
@@ -49,7 +43,6 @@ pub enum NetworkError {
     #[error("the result of the plugins of network {network} cannot be used")]
     Result {
         network: String,
-        /// What is wrong with it.
         #[source]
         source: ResultError,
     },

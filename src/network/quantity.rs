@@ -5,10 +5,8 @@ use thiserror::Error;
 /// A text that is not a usable rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// Not a number with one of the known suffixes.
     #[error("not a quantity")]
     Malformed,
-    /// Outside of what plugins can shape.
     #[error("must be between 1k and 1P")]
     Range,
 }

@@ -29,21 +29,16 @@ use crate::error::shortened;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CloseReason {
-    /// The plugin has ended, or has closed it.
     #[error("the plugin closed the connection")]
     ByPlugin,
     #[error("the connection failed: {0}")]
     Socket(String),
-    /// What it sent is not NRI.
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
-    /// It sends calls faster than they can be done.
     #[error("it sent more than {WAITING_REQUESTS} requests that were not answered yet")]
     TooManyRequests,
-    /// It does not answer.
     #[error("it did not answer {method} within {limit:?}")]
     Timeout { method: &'static str, limit: Duration },
-    /// It broke a rule of NRI.
     #[error("{0}")]
     Violation(String),
     /// What the plugin has to know is not known yet.
@@ -58,7 +53,6 @@ pub(super) enum CallError {
     /// The plugin answered with an error. It stays connected.
     #[error("{message}")]
     Refused { code: i32, message: String },
-    /// More than a message may be long.
     #[error("the request has {0} bytes, more than a message may have")]
     TooLong(usize),
     /// There is no connection any more.

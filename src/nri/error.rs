@@ -12,13 +12,10 @@ use crate::{
 /// A plugin stands in the way. Cheap to clone: several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum NriError {
-    /// A plugin answered with an error.
     #[error("the NRI plugin {plugin} refused {call}: {message}")]
     Refused { plugin: String, call: &'static str, message: String },
-    /// Plugins that the administrator requires are not there.
     #[error("required NRI plugins are not connected: {missing}")]
     Missing { missing: String },
-    /// Two plugins want different things.
     #[error(transparent)]
     Conflict(#[from] Conflict),
     /// A plugin does not adjust the container that it is asked about, but wants it changed.

@@ -32,18 +32,14 @@ impl Channel {
 /// The bytes are not what the protocol says.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ProtocolError {
-    /// A connection that NRI does not have.
     #[error("it sent a frame of connection {0}, which NRI does not have")]
     Connection(u32),
-    /// More than a message may be long.
     #[error("it sent a length of {0} bytes; the limit is {MESSAGE_LIMIT}")]
     Length(u32),
-    /// Not what this connection carries.
     #[error("it sent a ttrpc message of type {kind} for stream {stream}, which was not expected")]
     Unexpected { kind: u8, stream: u32 },
     #[error("it sent a message of more than {MOST_ENTRIES} entries")]
     Entries,
-    /// Not a message.
     #[error("it sent a message that cannot be decoded")]
     Message,
 }

@@ -9,7 +9,6 @@ use crate::host::error::HostError;
 /// A failed command of the runtime.
 #[derive(Debug, Error)]
 pub enum OciRuntimeError {
-    /// A file or a mount failed.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The container is marked as one that needs edits, and has none.
@@ -26,7 +25,6 @@ pub enum OciRuntimeError {
     /// A file is not what it should be.
     #[error("{}: {reason}", path.display())]
     Malformed { path: PathBuf, reason: String },
-    /// The edits do not fit the container's `config.json`.
     #[error("cannot change the container's config.json: {0}")]
     Edit(String),
     /// The kernel or a file system cannot do what the edits ask for.
@@ -36,7 +34,6 @@ pub enum OciRuntimeError {
         /// Why not, and what would help.
         reason: String,
     },
-    /// The runtime below could not be started.
     #[error("cannot run {runtime}: {source}")]
     Runtime { runtime: String, source: std::io::Error },
 }

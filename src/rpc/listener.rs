@@ -19,7 +19,6 @@ use crate::{
 /// The socket cannot be served.
 #[derive(Debug, Error)]
 pub enum ListenError {
-    /// Another process answers on it.
     #[error("{path} is served by {holder}: stop it, or choose another {flag}")]
     InUse {
         path: PathBuf,
@@ -27,7 +26,6 @@ pub enum ListenError {
         /// The name of its setting.
         flag: &'static str,
     },
-    /// Something that is no socket is in the way.
     #[error("{path} exists and is not a socket: move it away, or choose another {flag}")]
     NotASocket {
         /// What is in the way.
@@ -42,13 +40,8 @@ pub enum ListenError {
         /// What was passed on instead.
         passed: String,
     },
-    /// An error of the file system.
     #[error("cannot listen on {path}")]
-    Io {
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 fn not_inherited(passed: &str) -> String {

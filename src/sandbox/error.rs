@@ -27,24 +27,13 @@ pub enum SandboxError {
          remove that one, or use another attempt",
         pod.namespace, pod.name, pod.attempt
     )]
-    AlreadyExists {
-        pod: PodMetadata,
-        /// The sandbox that has it.
-        holder: String,
-    },
-    /// No such sandbox.
+    AlreadyExists { pod: PodMetadata, holder: String },
     #[error("sandbox {id} is not known")]
-    NotFound {
-        /// The id in the request.
-        id: String,
-    },
-    /// The pause container ended before the pod was ready.
+    NotFound { id: String },
     #[error("the sandbox process of {id} ended while it was being set up")]
     Ended { id: String },
-    /// The namespace could not be pinned or unpinned.
     #[error("cannot pin or release the network namespace of sandbox {id}")]
     Pin { id: String, source: Arc<HostError> },
-    /// The user namespace could not be made, pinned or unpinned.
     #[error("cannot prepare or release the user namespace of sandbox {id}")]
     UserNamespace { id: String, source: Arc<HostError> },
     /// The pause container is in another network namespace than the one made for it.
@@ -58,14 +47,12 @@ pub enum SandboxError {
         /// Each cause; never empty.
         causes: Vec<SandboxError>,
     },
-    /// A step failed, and so did parts of the roll-back.
     #[error("{} (and cleanup failed: {})", chain(cause), .leftovers.join("; "))]
     NotCleanedUp {
         cause: Box<SandboxError>,
         /// What could not be released.
         leftovers: Vec<String>,
     },
-    /// A container of the pod.
     #[error(transparent)]
     Container(#[from] ContainerError),
     #[error("cannot prepare the sandbox image")]
@@ -77,7 +64,6 @@ pub enum SandboxError {
     /// The request has no equivalent in Docker.
     #[error(transparent)]
     Plan(Arc<PlanError>),
-    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The store has no current state.

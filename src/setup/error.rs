@@ -15,16 +15,13 @@ pub enum DaemonJsonError {
     /// Docker also reads UTF-16 with a byte order mark.
     #[error("not UTF-8: convert it first")]
     NotText,
-    /// No JSON object.
     #[error("not a JSON object: {0}")]
     Syntax(serde_json::Error),
-    /// `runtimes` is no object.
     #[error("\"runtimes\" is not an object: {0}")]
     Runtimes(serde_json::Error),
     /// A name is there twice, and which of them counts is not ours to say.
     #[error("\"{0}\" appears twice: remove one")]
     Twice(&'static str),
-    /// Somebody else's runtime has our name.
     #[error(
         "there is a runtime \"dockbridge\" that dockbridge setup did not write: {0}; remove or \
          rename it first"
@@ -44,10 +41,8 @@ pub enum SetupError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Only root may write it.
     #[error("cannot write {}: run dockbridge setup as root; nothing was changed", path.display())]
     NotAllowed { path: PathBuf },
-    /// The program that is to be registered is missing.
     #[error("there is no dockbridge-runtime: neither {} nor {}; make it a link to dockbridge",
         beside.display(), usual.display())]
     NoProgram {
@@ -55,7 +50,6 @@ pub enum SetupError {
         beside: PathBuf,
         usual: &'static Path,
     },
-    /// The runtime below is missing.
     #[error("there is no runtime {0}: install it, or give its absolute path")]
     NoRuntime(String),
     /// Docker takes runtimes from one place only.
@@ -75,7 +69,6 @@ pub enum SetupError {
         /// As it was given.
         path: String,
     },
-    /// What was found cannot be told.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }

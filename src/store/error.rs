@@ -9,13 +9,11 @@ use crate::{engine::error::EngineError, error::Kind};
 /// The store has no answer, or none that is up to date.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
-    /// The engine has not been listed since this process began.
     #[error("Docker has not listed its containers yet: {reason}")]
     NeverSynced {
         /// Why not, from the last attempt.
         reason: String,
     },
-    /// The inspect failed; the store keeps the last known state.
     #[error("cannot inspect {name}")]
     Inspect {
         /// The object, as the caller named it.
@@ -24,7 +22,6 @@ pub enum StoreError {
         #[source]
         source: EngineError,
     },
-    /// The engine did not answer the inspect in time.
     #[error("Docker did not answer the inspect of {name} within {waited:?}")]
     InspectTimeout {
         /// The object, as the caller named it.
@@ -32,7 +29,6 @@ pub enum StoreError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// The task that inspected it panicked.
     #[error("internal error: the inspect of {name} panicked")]
     InspectPanicked {
         /// The object, as the caller named it.

@@ -10,30 +10,14 @@ use crate::{error::Kind, store::error::StoreError};
 /// A stream cannot be promised.
 #[derive(Clone, Debug, Error)]
 pub enum StreamError {
-    /// No such container.
     #[error("container {id} is not known")]
-    ContainerNotFound {
-        /// As the caller named it.
-        id: String,
-    },
-    /// It has no process to speak to.
+    ContainerNotFound { id: String },
     #[error("container {id} is not running")]
-    ContainerNotRunning {
-        /// Full id.
-        id: String,
-    },
-    /// No such sandbox.
+    ContainerNotRunning { id: String },
     #[error("sandbox {id} is not known")]
-    SandboxNotFound {
-        /// As the caller named it.
-        id: String,
-    },
-    /// It has no network to connect to.
+    SandboxNotFound { id: String },
     #[error("sandbox {id} is not ready")]
-    SandboxNotReady {
-        /// Full id.
-        id: String,
-    },
+    SandboxNotReady { id: String },
     /// The token was not used in time.
     #[error("{MOST_PENDING} streams were requested and not opened; wait a minute and try again")]
     TooMany,
@@ -61,6 +45,5 @@ impl StreamError {
 #[error("cannot serve exec, attach and port-forward on {address}: choose another --streaming-addr")]
 pub struct BindError {
     pub address: SocketAddr,
-    /// Why not.
     pub source: io::Error,
 }

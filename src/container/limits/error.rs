@@ -13,7 +13,6 @@ pub enum LimitError {
     /// The kernel does not take it, or has no such file.
     #[error("cannot set {field} to {value}")]
     NotSet {
-        /// The field of the request.
         field: String,
         value: String,
         #[source]
@@ -21,10 +20,7 @@ pub enum LimitError {
     },
     /// The container runs where we cannot see it.
     #[error("{field}: the control group of the container cannot be found on this node")]
-    NoGroup {
-        /// The field of the request.
-        field: String,
-    },
+    NoGroup { field: String },
     /// Shrinking would end something in the container.
     #[error(
         "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
@@ -35,19 +31,13 @@ pub enum LimitError {
         /// The working set, in bytes.
         used: i64,
     },
-    /// The kernel has no huge pages of this size.
     #[error("linux.resources.hugepage_limits[{size}].page_size: this node has {known}")]
     PageSize { size: String, known: String },
-    /// There is no hugetlb controller.
     #[error("linux.resources.hugepage_limits[{size}]: this node has no hugetlb controller")]
-    NoHugepages {
-        /// The size to be limited.
-        size: String,
-    },
+    NoHugepages { size: String },
     /// The limits would be lost with a restart.
     #[error("cannot save the limits")]
     NotSaved {
-        /// Why not.
         #[source]
         cause: Arc<CheckpointError>,
     },

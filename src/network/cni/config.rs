@@ -40,20 +40,12 @@ pub struct PluginConfig {
 /// Why a text is not a usable configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// Not JSON, or a well-known field has the wrong type.
     #[error("not a network configuration: {0}")]
     Malformed(String),
-    /// A list in a file that must hold a single plugin.
     #[error("no \"type\" but \"plugins\": put a list into a .conflist file")]
     ListInSingle,
-    /// A file of the network's folder.
     #[error("{file}: {reason}")]
-    Folder {
-        file: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// No plugin at all.
+    Folder { file: String, reason: String },
     #[error("no plugins")]
     Empty,
     /// The name is absent or not fit for plugins' own file names.
@@ -64,7 +56,6 @@ pub enum ConfigError {
     /// A plugin is not named, or named by more than a plain file name.
     #[error("plugin type {0:?} is not a plain file name")]
     PluginType(String),
-    /// No version that is known here.
     #[error("requests CNI {0}; supported are 0.1.0 to 1.1.0")]
     Version(String),
 }

@@ -22,13 +22,11 @@ pub struct PluginError {
 /// How a plugin fails.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// No executable of that name.
     #[error("not found in {searched}")]
     Missing {
         /// The directories, in order.
         searched: String,
     },
-    /// A file of that name, but it cannot be executed.
     #[error("{} is not executable", path.display())]
     NotExecutable { path: PathBuf },
     /// The search did not end: a file system does not answer.
@@ -51,10 +49,8 @@ pub enum Failure {
         /// The beginning of its output and errors.
         output: String,
     },
-    /// It exited with 0, but its output cannot be parsed.
     #[error("cannot parse its output ({reason}): {output}")]
     Malformed {
-        /// What is wrong with it.
         reason: String,
         /// The beginning of its output and errors.
         output: String,

@@ -14,12 +14,10 @@ use crate::wire::nullable::nullable;
 /// Why a result cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ResultError {
-    /// Not of any known format.
     #[error("not a CNI result: {0}")]
     Malformed(String),
     #[error("{0:?} is not an IP address")]
     Address(String),
-    /// An address belongs to an interface that is not listed.
     #[error("address {address} belongs to interface {index}, but only {known} are listed")]
     Interface {
         address: String,
@@ -28,7 +26,6 @@ pub enum ResultError {
         /// How many there are.
         known: usize,
     },
-    /// The pod got no address.
     #[error("no address for interface {0}")]
     None(String),
 }

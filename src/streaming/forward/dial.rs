@@ -19,7 +19,6 @@ use crate::host::{error::HostError, netns, processes::Processes};
 
 #[derive(Debug, Error)]
 pub(super) enum DialError {
-    /// Nothing listens there, or not in time.
     #[error("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")]
     Refused {
         port: u16,
@@ -28,10 +27,8 @@ pub(super) enum DialError {
         /// The kernel's answer for IPv6.
         second: io::Error,
     },
-    /// The pod's network cannot be entered.
     #[error(transparent)]
     Network(#[from] HostError),
-    /// The process whose network it was has gone.
     #[error("the pod has ended")]
     Ended,
     /// No thread was there to open a socket.

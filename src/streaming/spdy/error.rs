@@ -3,7 +3,6 @@
 /// The peer broke the protocol, or a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    /// Not SPDY/3.
     #[error("control frame of version {0}")]
     Version(u16),
     /// A frame whose length contradicts its kind.
@@ -17,13 +16,10 @@ pub(super) enum Malformed {
     /// Stream 0, one of ours, or one at or below an earlier one.
     #[error("stream {0} cannot be opened")]
     Stream(u32),
-    /// The compressed header block is none.
     #[error("header block cannot be inflated")]
     Compression,
-    /// The inflated header block is longer than we take.
     #[error("header block is longer than {0} bytes")]
     HeaderBytes(usize),
-    /// The header block has more names than we take.
     #[error("header block has more than {0} headers")]
     HeaderCount(usize),
     /// A header that the specification does not allow.

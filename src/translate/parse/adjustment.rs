@@ -25,23 +25,15 @@ use crate::{
 /// Plugins ask for what no container can have.
 #[derive(Debug, Error)]
 pub enum AdjustmentError {
-    /// A limit out of range.
     #[error("NRI plugins set limits that no container can have")]
     Limits(#[from] ParseError),
-    /// More than a container can have.
     #[error("NRI plugin {plugin} asks for {many} changes, where {MOST_CHANGES} are permitted")]
-    Changes {
-        plugin: String,
-        /// Their number.
-        many: usize,
-    },
-    /// What is not known here.
+    Changes { plugin: String, many: usize },
     #[error("NRI plugin {plugin}: {field}: {reason}")]
     Unsupported {
         plugin: String,
         /// The field, as the interface spells it.
         field: &'static str,
-        /// Why it is not done.
         reason: &'static str,
     },
 }

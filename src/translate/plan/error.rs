@@ -7,17 +7,14 @@ use crate::error::Kind;
 /// A refusal, made before anything was changed.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// The engine has no such OCI runtime.
     #[error("unknown runtime handler {handler:?}: the engine has {known}")]
     UnknownHandler {
         handler: String,
         /// The engine's runtimes, comma separated.
         known: String,
     },
-    /// The caller's and the engine's cgroup drivers differ.
     #[error("cgroup parent {parent:?} does not fit the engine's {driver} cgroup driver: {remedy}")]
     CgroupParent { parent: String, driver: &'static str, remedy: &'static str },
-    /// The engine would refuse the container's name.
     #[error(
         "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
          most {MAX_NAME} of them"
@@ -29,59 +26,34 @@ pub enum PlanError {
     /// The container shares the processes of another one, which is not known.
     #[error("no target container for the shared process namespace")]
     NoPidTarget,
-    /// The caller did not supply the text of a profile.
     #[error("seccomp profile {path:?} could not be read")]
     NoSeccompProfile { path: String },
-    /// The file is not a seccomp profile.
     #[error("seccomp profile {path:?} cannot be used: {reason}")]
-    SeccompProfile {
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The engine cannot confine by seccomp as requested.
+    SeccompProfile { path: String, reason: String },
     #[error(
         "seccomp profile {profile} is requested but the engine runs without seccomp, or with an \
          unconfined default"
     )]
     NoSeccomp { profile: String },
-    /// This host does not allow it.
     #[error("{field}: {reason}")]
     Host {
         /// The field as the interface spells it.
         field: String,
-        /// Why not.
         reason: String,
     },
-    /// AppArmor is off, but a profile is requested by name.
     #[error("AppArmor profile {profile:?} is requested but the engine runs without AppArmor")]
     NoApparmor { profile: String },
-    /// The groups in the image are needed, but could not be read.
     #[error(
         "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known"
     )]
     NoAccounts,
-    /// The user is not known inside the image.
     #[error("{field}: the image's /etc/passwd has no user {user:?}")]
-    UnknownUser {
-        /// The field of the request.
-        field: &'static str,
-        user: String,
-    },
-    /// The group is not known inside the image.
+    UnknownUser { field: &'static str, user: String },
     #[error("{field}: the image's /etc/group has no group {group:?}")]
-    UnknownGroup {
-        /// The field of the request.
-        field: &'static str,
-        group: String,
-    },
+    UnknownGroup { field: &'static str, group: String },
     /// Runtimes before runc 1.2 would take the number for a name.
     #[error("group {gid} is ambiguous: the image's /etc/group has another group of that name")]
-    AmbiguousGroup {
-        /// The group's number.
-        gid: u32,
-    },
-    /// CDI is off in the engine.
+    AmbiguousGroup { gid: u32 },
     #[error("CDI device {device:?} is requested but the engine has no CDI specification directory")]
     NoCdi { device: String },
     /// A CDI device and something else have one path in the container.
@@ -91,47 +63,28 @@ pub enum PlanError {
     )]
     CdiConflict {
         what: &'static str,
-        /// Path in the container.
         target: String,
         /// On the host.
         first: String,
         /// On the host.
         second: String,
     },
-    /// A mount without a source.
     #[error("mount at {target:?} names neither a host path nor an image")]
-    NoMountSource {
-        /// Path in the container.
-        target: String,
-    },
+    NoMountSource { target: String },
     /// Kubelet reads the prefix.
     #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}")]
     ImageVolume {
         /// The image, as the caller names it.
         image: String,
-        /// Path in the container.
         target: String,
-        /// Why not.
         reason: &'static str,
-        /// What sort of failure it is.
         kind: Kind,
     },
     /// Kubelet reads the prefix.
     #[error("RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}")]
-    RecursiveReadOnly {
-        /// Path in the container.
-        target: String,
-        /// Why not.
-        reason: &'static str,
-    },
-    /// A mount that contradicts itself.
+    RecursiveReadOnly { target: String, reason: &'static str },
     #[error("recursive_read_only of the mount at {target:?} needs {needs}")]
-    NotReadOnly {
-        /// Path in the container.
-        target: String,
-        /// What else it has to be.
-        needs: &'static str,
-    },
+    NotReadOnly { target: String, needs: &'static str },
     /// Memory and swap are limited together or not at all.
     #[error(
         "linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit beside it"
@@ -151,16 +104,11 @@ pub enum PlanError {
         /// The memory limit it is to be beside, in bytes.
         memory: i64,
     },
-    /// CRI has two fields for swap.
     #[error(
         "linux.resources.unified[\"memory.swap.max\"]: {alone} disagrees with \
          memory_swap_limit_in_bytes"
     )]
-    SwapDisagrees {
-        /// The value of the key.
-        alone: String,
-    },
-    /// A key of cgroup v2, on a host with v1.
+    SwapDisagrees { alone: String },
     #[error(
         "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
     )]
@@ -170,7 +118,6 @@ pub enum PlanError {
     NeedsRuntime {
         /// The field as the interface spells it.
         field: String,
-        /// Why it cannot be done.
         reason: &'static str,
     },
     /// A CDI device or an NRI plugin changes what they may not.
@@ -183,13 +130,8 @@ pub enum PlanError {
         field: &'static str,
         pod: &'static str,
     },
-    /// A container asks for privileges that its sandbox was not declared to have.
     #[error("config.linux.security_context.{field}: the pod sandbox {sandbox}")]
-    BeyondSandbox {
-        /// The field of the security context.
-        field: &'static str,
-        sandbox: &'static str,
-    },
+    BeyondSandbox { field: &'static str, sandbox: &'static str },
     /// Labels and annotations, as they are stored.
     #[error(
         "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
