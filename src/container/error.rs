@@ -59,10 +59,7 @@ pub enum ContainerError {
          of other commands takes",
         limit.as_secs()
     )]
-    NoMemory {
-        id: String,
-        limit: Duration,
-    },
+    NoMemory { id: String, limit: Duration },
     #[error("the caller of the command in container {id} has gone")]
     Abandoned { id: String },
     /// The engine ran out of time, not the command that it was to run.

@@ -28,7 +28,7 @@ impl StreamCount {
     pub(super) fn place(&self) -> Option<StreamPlace> {
         let shared = match Arc::strong_count(&self.held) - 1 {
             ..OWN_STREAMS => None,
-            ..STREAMS => Some(self.shared.try_acquire().ok()?),
+            OWN_STREAMS..STREAMS => Some(self.shared.try_acquire().ok()?),
             _ => return None,
         };
         Some(StreamPlace { _held: Arc::clone(&self.held), _shared: shared })
