@@ -67,7 +67,7 @@ async fn an_update_of_the_container_that_is_made_is_refused() {
     let _plugin = Plugin::synchronised(&socket, ("10", "odd"), reply).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
-    assert!(refused.message().contains("has to be an adjustment"), "{refused}");
+    assert!(refused.message().contains("must be an adjustment"), "{refused}");
     assert!(bridge.containers().await.unwrap().is_empty());
     bridge.clear(&docker).await;
 }
