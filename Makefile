@@ -7,7 +7,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DESTDIR ?=
 PREFIX ?= /usr/local
-# Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host.
+# Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host, or a folder with an
+# unpacked engine, /folder[:containerd|:overlay2].
 ENGINE ?= bookworm
 ENGINES ?= bookworm trixie sid sid-containerd
 # dockbridge-runtime needs Docker 24.
@@ -203,7 +204,8 @@ test-pauses: toolchain ## Tests that need no engine, while all processes are sto
 	tests/env/pauses.sh $(CARGO) test --offline --lib --test it
 
 .PHONY: test-stories
-test-stories: test-on-$(ENGINE)$(if $(RUNTIME),-runtime) ## End-to-end tests on a real engine in private worlds (ENGINE=…, STORY=…, RUNTIME=1, JOBS=…)
+test-stories: toolchain ## End-to-end tests on a real engine in private worlds (ENGINE=…, STORY=…, RUNTIME=1, JOBS=…)
+	$(call stories_on,$(ENGINE),$(RUNTIME))
 
 .PHONY: test-runtime
 test-runtime: ## The end-to-end tests that concern dockbridge-runtime (RUNTIME_ENGINE=trixie, STORY=…)
@@ -213,12 +215,17 @@ test-runtime: ## The end-to-end tests that concern dockbridge-runtime (RUNTIME_E
 test-engines: toolchain ## All end-to-end tests on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store (RUNTIME=1)
 	@$(SUITE) $(if $(RUNTIME),$(RUNTIME_ENGINES:%=test-on-%-runtime),$(ENGINES:%=test-on-%))
 
-# On one engine: the end-to-end tests, then the engine client alone, unless some tests were asked for.
+# stories_on ENGINE,RUNTIME: the end-to-end tests, then the engine client alone, unless some tests were asked for. A folder
+# has slashes, which the name of a target must not have.
+define stories_on
+@code=0; stories=$(call test_program,stories); client=$(call test_program,it); \
+$(AS_ROOT) "$$stories" --engine "$(1)" $(if $(2),--runtime $(BUILT)) --jobs $(JOBS) $(STORY) || code=1; \
+[ -n "$(STORY)" ] || DOCKBRIDGE_WORLD_WANTED=1 $(AS_ROOT) tests/env/world.sh --engine "$(1)" -- "$$client" engine::real || code=1; \
+exit $$code
+endef
+
 test-on-%: toolchain
-	@code=0; stories=$(call test_program,stories); client=$(call test_program,it); \
-	$(AS_ROOT) "$$stories" --engine $(*:-runtime=) $(if $(filter %-runtime,$*),--runtime $(BUILT)) --jobs $(JOBS) $(STORY) || code=1; \
-	[ -n "$(STORY)" ] || DOCKBRIDGE_WORLD_WANTED=1 $(AS_ROOT) tests/env/world.sh --engine $(*:-runtime=) -- "$$client" engine::real || code=1; \
-	exit $$code
+	$(call stories_on,$(*:-runtime=),$(filter %-runtime,$*))
 
 .PHONY: test-vm
 test-vm: toolchain ## End-to-end tests in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)

@@ -1,5 +1,5 @@
-//! What `tests/env/suite.sh`, the runner behind `make test`, makes of the parts' results, and how
-//! `tests/env/install.sh` waits for apt.
+//! What `tests/env/suite.sh`, the runner behind `make test`, makes of the parts' results, how
+//! `tests/env/install.sh` waits for apt, and how an engine is named that lies in a folder.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,6 +9,9 @@ use std::{
     path::Path,
     process::{Command, Output},
 };
+
+#[path = "stories/runner/file_name.rs"]
+mod file_name;
 
 const PARTS: &str = "
 good: ; @echo 'test result: ok. 3 passed; 0 failed'
@@ -84,6 +87,55 @@ fn packages_are_installed_once_apt_is_free() {
     let calls: Vec<&str> = calls.lines().collect();
     assert_eq!(calls[..3], ["update -q"; 3]);
     assert!(calls[3].starts_with("install ") && calls[3].ends_with(" curl"), "{calls:?}");
+}
+
+#[test]
+fn engines_are_named_by_a_folder_and_a_store() {
+    for (engine, folder, store) in [
+        ("/opt/docker", "/opt/docker", ""),
+        ("/opt/docker/:containerd", "/opt/docker", "containerd"),
+        ("/opt/x-containerd:overlay2", "/opt/x-containerd", "overlay2"),
+        ("/opt/a:b", "/opt/a:b", ""),
+        ("sid-containerd", "", "containerd"),
+    ] {
+        let script = format!("store_of {engine}; case {engine} in */*) folder_of {engine} ;; esac");
+        let expected: Vec<&str> = [store, folder].into_iter().filter(|it| !it.is_empty()).collect();
+        assert_eq!(of_engines(&script).lines().collect::<Vec<_>>(), expected, "{engine}");
+    }
+    assert_eq!(file_name::file_name("/opt/docker 29:containerd"), "opt-docker-29-containerd");
+    assert_eq!(file_name::file_name("sid-containerd"), "sid-containerd");
+}
+
+#[test]
+fn an_engines_folder_is_flat_or_a_tree_and_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = || of_engines(&format!("check_folder {}:overlay2", folder.path().display()));
+    let all = ["dockerd", "containerd", "containerd-shim-runc-v2", "runc", "docker-proxy"];
+    assert!(check().contains(&format!("missing {}\n", all.join(" "))), "{}", check());
+    for places in [[""; 5], ["usr/sbin", "usr/bin", "usr/bin", "usr/sbin", "usr/libexec/docker"]] {
+        for (program, place) in all.iter().zip(places) {
+            let place = folder.path().join(place);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join(program), "").unwrap();
+            fs::set_permissions(place.join(program), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(check(), "");
+        let runc = folder.path().join(places[3]).join("runc");
+        fs::set_permissions(&runc, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(check().ends_with(": missing runc\n"), "{}", check());
+        for (program, place) in all.iter().zip(places) {
+            fs::remove_file(folder.path().join(place).join(program)).unwrap();
+        }
+    }
+    assert!(of_engines("check_folder /none:overlay").contains(":containerd and :overlay2"));
+}
+
+/// What these calls of `tests/env/engine_folder.sh` print.
+fn of_engines(calls: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/engine_folder.sh");
+    let script = format!(". {}; {calls}", file.display());
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn run(parts: &[&str]) -> Output {

@@ -3,8 +3,8 @@
 # and all capabilities, on an emulated processor, so that no hardware support is needed. There is no network.
 # The command's output is shown as it comes and its exit code is this script's.
 #
-# usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd] [--driver systemd|cgroupfs] [--lsm apparmor|selinux]
-#              [--runtime dockbridge] [--carry path]… [--] command [argument…]     (as root)
+# usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd|/folder[:store]] [--driver systemd|cgroupfs]
+#              [--lsm apparmor|selinux] [--runtime dockbridge] [--carry path]… [--] command [argument…]     (as root)
 #
 # --driver is the engine's cgroup driver, systemd unless told otherwise. --lsm is what the kernel confines with;
 # SELinux has Debian's policy and is permissive, and the engine labels. --runtime is as in world.sh; the program has
@@ -18,6 +18,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/engine_folder.sh"
 cache=${DOCKBRIDGE_VM:-$here/../../target/vm}
 engines=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 memory=${DOCKBRIDGE_VM_MEMORY:-3072}
@@ -46,7 +47,12 @@ main() {
         bookworm) ;;
         trixie) carried+=("$("$here/engines.sh" trixie)") ;;
         sid | sid-containerd) carried+=("$("$here/engines.sh" sid)") ;;
-        *) die "unknown engine: $engine (bookworm, trixie, sid, sid-containerd)" ;;
+        */*)
+            image=$(check_folder "$engine") || die "$image"
+            carried+=("$(folder_of "$engine")")
+            [ -z "$(missing_in "$(folder_of "$engine")" docker)" ] || carried+=("$("$here/engines.sh" sid)")
+            ;;
+        *) die "unknown engine: $engine (bookworm, trixie, sid, sid-containerd, or a folder's path)" ;;
     esac
     case $lsm in
         apparmor | selinux) ;;

@@ -3,8 +3,11 @@
 # two registries, CNI plugins and test images. Nothing outside the one temporary folder is touched, the user's
 # engine least of all, and everything is gone when the command ends, however it ends.
 #
-# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host] [--driver cgroupfs|systemd] [--runtime dockbridge]
-#                 [--] command [argument…]     (as root)
+# usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host|/folder[:containerd|:overlay2]]
+#                 [--driver cgroupfs|systemd] [--runtime dockbridge] [--] command [argument…]     (as root)
+#
+# /folder has the programs of an engine, side by side as in Docker's static archives, or in usr/bin and usr/sbin. After
+# the colon stands the image store. The docker command is Debian sid's if the folder has none.
 #
 # --runtime has the engine know this program as its runtime "dockbridge", as `dockbridge setup` does.
 #
@@ -14,7 +17,9 @@
 # The command finds:
 #   DOCKBRIDGE_WORLD                   the world's folder, on a shared mount (rshared binds work below it)
 #   DOCKBRIDGE_WORLD_DOCKER            the engine's socket (DOCKER_HOST says the same to the docker command)
-#   DOCKBRIDGE_WORLD_ENGINE            the engine's name as given to --engine
+#   DOCKBRIDGE_WORLD_ENGINE            the engine's name as given to --engine; for a folder, its version and store
+#   DOCKBRIDGE_WORLD_VERSION           the engine's version, such as 28.5.2
+#   DOCKBRIDGE_WORLD_STORE             its image store: containerd, or a storage driver such as overlay2
 #   DOCKBRIDGE_WORLD_ENGINE_CONTROL    a script: start [flag…], stop, kill, restart [flag…], pid
 #   DOCKBRIDGE_WORLD_CGROUP            cgroup parent of containers that name none; put pods below it; a slice when
 #                                      the driver is systemd
@@ -31,6 +36,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/engine_folder.sh"
 temp=${TMPDIR:-/tmp}
 image=dockbridge.test/busybox:1
 patience=${DOCKBRIDGE_WORLD_PATIENCE:-1}
@@ -44,7 +50,7 @@ htpasswd='puller:$2y$05$2yFmuzFXIrVPJdMhL9oWN.rqcsftnxSDIJp6eD/Qcqi8q3WgieHyi'
 # ---------------------------------------------------------------------------------------------- outside
 
 outside() {
-    local engine=bookworm driver=cgroupfs runtime='' enclosed=()
+    local engine=bookworm driver=cgroupfs runtime='' enclosed=() wrong
     while [ $# -gt 0 ]; do
         case $1 in
             --engine) engine=${2:?--engine needs a name}; shift 2 ;;
@@ -60,6 +66,7 @@ outside() {
         esac
     done
     [ $# -gt 0 ] || die "a command is needed (see --help)"
+    case $engine in */*) wrong=$(check_folder "$engine") || die "$wrong" ;; esac
     [ "$(id -u)" = 0 ] || die "must be root: namespaces and an engine are made"
     [ -z "$runtime" ] || [ -x "$runtime" ] || die "no such program: $runtime"
     case $driver in
@@ -69,8 +76,8 @@ outside() {
     esac
     install_missing
     sweep
-    local engine_root tools_root
-    engine_root=$(engine_root "$engine")
+    local programs tools_root
+    programs=$(programs_of "$engine")
     tools_root=$(tools_root)
 
     world=$(mktemp -d "$temp/dockbridge-world.XXXXXX")
@@ -84,7 +91,7 @@ outside() {
     trap 'forward TERM' TERM INT HUP
     # A command in the background would start with SIGINT ignored for good.
     env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
-        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$runtime" "$engine_root" "$tools_root" "$@" <&0 &
+        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$runtime" "$programs" "$tools_root" "$@" <&0 &
     inner=$!
     local code=0
     while :; do
@@ -140,15 +147,21 @@ install_missing() {
     "$here/install.sh" "${missing[@]}" >&2
 }
 
-# The root tree of an engine; "/" when the machine's own programs are the ones asked for.
-engine_root() {
+# programs_of ENGINE: the folders of its programs, as in PATH. For the machine's own they are the usual ones.
+programs_of() {
+    local root= client=
     case $1 in
-        host) command -v dockerd >/dev/null || die "no dockerd on this machine"; echo / ;;
-        bookworm) if /usr/sbin/dockerd --version 2>/dev/null | grep -q ' 20\.10\.'; then echo /; else "$here/engines.sh" bookworm; fi ;;
-        trixie) "$here/engines.sh" trixie ;;
-        sid | sid-containerd) "$here/engines.sh" sid ;;
-        *) die "unknown engine: $1 (bookworm, trixie, sid, sid-containerd, host)" ;;
+        */*)
+            root=$(folder_of "$1")
+            [ -z "$(missing_in "$root" docker)" ] || client=:$("$here/engines.sh" sid)/usr/bin
+            ;;
+        host) command -v dockerd >/dev/null || die "no dockerd on this machine" ;;
+        bookworm) /usr/sbin/dockerd --version 2>/dev/null | grep -q ' 20\.10\.' || root=$("$here/engines.sh" bookworm) ;;
+        trixie) root=$("$here/engines.sh" trixie) ;;
+        sid | sid-containerd) root=$("$here/engines.sh" sid) ;;
+        *) die "unknown engine: $1 (bookworm, trixie, sid, sid-containerd, host, or a folder's path)" ;;
     esac
+    printf '%s%s\n' "$(programs_in "$root")" "$client"
 }
 
 tools_root() {
@@ -161,7 +174,7 @@ is_static() { [ -x "$1" ] && ! ldd "$1" >/dev/null 2>&1; }
 # ----------------------------------------------------------------------------------------------- inside
 
 inside() {
-    world=$1 engine=$2 driver=$3 runtime=$4 engine_root=${5%/} tools_root=${6%/}
+    world=$1 engine=$2 driver=$3 runtime=$4 programs=$5 tools_root=${6%/}
     shift 6
     case $driver in
         systemd) cgroup=dockbridge.slice ;;
@@ -170,7 +183,7 @@ inside() {
     command=
     trap leave EXIT
     trap 'exit 143' TERM INT HUP
-    export PATH="$engine_root/usr/sbin:$engine_root/usr/bin:$PATH"
+    export PATH="$programs:$PATH"
     make_room
     write_cni
     write_control
@@ -245,10 +258,13 @@ JSON
 
 # The engine can be started and ended by a story too, so it has a script of its own.
 write_control() {
-    local features= proxy= candidate parent=/$cgroup
+    local features= proxy parent=/$cgroup
     # systemd's engine wants the slice's name, not its path.
     [ "$driver" != systemd ] || parent=$cgroup
-    [ "$engine" != sid-containerd ] || features=', "features": {"containerd-snapshotter": true}'
+    case $(store_of "$engine") in
+        containerd) features=', "features": {"containerd-snapshotter": true}' ;;
+        overlay2) features=', "features": {"containerd-snapshotter": false}, "storage-driver": "overlay2"' ;;
+    esac
     [ ! -e /sys/fs/selinux/enforce ] || features+=', "selinux-enabled": true'
     if [ -n "$runtime" ]; then
         # It knows by this name what to be.
@@ -256,9 +272,7 @@ write_control() {
         features+=", \"runtimes\": {\"dockbridge\": {\"path\": \"$world/bin/dockbridge-runtime\"}}"
     fi
     printf '{"log-level": "warn"%s}\n' "$features" >"$world/docker/daemon.json"
-    for candidate in usr/sbin/docker-proxy usr/bin/docker-proxy usr/libexec/docker/docker-proxy; do
-        [ ! -x "$engine_root/$candidate" ] || proxy="--userland-proxy-path $engine_root/$candidate"
-    done
+    proxy=$(PATH=$programs type -P docker-proxy) || true
     cat >"$world/bin/engine" <<SH
 #!/usr/bin/env bash
 # Starts and ends this world's engine.
@@ -273,7 +287,7 @@ start() {
     rm -f "\$pidfile"
     setsid dockerd --config-file "\$world/docker/daemon.json" --data-root "\$world/docker/data" --exec-root "\$world/docker/exec" \\
         -H "unix://\$world/docker.sock" -p "\$pidfile" --exec-opt native.cgroupdriver=$driver \\
-        --cgroup-parent "$parent" $proxy "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
+        --cgroup-parent "$parent" ${proxy:+--userland-proxy-path "$proxy"} "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
     child=\$!
     for _ in \$(seq $((300 * patience))); do
         if answers; then return; fi
@@ -361,7 +375,14 @@ export_world() {
     local plugins=$tools_root/usr/lib/cni
     export DOCKBRIDGE_WORLD=$world
     export DOCKBRIDGE_WORLD_DOCKER=$world/docker.sock
-    export DOCKBRIDGE_WORLD_ENGINE=$engine
+    export DOCKBRIDGE_WORLD_ENGINE=$engine DOCKBRIDGE_WORLD_VERSION DOCKBRIDGE_WORLD_STORE
+    DOCKBRIDGE_WORLD_VERSION=$(docker version --format '{{.Server.Version}}')
+    DOCKBRIDGE_WORLD_STORE=$(docker info --format '{{.Driver}} {{.DriverStatus}}')
+    case $DOCKBRIDGE_WORLD_STORE in
+        *io.containerd.snapshotter*) DOCKBRIDGE_WORLD_STORE=containerd ;;
+        *) DOCKBRIDGE_WORLD_STORE=${DOCKBRIDGE_WORLD_STORE%% *} ;;
+    esac
+    case $engine in */*) DOCKBRIDGE_WORLD_ENGINE=$DOCKBRIDGE_WORLD_VERSION-$DOCKBRIDGE_WORLD_STORE ;; esac
     export DOCKBRIDGE_WORLD_ENGINE_CONTROL=$world/bin/engine
     export DOCKBRIDGE_WORLD_CGROUP=/$cgroup
     export DOCKBRIDGE_WORLD_CNI_CONF=$world/cni/conf

@@ -9,8 +9,10 @@ use std::{env, fs::OpenOptions, io::Write as _};
 /// One fault of one engine, or of a CNI plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownFault {
-    /// The engine, named as in `DOCKBRIDGE_WORLD_ENGINE`. Empty for a CNI plugin.
-    engine: &'static str,
+    /// The beginning of the engine's version. Empty for a CNI plugin.
+    release: &'static str,
+    /// The engine's image store, if the fault depends on it.
+    store: Option<&'static str>,
     /// The versions in which the fault was seen.
     versions: &'static str,
     /// Parts of the error text, which must all occur in this order.
@@ -24,7 +26,8 @@ pub(crate) struct KnownFault {
 
 const KNOWN_FAULTS: &[KnownFault] = &[
     KnownFault {
-        engine: "",
+        release: "",
+        store: None,
         versions: "CNI plugins 1.1.1",
         // Two plugins that run at the same time both see that a chain is missing, and make it.
         text: &["network plugin ", ", ADD: ", "CHAIN_USER_ADD failed (File exists)"],
@@ -32,21 +35,24 @@ const KNOWN_FAULTS: &[KnownFault] = &[
         reference: "https://github.com/containernetworking/plugins/issues/335",
     },
     KnownFault {
-        engine: "bookworm",
+        release: "20.10.",
+        store: None,
         versions: "Docker 20.10.24, containerd 1.6.20",
         text: &["failed to start shim: mkdir /", ": file exists"],
         repeatable: &["run_pod_sandbox"],
         reference: "https://github.com/moby/moby/issues/50040",
     },
     KnownFault {
-        engine: "trixie",
+        release: "26.1.",
+        store: None,
         versions: "Docker 26.1.5, runc 1.1.15",
         text: &["waiting for init preliminary setup: read init-p: connection reset by peer"],
         repeatable: &["run_pod_sandbox", "start_container"],
         reference: "https://github.com/opencontainers/runc/issues/1914",
     },
     KnownFault {
-        engine: "sid-containerd",
+        release: "28.5.",
+        store: Some("containerd"),
         versions: "Docker 28.5.2 with the containerd image store",
         text: &["consistency error: data changed during operation, retry"],
         repeatable: &[
@@ -62,17 +68,20 @@ const KNOWN_FAULTS: &[KnownFault] = &[
     },
 ];
 
-/// The fault of this engine that an error text shows, if there is one.
-pub(crate) fn of(engine: &str, message: &str) -> Option<&'static KnownFault> {
-    let of_engine = |fault: &&KnownFault| fault.engine.is_empty() || fault.engine == engine;
+/// The fault of an engine of this version and store that an error text shows, if there is one.
+pub(crate) fn of(version: &str, store: &str, message: &str) -> Option<&'static KnownFault> {
+    let of_engine = |fault: &&KnownFault| {
+        version.starts_with(fault.release) && fault.store.is_none_or(|its| its == store)
+    };
     KNOWN_FAULTS.iter().filter(of_engine).find(|fault| fault.is_in(message))
 }
 
 /// Whether to repeat a call that failed with this text. The repeat is recorded.
 #[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
 pub(crate) fn repeats(call: &str, message: &str) -> bool {
-    let engine = env::var("DOCKBRIDGE_WORLD_ENGINE").unwrap_or_default();
-    let fault = of(&engine, message).filter(|fault| fault.repeatable.contains(&call));
+    let of_world = |fact| env::var(format!("DOCKBRIDGE_WORLD_{fact}")).unwrap_or_default();
+    let fault = of(&of_world("VERSION"), &of_world("STORE"), message)
+        .filter(|fault| fault.repeatable.contains(&call));
     fault.inspect(|fault| note(fault)).is_some()
 }
 
@@ -103,20 +112,24 @@ mod tests {
         let init = "OCI runtime create failed: waiting for init preliminary setup: read init-p: \
                     connection reset by peer: unknown";
         let changed = "remove image x: consistency error: data changed during operation, retry";
-        for (engine, message) in
-            [("bookworm", leftover), ("trixie", init), ("sid-containerd", changed)]
-        {
-            assert_eq!(super::of(engine, message).map(|fault| fault.engine), Some(engine));
-            assert_eq!(super::of("sid", message), None, "{message}");
+        for (version, store, message) in [
+            ("20.10.24+dfsg1", "overlay2", leftover),
+            ("26.1.5+dfsg1", "overlay2", init),
+            ("28.5.2+dfsg4", "containerd", changed),
+        ] {
+            let fault = super::of(version, store, message).expect(message);
+            assert!(fault.versions.contains(&version[..5]), "{fault:?}");
+            assert_eq!(super::of("28.5.2", "overlay2", message), None, "{message}");
         }
         let chain = "network plugin firewall, ADD: running [/usr/sbin/iptables -N CNI-ADMIN --wait]: \
                      exit status 4: CHAIN_USER_ADD failed (File exists): chain CNI-ADMIN (code 999)";
-        assert_eq!(super::of("sid", chain).map(|fault| fault.engine), Some(""));
+        assert_eq!(super::of("29.7.2", "", chain).map(|fault| fault.release), Some(""));
         for other in ["", "file exists", "failed to start shim: mkdir /x: no space left on device"]
         {
-            assert_eq!(super::of("bookworm", other), None, "{other}");
+            assert_eq!(super::of("20.10.24", "", other), None, "{other}");
         }
-        assert_eq!(super::of("bookworm", "x: file exists: failed to start shim: mkdir /"), None);
+        let turned = "x: file exists: failed to start shim: mkdir /";
+        assert_eq!(super::of("20.10.24", "", turned), None);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) enum Lack {
     SysResource,
     /// A mount that is not shared.
     PrivateMounts,
-    /// An engine younger than Debian 12's.
+    /// Docker 25.0 or newer.
     YoungEngine,
     /// An engine that has dockbridge's OCI runtime.
     OciRuntime,
@@ -73,7 +73,9 @@ impl Lack {
             Self::Unified => "cgroup v1; make test-vm has v2".to_owned(),
             Self::SysResource => "not all capabilities, and an old engine".to_owned(),
             Self::PrivateMounts => "all of this machine's mounts are shared".to_owned(),
-            Self::YoungEngine => "Docker 20.10; make test-engines has others".to_owned(),
+            Self::YoungEngine => {
+                "an engine older than Docker 25; make test-engines has others".to_owned()
+            }
             Self::OciRuntime => "no dockbridge-runtime; make test-runtime has it".to_owned(),
             Self::EngineWithoutCdi => "an engine that reads CDI specifications itself".to_owned(),
         }
@@ -84,7 +86,9 @@ impl Lack {
         let is_there = |path: &str| Path::new(path).exists();
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let unified = is_there("/sys/fs/cgroup/cgroup.controllers");
-        let young = env::var("DOCKBRIDGE_WORLD_ENGINE").is_ok_and(|name| name != "bookworm");
+        let version = env::var("DOCKBRIDGE_WORLD_VERSION").unwrap_or_default();
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        let young = major.is_some_and(|major| major >= 25);
         match self {
             // Who runs them for the sake of the engine says so: there is no success without one.
             Self::World => ["DOCKBRIDGE_WORLD", "DOCKBRIDGE_WORLD_WANTED"]

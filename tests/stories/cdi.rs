@@ -65,7 +65,7 @@ pub(crate) async fn read_here(world: World) -> Outcome {
 
 /// An engine with the CDI does all of it, hooks included; what it will not find is refused before.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
-    if world.engine == "bookworm" {
+    if world.docker_major < 25 {
         return left_out(Lack::YoungEngine);
     }
     let stage = Stage::docker(&world, "cdi_engine").await?;

@@ -319,7 +319,10 @@ async fn batch(set: &Set, count: usize) -> Outcome {
         });
     }
     while let Some(outcome) = calls.join_next().await {
-        let Err(refused) = outcome? else { fail!("it ended by itself") };
+        let refused = match outcome? {
+            Err(refused) => refused,
+            Ok(answer) => fail!("it ended by itself: {answer:?}"),
+        };
         let late = refused.message.contains("has not started it");
         let code = if late { Code::Unavailable } else { Code::DeadlineExceeded };
         ensure_eq!(refused.code, code, "{refused}");

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let before = handlers(&stage).await?;
-    let recursive = world.engine != "bookworm";
+    let recursive = world.docker_major >= 25;
     for name in ["", "docker", "runc"] {
         ensure!(before.contains(&(name.to_owned(), recursive)), "{name:?} is not in {before:?}");
     }

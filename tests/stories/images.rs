@@ -269,10 +269,7 @@ pub(crate) async fn of_a_user(world: World) -> Outcome {
 pub(crate) async fn on_their_disk(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "on_their_disk").await?;
     let root = world.root.join("docker/data");
-    let place = match world.engine.as_str() {
-        "sid-containerd" => root.join("containerd/daemon"),
-        _ => root,
-    };
+    let place = if world.has_containerd_store { root.join("containerd/daemon") } else { root };
     let (images, containers) = stage.cri.disk().await?;
     for part in [&images, &containers] {
         let id = part.fs_id.clone().unwrap_or_default();

@@ -91,7 +91,7 @@ async fn read_only_told(stage: &Stage, source: &str) -> Outcome {
     let handlers = stage.cri.status(false).await?.runtime_handlers;
     let default = handlers.into_iter().find(|handler| handler.name.is_empty());
     let can = default.and_then(|handler| handler.features).unwrap_or_default();
-    ensure_eq!(can.recursive_read_only_mounts, stage.world.engine != "bookworm");
+    ensure_eq!(can.recursive_read_only_mounts, stage.world.docker_major >= 25);
     let wrong = [
         cri::Mount { readonly: false, ..deep.clone() },
         cri::Mount { propagation: PropagationHostToContainer.into(), ..deep },

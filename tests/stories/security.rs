@@ -116,7 +116,7 @@ async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
 /// The default is the engine's own, whatever the daemon was told to give those who do not ask.
 pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let engine = crate::support::engine::Engine::of(world.clone());
-    if world.engine == "bookworm" {
+    if world.docker_major < 23 {
         return left_out(Lack::YoungEngine);
     }
     engine.control(&["restart", "--seccomp-profile", "unconfined"]).await?;
@@ -148,7 +148,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
     )?;
     let all = u64::from_str_radix(&line_of(&daemon, "CapBnd"), 16)?;
     // Docker 20.10 knows the first 38 capabilities.
-    let known = if world.engine == "bookworm" { (1 << 38) - 1 } else { u64::MAX };
+    let known = if world.docker_major < 23 { (1 << 38) - 1 } else { u64::MAX };
     let usual = 0xa804_25fb;
     for (name, add, drop, wanted) in [
         ("usual", &[][..], &[][..], usual),
@@ -158,7 +158,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
         ("none", &["ALL"], &["ALL"], 0),
         ("all", &["ALL"], &["CHOWN"], all & !CHOWN),
     ] {
-        if name == "all" && world.engine == "bookworm" && all & SYS_RESOURCE == 0 {
+        if name == "all" && world.docker_major < 23 && all & SYS_RESOURCE == 0 {
             skip(Lack::SysResource);
             continue;
         }

@@ -259,7 +259,7 @@ fn mount(image: &str, container_path: &str, sub_path: &str) -> cri::Mount {
 }
 
 fn by_engine(world: &World) -> bool {
-    world.engine.starts_with("sid")
+    world.docker_major >= 28
 }
 
 /// The folders of images.

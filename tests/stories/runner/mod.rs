@@ -4,6 +4,7 @@
 //! runs again as a worker (`--worker`): it reads the names of tests from its standard input and
 //! writes how each ended. Tests mostly wait, so there are more worlds than processors.
 
+mod file_name;
 mod report;
 mod worlds;
 

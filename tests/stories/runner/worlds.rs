@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{FAILED, PASSED, READY};
+use super::{FAILED, PASSED, READY, file_name::file_name};
 use crate::support::{
     failure::{Failure, Outcome},
     stated::is_full_size,
@@ -18,7 +18,7 @@ use crate::support::{
 /// The engine that worlds run, in the words of `tests/env/world.sh`.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
-    /// `bookworm`, `trixie`, …
+    /// `bookworm`, `trixie`, …, or a folder.
     pub(crate) name: String,
     /// The program that the engine gets as its runtime `dockbridge`.
     pub(crate) runtime: Option<PathBuf>,
@@ -35,7 +35,7 @@ impl Engine {
     /// Where the logs of failed tests on this engine are kept.
     pub(super) fn logs(&self) -> PathBuf {
         let runtime = if self.runtime.is_some() { "-runtime" } else { "" };
-        Path::new(LOGS).join(format!("{}{runtime}", self.name))
+        Path::new(LOGS).join(format!("{}{runtime}", file_name(&self.name)))
     }
 }
 

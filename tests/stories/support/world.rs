@@ -9,8 +9,12 @@ pub(crate) struct World {
     pub(crate) root: PathBuf,
     /// The engine's socket.
     pub(crate) docker: PathBuf,
-    /// `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`.
+    /// `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or the version and store of another.
     pub(crate) engine: String,
+    /// The first number of the engine's version: 20, 26, …
+    pub(crate) docker_major: u32,
+    /// The engine keeps images in containerd's store.
+    pub(crate) has_containerd_store: bool,
     /// Starts and ends the engine.
     pub(crate) control: PathBuf,
     /// Cgroup parent to put pods below.
@@ -53,6 +57,8 @@ impl World {
             root: path("")?,
             docker: path("_DOCKER")?,
             engine: fact("_ENGINE")?,
+            docker_major: fact("_VERSION")?.split('.').next()?.parse().ok()?,
+            has_containerd_store: fact("_STORE")? == "containerd",
             control: path("_ENGINE_CONTROL")?,
             cgroup: fact("_CGROUP")?,
             has_oci_runtime: fact("_RUNTIME").is_some(),
