@@ -17,7 +17,7 @@ use super::{
 use crate::{
     concurrency::blocking::blocking,
     config::settings::Settings,
-    engine::lock::EngineLocks,
+    engine::{lock::EngineLocks, storage},
     host::lock::Holder,
     model::{engine::EngineInfo, network::NetworkMode},
     setup::{command::daemon_flags, dockerd::USUAL_FILE},
@@ -54,7 +54,9 @@ pub async fn examine(
     let mut asked = pin!(engine::ask(&settings.docker));
     let at_once = timeout(PATIENCE, &mut asked).await.ok();
     let kubelet = kubelet::find().await;
-    let mut findings = without_engine(settings, kubelet.is_some()).await;
+    let nftables = matches!(&at_once, Some(Ok(engine)) if engine.nftables);
+    let packets = Packets::read(nftables).await;
+    let mut findings = without_engine(settings, packets, kubelet.is_some()).await;
     let mut told = Vec::new();
     if at_once.is_none() {
         told = std::mem::take(&mut findings);
@@ -82,6 +84,9 @@ pub async fn examine(
     let engine_answered = info.is_some();
     let settings = settings.clone();
     let pid = server.as_ref().and_then(|server| server.pid);
+    if let Some(engine) = &info {
+        findings.extend(node::disk(&storage::mountpoint(engine).await));
+    }
     let local = blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
     let (local, file) = local.await;
     findings.extend(local);
@@ -98,8 +103,7 @@ pub async fn examine(
 }
 
 /// What does not depend on the engine's answer, by subject.
-async fn without_engine(settings: &Settings, kubelet: bool) -> Vec<Finding> {
-    let packets = Packets::read().await;
+async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) -> Vec<Finding> {
     let (mut findings, bridged) = match settings.network {
         NetworkMode::Cni => cni::examine(&settings.cni, packets).await,
         NetworkMode::Docker | NetworkMode::Host => {
@@ -137,7 +141,6 @@ fn local(
             findings.extend(node::container_logs(engine, &flags));
             file = flags.config_file;
         }
-        findings.extend(node::disk(engine));
         findings.push(node::confinement(Modules::read(), engine));
     }
     let most = kubelet.and_then(|one| one.config.as_ref().ok()?.max_pods);

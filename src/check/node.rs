@@ -23,13 +23,14 @@ pub(super) struct Packets {
     pub(super) forwarded: bool,
     /// The packet filter sees what crosses a bridge (`net.bridge.bridge-nf-call-iptables`).
     pub(super) bridged_filtered: bool,
-    /// What no rule names is dropped: Docker sets this policy of FORWARD when it starts.
+    /// What no rule names is dropped: Docker sets this policy of FORWARD when it starts, but not with
+    /// nftables.
     pub(super) dropped: bool,
 }
 
 impl Packets {
-    /// Reads the kernel's settings. Where the packet filter cannot be asked, it drops.
-    pub(super) async fn read() -> Self {
+    /// Reads the kernel's settings. Where iptables cannot be asked, Docker's backend decides.
+    pub(super) async fn read(nftables: bool) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
         };
@@ -37,9 +38,14 @@ impl Packets {
         Self {
             forwarded: on(IP_FORWARD),
             bridged_filtered: on(BRIDGED_IS_FILTERED),
-            dropped: policy.is_none_or(|rules| !rules.starts_with("-P FORWARD ACCEPT")),
+            dropped: drops(policy.as_deref(), nftables),
         }
     }
+}
+
+/// Whether the policy of FORWARD is to drop, by what `iptables -S FORWARD` prints.
+fn drops(rules: Option<&str>, nftables: bool) -> bool {
+    rules.map_or(!nftables, |rules| !rules.starts_with("-P FORWARD ACCEPT"))
 }
 
 /// Whether pods reach anything beyond this host, and Services on it. `bridged` tells that pods are
@@ -87,9 +93,8 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, daemon_json: &str) -> Op
 }
 
 /// Space and inodes where Docker keeps images and layers.
-pub(super) fn disk(engine: &EngineInfo) -> Option<Finding> {
-    let size = disk::size(&engine.root_dir).ok()?;
-    Some(judge_disk(&engine.root_dir, size))
+pub(super) fn disk(place: &Path) -> Option<Finding> {
+    Some(judge_disk(place, disk::size(place).ok()?))
 }
 
 /// kubelet removes images and evicts pods below its thresholds.
@@ -234,6 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn docker_sets_no_policy_with_nftables() {
+        for (rules, nftables, dropped) in [
+            (Some("-P FORWARD DROP\n-N DOCKER"), false, true),
+            // Left behind by iptables.
+            (Some("-P FORWARD DROP\n"), true, true),
+            (Some("-P FORWARD ACCEPT\n"), false, false),
+            (None, false, true),
+            (None, true, false),
+        ] {
+            assert_eq!(drops(rules, nftables), dropped, "{rules:?} {nftables}");
+        }
+    }
+
+    #[test]
     fn a_disk_below_the_thresholds_of_kubelet_is_a_warning() {
         let size = Size { bytes: 100, free_bytes: 15, inodes: 100, free_inodes: 5 };
         let severity = |size| judge_disk(Path::new("/d"), size).severity;
@@ -241,7 +260,7 @@ mod tests {
         assert_eq!(severity(Size { free_bytes: 14, ..size }), Severity::Warn);
         assert_eq!(severity(Size { free_inodes: 4, ..size }), Severity::Warn);
         assert_eq!(severity(Size { inodes: 0, free_inodes: 0, ..size }), Severity::Ok);
-        assert!(disk(&EngineInfo { root_dir: "/no/such".into(), ..info() }).is_none());
+        assert!(disk(Path::new("/no/such")).is_none());
     }
 
     #[test]

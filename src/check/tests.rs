@@ -384,6 +384,8 @@ pub(super) fn info() -> EngineInfo {
         log_driver: "json-file".to_owned(),
         live_restore: true,
         kernel: "6.1.0".to_owned(),
+        containerd_socket: None,
+        nftables: false,
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: String::new(),

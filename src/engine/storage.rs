@@ -6,21 +6,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::engine::EngineInfo;
+use serde::Deserialize;
+use tokio::fs::read_to_string;
+
+use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
 /// The directory images and writable layers are kept in, or the nearest one above it that is
 /// visible here.
 ///
-/// With containerd's image store the engine does not say where that is: it is where the
-/// snapshotter's directory is, below the engine's own containerd or the system's.
+/// With containerd's image store the engine does not say where that is.
 pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     if engine.containerd_store {
-        let snapshotter = format!("io.containerd.snapshotter.v1.{}", engine.storage_driver);
-        let own = engine.root_dir.join(OWN_CONTAINERD);
-        for root in [own.as_path(), Path::new(SYSTEM_CONTAINERD)] {
-            let layers = root.join(&snapshotter);
-            if device(&layers).await.is_some() {
-                return of_layers(root, layers).await;
+        let table = read_to_string(MOUNTS).await.unwrap_or_default();
+        let configuration = configuration(engine).await;
+        for layers in containerds_layers(engine, &table, configuration.as_deref()) {
+            if let (Some(root), Some(_)) = (layers.parent(), device(&layers).await) {
+                return of_layers(root, layers.clone()).await;
             }
         }
     }
@@ -30,6 +31,41 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
         }
     }
     engine.root_dir.clone()
+}
+
+/// Where containerd's snapshotter may keep layers, the most certain place first: where the host's mount
+/// table shows those of running containers, below the configured root of containerd, below the default
+/// root of the engine's own containerd and of the system's. So a directory that an earlier configuration
+/// left behind comes after the one in use.
+fn containerds_layers(
+    engine: &EngineInfo,
+    table: &str,
+    configuration: Option<&str>,
+) -> Vec<PathBuf> {
+    #[derive(Deserialize)]
+    struct Configured {
+        root: PathBuf,
+    }
+    let of_snapshot = |upper: PathBuf| Some(upper.parent()?.parent()?.parent()?.to_owned());
+    let mounted = upper_directories(table, &engine.root_dir).into_values().find_map(of_snapshot);
+    let configured = configuration.map(|text| match toml::from_str::<Configured>(text) {
+        Ok(configured) => configured.root,
+        Err(_) => SYSTEM_CONTAINERD.into(),
+    });
+    let unless_configured = [engine.root_dir.join(OWN_CONTAINERD), SYSTEM_CONTAINERD.into()];
+    let snapshotter = format!("io.containerd.snapshotter.v1.{}", engine.storage_driver);
+    let below_roots = configured.into_iter().chain(unless_configured);
+    mounted.into_iter().chain(below_roots.map(|root| root.join(&snapshotter))).collect()
+}
+
+/// The configuration of the engine's containerd: beside its socket if the engine started it, otherwise
+/// the system's, which is empty if the file is absent. None if the engine names no containerd.
+async fn configuration(engine: &EngineInfo) -> Option<String> {
+    let socket = engine.containerd_socket.as_ref()?;
+    match read_to_string(socket.with_extension("toml")).await {
+        Ok(text) => Some(text),
+        Err(_) => Some(read_to_string(SYSTEM_CONFIGURATION).await.unwrap_or_default()),
+    }
 }
 
 /// The directory of the layers if it is on its own disk, otherwise the directory above it.
@@ -43,7 +79,51 @@ async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
 }
 
+/// The mounts of this host: dockbridge runs in its mount namespace.
+const MOUNTS: &str = "/proc/self/mountinfo";
+/// Of the system's containerd.
+const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
 /// The engine's own containerd, below its data root.
 const OWN_CONTAINERD: &str = "containerd/daemon";
 /// Where the system's containerd keeps its data, unless configured otherwise.
 const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
+
+#[cfg(test)]
+mod tests {
+    //! Where containerd's layers are looked for.
+
+    use super::*;
+    use crate::{model::engine::ApiVersion, translate::observe, wire::docker};
+
+    fn engine(info: serde_json::Value) -> EngineInfo {
+        let info: docker::Info = serde_json::from_value(info).unwrap();
+        observe::engine::observe(&docker::Version::default(), &info, ApiVersion::NEWEST)
+    }
+
+    #[test]
+    fn the_layers_in_use_come_before_those_left_behind() {
+        let info = serde_json::json!({ "DockerRootDir": "/docker", "Driver": "overlayfs" });
+        let engine = engine(info);
+        let layers = |table: &str, configuration: Option<&str>| -> Vec<String> {
+            let found = containerds_layers(&engine, table, configuration);
+            let short = |path: PathBuf| path.display().to_string();
+            let name = "/io.containerd.snapshotter.v1.overlayfs";
+            found.into_iter().map(short).map(|path| path.replace(name, "/…")).collect()
+        };
+        let usual = ["/docker/containerd/daemon/…", "/var/lib/containerd/…"];
+        assert_eq!(layers("", None), usual);
+        let moved = "version = 3\nroot = \"/disk/c\"\nstate = \"/run/c\"\n[plugins]\n";
+        assert_eq!(layers("", Some(moved))[..2], ["/disk/c/…", usual[0]]);
+        // The system's containerd, so nothing below the engine's root is in use.
+        assert_eq!(layers("", Some("version = 3"))[0], usual[1]);
+        let line = |point: &str, upper: &str| {
+            format!("9 1 0:9 / {point} rw - overlay overlay rw,lowerdir=/l,upperdir={upper}\n")
+        };
+        let upper = "/disk/d/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs";
+        let table = line("/inside/a/container", "/evil/x/snapshots/1/fs")
+            + &line("/docker/rootfs/overlayfs/0a", upper);
+        assert_eq!(layers(&table, Some(moved))[..2], ["/disk/d/…", "/disk/c/…"]);
+        let lazy = line("/docker/rootfs/stargz/0a", "/lazy/snapshotter/snapshots/7/fs");
+        assert_eq!(layers(&lazy, None)[0], "/lazy/snapshotter");
+    }
+}

@@ -263,6 +263,8 @@ fn engine(root_dir: PathBuf, containerd_store: bool) -> EngineInfo {
         log_driver: "json-file".to_owned(),
         live_restore: false,
         kernel: String::new(),
+        containerd_socket: None,
+        nftables: false,
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: String::new(),

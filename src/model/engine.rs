@@ -88,6 +88,10 @@ pub struct EngineInfo {
     pub containerd_store: bool,
     /// Storage driver's name, e.g. `overlay2`.
     pub storage_driver: String,
+    /// The socket of its containerd; none where it does not say (before 27.0).
+    pub containerd_socket: Option<PathBuf>,
+    /// Docker filters packets with nftables instead of iptables.
+    pub nftables: bool,
     /// OCI runtimes by name → what they report of their features (JSON of the runtime-spec
     /// features document), where the engine passes it on.
     pub runtimes: BTreeMap<String, Option<serde_json::Value>>,

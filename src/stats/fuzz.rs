@@ -15,11 +15,14 @@ use super::{
         file::Files,
         group, interfaces, partitions,
         paths::{CgroupPaths, ReadOptions},
-        processes, upper,
+        processes,
     },
 };
 use crate::{
-    host::cgroup::{Cgroups, kills::kills},
+    host::{
+        cgroup::{Cgroups, kills::kills},
+        mounts::upper_directories,
+    },
     model::{
         stats::{ContainerReading, Detail, Disks, PodReading, ProcessReading},
         time::Nanos,
@@ -36,7 +39,7 @@ pub(crate) fn cgroup(bytes: &[u8]) {
     PLACE.with(|Place(place)| of_place(bytes, place));
     let text = String::from_utf8_lossy(bytes);
     let _ = interfaces::network(&text, "eth0", Nanos(1));
-    let uppers = upper::directories(&text, Path::new("/"));
+    let uppers = upper_directories(&text, Path::new("/"));
     let _ = (partitions::names(&text), uppers, super::cgroup_reader::total(&text));
     let _ = (processes::threads(&text), processes::ulimits(&text));
 }

@@ -14,11 +14,11 @@ use std::{
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use super::{cgroup_reader, collector::Collector, layers::Measurement, read::upper};
+use super::{cgroup_reader, collector::Collector, layers::Measurement};
 use crate::{
     concurrency::blocking::blocking,
     engine::storage,
-    host::tree::Walk,
+    host::{mounts::upper_directories, tree::Walk},
     model::{engine::EngineInfo, record::ContainerRecord, stats::LayerReading},
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -177,7 +177,7 @@ impl Collector {
 async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, PathBuf> {
     let read = move || {
         let table = fs::read_to_string(proc.join("self/mountinfo"))?;
-        Ok::<_, io::Error>(upper::directories(&table, &root_dir))
+        Ok::<_, io::Error>(upper_directories(&table, &root_dir))
     };
     let read = blocking(read).await;
     read.inspect_err(|error| debug!(%error, "cannot read the mount table")).unwrap_or_default()

@@ -360,6 +360,30 @@ pub struct Info {
     pub cdi_spec_dirs: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub warnings: Vec<String>,
+    /// Its containerd.
+    #[serde(deserialize_with = "nullable")]
+    pub containerd: InfoContainerd,
+    /// What filters packets.
+    #[serde(deserialize_with = "nullable")]
+    pub firewall_backend: InfoFirewall,
+}
+
+/// `Info.Containerd`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InfoContainerd {
+    /// Path of its socket.
+    #[serde(deserialize_with = "nullable")]
+    pub address: String,
+}
+
+/// `Info.FirewallBackend`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InfoFirewall {
+    /// `iptables`, `iptables+firewalld`, `nftables`, …
+    #[serde(deserialize_with = "nullable")]
+    pub driver: String,
 }
 
 /// One runtime of `Info.Runtimes`.

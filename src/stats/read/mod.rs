@@ -15,7 +15,6 @@ pub(super) mod paths;
 pub(super) mod probe;
 pub(super) mod processes;
 pub(super) mod tasks;
-pub(super) mod upper;
 
 mod text;
 

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{cpu, interfaces, io, memory, partitions, processes, text, upper};
+use super::{cpu, interfaces, io, memory, partitions, processes, text};
+use crate::host::mounts::upper_directories;
 use crate::model::{
     stats::{CpuReading, DeviceReading, Limit, MemoryReading, Stall, TrafficReading},
     time::Nanos,
@@ -202,7 +203,7 @@ fn upper_directories_are_those_of_overlays_below_the_engines_directory() {
         line("/docker2/four", &overlay("/etc")),
         "rubbish\n".to_owned(),
     ];
-    let found = upper::directories(&table.concat(), Path::new("/docker"));
+    let found = upper_directories(&table.concat(), Path::new("/docker"));
     let wanted = [("one", "/s/1/fs"), ("two", "/a b/fs")];
     assert_eq!(found, wanted.map(|(id, upper)| (id.to_owned(), PathBuf::from(upper))).into());
 }
@@ -244,7 +245,7 @@ proptest! {
         let _ = processes::threads(&text);
         let _ = processes::ulimits(&text);
         let _ = partitions::names(&text);
-        let _ = upper::directories(&text, Path::new("/"));
+        let _ = upper_directories(&text, Path::new("/"));
         if let Some(read) = text::pressure(&text) {
             prop_assert!(read.some.avg10.is_finite() && read.full.avg300.is_finite());
         }

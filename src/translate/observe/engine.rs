@@ -1,6 +1,6 @@
 //! The engine itself: `/version` and `/info` as [`EngineInfo`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::Value;
 
@@ -23,6 +23,9 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         root_dir: first_non_empty(&[&info.docker_root_dir, DEFAULT_ROOT]).into(),
         containerd_store: has_containerd_store(&info.driver_status),
         storage_driver: info.driver.clone(),
+        containerd_socket: Some(PathBuf::from(&info.containerd.address))
+            .filter(|socket| socket.is_absolute()),
+        nftables: info.firewall_backend.driver.starts_with("nftables"),
         runtimes: runtimes(&info.runtimes),
         edits_runtime_path: edits_runtime.map(|runtime| runtime.path.clone().into()),
         edits_runtime_arguments: edits_runtime

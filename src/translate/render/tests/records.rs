@@ -147,6 +147,8 @@ pub(super) fn engine() -> EngineInfo {
         log_driver: "json-file".to_owned(),
         live_restore: true,
         kernel: "6.1.0-13-amd64".to_owned(),
+        containerd_socket: None,
+        nftables: false,
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: "id".to_owned(),
