@@ -19,7 +19,7 @@ impl ApiVersion {
     /// 20.10: the oldest engine served.
     pub const OLDEST: Self = Self::new(41);
     /// The newest we know the meaning of; later engines are used with this one.
-    pub const NEWEST: Self = Self::new(53);
+    pub const NEWEST: Self = Self::new(55);
     /// From here `/system/df` can be asked for a part (23.0).
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
     /// From here the engine makes missing sources of mounts (23.0).
