@@ -82,7 +82,11 @@ impl Exec {
                 },
             };
             match step {
-                Ok(next) => left = next,
+                Ok(next) => (left, until) = (next, None),
+                Err(error) if left == Leftover::MayStart => {
+                    warn!(container, %error, "cannot ask whether a command has started; it may run");
+                    return Err(error);
+                }
                 Err(error)
                     if error.may_pass()
                         && Instant::now() < *until.get_or_insert(Instant::now() + PERSISTENCE) =>
@@ -100,7 +104,7 @@ impl Exec {
 
     /// Returns what is left then.
     async fn step(&self, left: Leftover) -> Result<Leftover, ExecError> {
-        match left {
+        let killed = match left {
             Leftover::Nothing => return Ok(Leftover::Nothing),
             Leftover::MayStart if self.starts().await? => return Ok(Leftover::Running),
             Leftover::MayStart => return Ok(Leftover::Nothing),
@@ -113,15 +117,15 @@ impl Exec {
                 if self.may_run().await {
                     return Ok(Leftover::Uncertain);
                 }
-                if killed == 0 {
-                    return Ok(Leftover::Nothing);
-                }
+                killed
             }
+        };
+        if killed > 0 {
+            info!(
+                container = self.finder().container,
+                "killed a command that timed out or was abandoned"
+            );
         }
-        info!(
-            container = self.finder().container,
-            "killed a command that timed out or was abandoned"
-        );
         Ok(Leftover::Nothing)
     }
 }
@@ -138,3 +142,6 @@ const STARTED_SINCE: Duration = Duration::from_secs(10);
 
 /// How long the last look may take when dockbridge stops.
 const LAST_LOOK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

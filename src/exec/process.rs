@@ -145,12 +145,12 @@ impl Exec {
     }
 
     /// Kills the process and all its descendants. Returns once none is left and the engine, if
-    /// reachable, reports the exec as finished.
+    /// reachable, reports the exec as finished: how many signals were sent.
     ///
     /// # Errors
     /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
     /// [`ExecError::Unkillable`] when some of it does not end, and whatever the engine says.
-    pub async fn kill(&self) -> Result<(), ExecError> {
+    pub async fn kill(&self) -> Result<usize, ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Lookup::Found(found)) => Some(found),
             Ok(Lookup::Ended) => None,
@@ -161,23 +161,26 @@ impl Exec {
             },
             // The engine does not say which process it is; what bears the marker is known.
             Err(_) => {
-                end_all(&self.shared.finder, None).await?;
+                let killed = end_all(&self.shared.finder, None).await?;
                 return match self.inspect().await {
-                    Ok(state) if state.ending().is_some() => Ok(()),
+                    Ok(state) if state.ending().is_some() => Ok(killed),
                     Ok(_) => Err(self.shared.finder.unkillable()),
-                    Err(ExecError::Forgotten { .. }) => Ok(()),
+                    Err(ExecError::Forgotten { .. }) => Ok(killed),
                     Err(error) => Err(error),
                 };
             }
         };
-        end_all(&self.shared.finder, main).await?;
+        let killed = end_all(&self.shared.finder, main).await?;
         let over = self.poll(LONGEST_PAUSE, |answer, _| match answer {
             Ok(state) => state.has_ended().then_some(()),
             Err(error) => {
                 (error.is_absence() || matches!(error, ExecError::Forgotten { .. })).then_some(())
             }
         });
-        timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
+        match timeout(KILL_TIMEOUT, over).await {
+            Ok(()) => Ok(killed),
+            Err(_) => Err(self.shared.finder.unkillable()),
+        }
     }
 
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main

@@ -1,0 +1,92 @@
+//! Commands that are not there, with engines that say so or nothing.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixListener,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Leftover;
+use crate::{
+    clock::forward,
+    engine::client::{Engine, Timeouts},
+    exec::process::Exec,
+    model::{
+        id::ContainerId,
+        record::{ContainerRecord, Process},
+        time::Nanos,
+    },
+};
+
+/// A command of an engine behind this socket.
+fn exec(socket: &Path) -> Exec {
+    let id = "ab".repeat(32);
+    let document = json!({
+        "version": 1,
+        "spec": { "metadata": { "name": "c", "attempt": 0 }, "image": "app:1" },
+        "sandbox": id,
+        "image_id": format!("sha256:{id}"),
+        "image_ref": format!("sha256:{id}"),
+    });
+    let container = ContainerRecord {
+        id: ContainerId::try_from(id.as_str()).unwrap(),
+        name: "k8s_c_pod_ns_uid_0".to_owned(),
+        document: Arc::new(serde_json::from_value(document).unwrap()),
+        created_at: Nanos(1),
+        process: Process::Running { pid: u32::MAX, started_at: Nanos(1) },
+        stop_signal: None,
+        hides_signals: false,
+        engine_log: None,
+        writable_layer: None,
+        limits: Default::default(),
+    };
+    let engine = Engine::new(socket.to_owned(), Timeouts::default());
+    Exec::left(&engine, "cd".repeat(32), &container, "DOCKBRIDGE_EXEC=0".to_owned())
+}
+
+#[tokio::test]
+async fn an_engine_that_is_away_for_long_is_not_asked_for_ever() {
+    let home = tempfile::tempdir().unwrap();
+    let exec = exec(&home.path().join("docker.sock"));
+    let begun = Instant::now();
+    let clearing = tokio::spawn(async move {
+        exec.clear(Leftover::MayStart, &CancellationToken::new()).await.unwrap_err()
+    });
+    while !clearing.is_finished() {
+        forward(Duration::from_secs(60)).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5400), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_not_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = home.path().join("docker.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let serving = async {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut asked = [0; 4096];
+                while let Ok(1..) = connection.read(&mut asked).await {
+                    let ping = "200 OK\r\nApi-Version: 1.43\r\nContent-Length: 0\r\n\r\n";
+                    let unknown = r#"{"message":"No such exec instance: x"}"#;
+                    let unknown =
+                        format!("404 x\r\nContent-Length: {}\r\n\r\n{unknown}", unknown.len());
+                    let is_ping = asked.starts_with(b"GET /_ping");
+                    let answer = if is_ping { ping } else { &unknown };
+                    connection.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.unwrap();
+                }
+            });
+        }
+    };
+    let command = exec(&socket);
+    tokio::select! {
+        killed = command.kill() => assert_eq!(killed.unwrap(), 0),
+        () = serving => {}
+    }
+}
