@@ -38,8 +38,8 @@ pub(super) enum Stop {
 }
 
 impl Demux {
-    pub(super) const fn new(tty: bool, pending: BytesMut) -> Self {
-        Self { frame: if tty { None } else { Some(Frame::Header) }, pending }
+    pub(super) fn new(tty: bool) -> Self {
+        Self { frame: if tty { None } else { Some(Frame::Header) }, pending: BytesMut::new() }
     }
 
     /// Whether the stream may end here.

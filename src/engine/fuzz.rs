@@ -1,7 +1,7 @@
 //! Entry points for `make fuzz`: what comes from an engine beside its inspects and lists: framed output,
 //! log messages, endless answers, refusals, archives.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header::HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -33,7 +33,7 @@ pub(crate) fn demux(bytes: &[u8]) {
 }
 
 fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool) {
-    let mut demux = Demux::new(tty, BytesMut::new());
+    let mut demux = Demux::new(tty);
     let [mut stdout, mut stderr] = [Vec::new(), Vec::new()];
     for portion in portions {
         demux.pending.extend_from_slice(portion);

@@ -5,7 +5,7 @@
 
 use std::{io, sync::Arc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{StatusCode, body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
@@ -67,7 +67,7 @@ impl Engine {
         } else {
             (From::Body(answer.into_body()), None)
         };
-        let demux = Demux::new(tty, BytesMut::new());
+        let demux = Demux::new(tty);
         let output = Output { call: call.clone(), from, demux };
         Ok(Hijacked { output, input: Input { call, to } })
     }
@@ -146,7 +146,7 @@ impl Output {
 
     fn fail(&mut self, error: EngineError) -> EngineError {
         self.from = From::Nothing;
-        self.demux = Demux::new(true, BytesMut::new());
+        self.demux = Demux::new(true);
         error
     }
 }

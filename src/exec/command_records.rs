@@ -13,11 +13,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::{process::Exec, process_lookup::beside};
+use super::process::Exec;
 use crate::{
+    concurrency::blocking::blocking,
     engine::client::Engine,
     host::{error::HostError, file},
     model::record::ContainerRecord,
@@ -91,8 +91,7 @@ impl CommandRecord {
     /// cannot be written, the command runs anyway.
     pub async fn write(&self, exec: &str) {
         let (file, exec) = (self.file.clone(), exec.to_owned());
-        let written = spawn_blocking(move || write(&file, &exec)).await.map_err(io::Error::other);
-        if let Err(error) = written.and_then(|written| written) {
+        if let Err(error) = blocking(move || write(&file, &exec)).await {
             let container = &self.container;
             warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would keep running");
         }
@@ -101,8 +100,7 @@ impl CommandRecord {
     /// All processes of the command have ended, or the remaining ones may go on.
     pub async fn done(self) {
         let file = self.file.clone();
-        let removed = beside(move || fs::remove_file(file)).await.and_then(|removed| removed);
-        if let Err(source) = removed
+        if let Err(source) = blocking(move || fs::remove_file(file)).await
             && source.kind() != io::ErrorKind::NotFound
         {
             let error = HostError::new("remove", &self.file, source);

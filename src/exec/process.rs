@@ -11,10 +11,11 @@ use tracing::warn;
 use super::{
     error::ExecError,
     follow::Process,
-    process_lookup::{FoundProcess, KILL_TIMEOUT, Lookup, ProcessFinder, Signalled, beside},
+    process_lookup::{FoundProcess, KILL_TIMEOUT, Lookup, ProcessFinder, Signalled},
     refusal,
 };
 use crate::{
+    concurrency::blocking::blocking,
     engine::{
         client::Engine,
         exec::{Ending, ExecRequest, ExecState},
@@ -132,7 +133,7 @@ impl Exec {
             // The engine has not said which process it is.
             None => {
                 let finder = self.shared.finder.clone();
-                beside(move || finder.main_runs()).await.unwrap_or(true)
+                blocking(move || finder.main_runs()).await
             }
         }
     }
@@ -218,7 +219,7 @@ impl Exec {
         });
         let Some(pid) = pid.await else { return Lookup::Ended };
         let finder = self.shared.finder.clone();
-        beside(move || finder.find(pid)).await.unwrap_or(Lookup::Hidden)
+        blocking(move || finder.find(pid)).await
     }
 
     /// Inspects the exec at growing intervals until `decide` returns something. `decide` also gets the
@@ -358,7 +359,7 @@ async fn signal(
     // It is never closed. More at once than there are processors only hold up each other.
     let _turn = STRIKES.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
-    match beside(work).await.and_then(std::convert::identity) {
+    match blocking(work).await {
         Ok(signalled) => signalled,
         Err(error) => {
             warn!(container, %error, "cannot signal the processes of an exec; retrying");

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::spawn_blocking;
 use tracing::warn;
 
 use super::{
@@ -203,13 +202,6 @@ impl ProcessFinder {
             _ => Ok(()),
         }
     }
-}
-
-/// Runs work on the process table, which blocks, beside the runtime's threads.
-pub(super) async fn beside<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
-    spawn_blocking(work).await.map_err(io::Error::other)
 }
 
 const PROCESS_TABLE: &str = "/proc";

@@ -50,31 +50,22 @@ pub(super) async fn serve(
     streaming: &Streaming,
     stop: &CancellationToken,
 ) {
+    let window = streaming.metrics.window();
     match promise {
         PendingStream::Exec(spec) => {
-            let Some(mut client) =
-                open(wire, streaming.metrics.window(), spec.streams, dialect).await
-            else {
-                return;
-            };
+            let Some(mut client) = open(wire, window, spec.streams, dialect).await else { return };
             let outcome = exec::run(streaming, &spec, &mut client, stop).await;
             part("exec", &spec.container, client, outcome).await;
         }
         PendingStream::Attach(spec) => {
-            let Some(mut client) =
-                open(wire, streaming.metrics.window(), spec.streams, dialect).await
-            else {
-                return;
-            };
+            let Some(mut client) = open(wire, window, spec.streams, dialect).await else { return };
             let outcome = attach::run(streaming, &spec, &mut client, stop).await;
             part("attach", &spec.container, client, outcome).await;
         }
         PendingStream::Forward(spec) => {
             let now = streaming.store.snapshot();
             match now.sandbox(&spec.sandbox) {
-                Some(sandbox) => {
-                    forward(wire, streaming.metrics.window(), &spec, sandbox, dialect).await;
-                }
+                Some(sandbox) => forward(wire, window, &spec, sandbox, dialect).await,
                 None => debug!(
                     sandbox = spec.sandbox,
                     "client disconnected before its ports were forwarded"

@@ -10,12 +10,14 @@ use std::{
 use thiserror::Error;
 use tokio::{
     net::{TcpSocket, TcpStream},
-    task::spawn_blocking,
     time::timeout,
 };
 
 use super::pod_network::PodNetwork;
-use crate::host::{error::HostError, netns, processes::Processes};
+use crate::{
+    concurrency::blocking::blocking,
+    host::{error::HostError, netns, processes::Processes},
+};
 
 #[derive(Debug, Error)]
 pub(super) enum DialError {
@@ -31,15 +33,12 @@ pub(super) enum DialError {
     Network(#[from] HostError),
     #[error("the pod has ended")]
     Ended,
-    /// No thread was there to open a socket.
-    #[error(transparent)]
-    Socket(#[from] io::Error),
 }
 
 /// Connects to `port` of the loopback in `place`: IPv4, then IPv6. Takes [`TIMEOUT`] for each
 /// at most.
 pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
-    let opened = spawn_blocking(move || open_in(&place)).await.map_err(io::Error::other)??;
+    let opened = blocking(move || open_in(&place)).await?;
     let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
         Ok(stream) => return Ok(stream),
         Err(error) => error,
@@ -57,10 +56,10 @@ struct Sockets {
 
 /// The thread inside ends with this call: a port whose packets are dropped must not keep a thread.
 fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
-    let open = || Ok(Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() });
+    let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
     match place {
-        PodNetwork::Host => Ok(open()?),
-        PodNetwork::Pinned(path) => Ok(netns::within(path, open)?),
+        PodNetwork::Host => Ok(open()),
+        PodNetwork::Pinned(path) => Ok(netns::within(path, || Ok(open()))?),
         PodNetwork::OfProcess { pid, container } => {
             let table = Processes::new(PROCESS_TABLE);
             let who = || {
@@ -69,7 +68,7 @@ fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
             };
             let before = who()?;
             let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
-            let sockets = netns::within(&path, open)?;
+            let sockets = netns::within(&path, || Ok(open()))?;
             // The same before and after: it was its network, and not another's with its pid.
             if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
         }

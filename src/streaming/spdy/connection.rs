@@ -5,7 +5,6 @@ use std::{future::Future, io, pin::pin, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, split},
     sync::mpsc,
-    task::JoinHandle,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -13,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     control_frames::ControlQueue,
     error::Malformed,
-    frame::{DATA_SIZE, GoAwayReason},
+    frame::GoAwayReason,
     frame_reader::FrameReader,
     frame_writer::FrameWriter,
     limits::{SHARED_STREAMS, STREAMS, StreamCount},
     stream::OfferedStream,
 };
-use crate::streaming::inbox::{self, LAST_INPUT, Window};
+use crate::streaming::inbox::{self, LARGEST_PIECE, LAST_INPUT, Window};
 
 /// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or when the
 /// peer breaks the protocol. Then every sender of its streams ends at once. A receiver of a peer that
@@ -29,7 +28,6 @@ use crate::streaming::inbox::{self, LAST_INPUT, Window};
 #[derive(Debug)]
 pub struct Connection {
     offers: mpsc::Receiver<OfferedStream>,
-    task: JoinHandle<()>,
 }
 
 impl Connection {
@@ -39,20 +37,13 @@ impl Connection {
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, offers) = mpsc::channel(STREAMS);
-        let task = tokio::spawn(run(io, window, sender, StreamCount::new(&SHARED_STREAMS)));
-        Self { offers, task }
+        tokio::spawn(run(io, window, sender, StreamCount::new(&SHARED_STREAMS)));
+        Self { offers }
     }
 
     /// The next stream the peer opens; none when the connection is over. Cancel-safe.
     pub async fn accept(&mut self) -> Option<OfferedStream> {
         self.offers.recv().await
-    }
-
-    /// Drops the connection and waits until all is written or the peer's time is up.
-    pub async fn close(self) {
-        let Self { offers, task } = self;
-        drop(offers);
-        let _ = task.await;
     }
 }
 
@@ -135,7 +126,7 @@ where
 /// Takes what the peer still sends: closing before it has ended would make the kernel tell it
 /// that the connection broke, and our last words would be lost.
 async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
-    let mut bin = vec![0; DATA_SIZE];
+    let mut bin = vec![0; LARGEST_PIECE];
     while reader.read(&mut bin).await? > 0 {}
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::{
     error::Malformed,
     frame::{FLAG_LAST, FLAG_ONE_WAY, HEAD, ID_MASK, Kind, VERSION},
     header::{Headers, Inflater},
+    limits::HEADER_BYTES,
 };
 use crate::streaming::inbox::LARGEST_PIECE;
 
@@ -40,40 +41,25 @@ pub(super) struct SynStream {
 }
 
 /// The reading state of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Decoder {
     state: DecodeState,
     inflater: Inflater,
-    header_bytes: usize,
-    headers: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum DecodeState {
+    #[default]
     Head,
     /// A control frame that is decoded once it is complete.
-    Control {
-        kind: Kind,
-        flags: u8,
-        length: usize,
-    },
+    Control { kind: Kind, flags: u8, length: usize },
     /// A frame's payload of so many bytes more.
-    Data {
-        id: u32,
-        left: usize,
-        last: bool,
-    },
+    Data { id: u32, left: usize, last: bool },
     /// So many bytes of no use.
     Skip(usize),
 }
 
 impl Decoder {
-    /// Takes header blocks of at most so many bytes and headers.
-    pub(super) fn new(header_bytes: usize, headers: usize) -> Self {
-        let inflater = Inflater::new(header_bytes);
-        Self { state: DecodeState::Head, inflater, header_bytes, headers }
-    }
-
     /// The next frame or piece out of `input`; none when more bytes are needed.
     ///
     /// # Errors
@@ -83,7 +69,7 @@ impl Decoder {
             let found = match self.state {
                 DecodeState::Head if input.len() < HEAD => return Ok(None),
                 DecodeState::Head => {
-                    self.head(&input.split_to(HEAD))?;
+                    self.state = head(&input.split_to(HEAD))?;
                     None
                 }
                 DecodeState::Control { length, .. } if input.len() < length => return Ok(None),
@@ -103,44 +89,6 @@ impl Decoder {
                 return Ok(found);
             }
         }
-    }
-
-    fn head(&mut self, mut head: &[u8]) -> Result<(), Malformed> {
-        let (first, second) = (head.get_u32(), head.get_u32());
-        let [flags, ..] = second.to_be_bytes();
-        let length = usize::try_from(second & 0x00ff_ffff).unwrap_or(usize::MAX);
-        if first & !ID_MASK == 0 {
-            self.state =
-                DecodeState::Data { id: first, left: length, last: flags & FLAG_LAST != 0 };
-            return Ok(());
-        }
-        let [high, low, kind_high, kind_low] = (first & ID_MASK).to_be_bytes();
-        let version = u16::from_be_bytes([high, low]);
-        if version != VERSION {
-            return Err(Malformed::Version(version));
-        }
-        let kind = Kind::from_code(u16::from_be_bytes([kind_high, kind_low]));
-        self.state = match kind {
-            None | Some(Kind::Settings) => DecodeState::Skip(length),
-            Some(kind) => self.expect(kind, flags, length)?,
-        };
-        Ok(())
-    }
-
-    fn expect(&self, kind: Kind, flags: u8, length: usize) -> Result<DecodeState, Malformed> {
-        // Deflated, a block that nothing can be gained on grows a little.
-        let block = self.header_bytes + self.header_bytes / 8 + HEAD;
-        let allowed = match kind {
-            Kind::SynStream => 10..=10 + block,
-            Kind::SynReply | Kind::Headers => 4..=4 + block,
-            Kind::Ping => 4..=4,
-            Kind::Reset | Kind::GoAway | Kind::WindowUpdate => 8..=8,
-            Kind::Settings => 0..=usize::MAX,
-        };
-        if allowed.contains(&length) {
-            return Ok(DecodeState::Control { kind, flags, length });
-        }
-        Err(Malformed::Length { kind: kind.name(), length })
     }
 
     /// A complete control frame. Unused ones are read as far as the compression needs it.
@@ -170,7 +118,7 @@ impl Decoder {
     }
 
     fn block(&mut self, block: &[u8]) -> Result<Headers, Malformed> {
-        Headers::parse(&self.inflater.inflate(block)?, self.headers)
+        Headers::parse(&self.inflater.inflate(block)?)
     }
 
     fn data(&mut self, id: u32, left: usize, last: bool, input: &mut BytesMut) -> Option<Frame> {
@@ -189,6 +137,38 @@ impl Decoder {
             if skipped == left { DecodeState::Head } else { DecodeState::Skip(left - skipped) };
     }
 }
+
+/// What follows a head.
+fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
+    let (first, second) = (head.get_u32(), head.get_u32());
+    let [flags, ..] = second.to_be_bytes();
+    let length = usize::try_from(second & 0x00ff_ffff).unwrap_or(usize::MAX);
+    if first & !ID_MASK == 0 {
+        return Ok(DecodeState::Data { id: first, left: length, last: flags & FLAG_LAST != 0 });
+    }
+    let [high, low, kind_high, kind_low] = (first & ID_MASK).to_be_bytes();
+    let version = u16::from_be_bytes([high, low]);
+    if version != VERSION {
+        return Err(Malformed::Version(version));
+    }
+    let Some(kind) = Kind::from_code(u16::from_be_bytes([kind_high, kind_low])) else {
+        return Ok(DecodeState::Skip(length));
+    };
+    let allowed = match kind {
+        Kind::SynStream => 10..=10 + LONGEST_BLOCK,
+        Kind::SynReply | Kind::Headers => 4..=4 + LONGEST_BLOCK,
+        Kind::Ping => 4..=4,
+        Kind::Reset | Kind::GoAway | Kind::WindowUpdate => 8..=8,
+        Kind::Settings => return Ok(DecodeState::Skip(length)),
+    };
+    if allowed.contains(&length) {
+        return Ok(DecodeState::Control { kind, flags, length });
+    }
+    Err(Malformed::Length { kind: kind.name(), length })
+}
+
+/// Deflated, a block that nothing can be gained on grows a little.
+const LONGEST_BLOCK: usize = HEADER_BYTES + HEADER_BYTES / 8 + HEAD;
 
 #[cfg(test)]
 mod tests;

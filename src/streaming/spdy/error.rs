@@ -1,5 +1,7 @@
 //! What a peer can do wrong. Any of it ends the connection: its state cannot be trusted after.
 
+use super::limits::{HEADER_BYTES, HEADERS};
+
 /// The peer broke the protocol, or a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
@@ -18,10 +20,10 @@ pub(super) enum Malformed {
     Stream(u32),
     #[error("header block cannot be inflated")]
     Compression,
-    #[error("header block is longer than {0} bytes")]
-    HeaderBytes(usize),
-    #[error("header block has more than {0} headers")]
-    HeaderCount(usize),
+    #[error("header block is longer than {HEADER_BYTES} bytes")]
+    HeaderBytes,
+    #[error("header block has more than {HEADERS} headers")]
+    HeaderCount,
     /// A header that the specification does not allow.
     #[error("header block: {0}")]
     Header(&'static str),

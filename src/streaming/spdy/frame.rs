@@ -2,8 +2,6 @@
 
 use bytes::{BufMut, BytesMut};
 
-use crate::streaming::inbox::LARGEST_PIECE;
-
 /// A control frame's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -95,7 +93,7 @@ pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     out.put_slice(&NO_HEADERS);
 }
 
-/// The beginning of a data frame; the payload, of at most [`DATA_SIZE`], follows.
+/// The beginning of a data frame; the payload, follows.
 pub(super) fn data(id: u32, last: bool, length: usize, out: &mut BytesMut) {
     out.put_u32(id & ID_MASK);
     out.put_u32(u32::from(last) << 24 | length_of(length));
@@ -124,8 +122,6 @@ pub(super) fn go_away(last: u32, farewell: GoAwayReason, out: &mut BytesMut) {
     });
 }
 
-/// The largest payload we put into a data frame.
-pub(super) const DATA_SIZE: usize = LARGEST_PIECE;
 /// The only version there is: 3.1 differs from 3 in windows alone.
 pub(super) const VERSION: u16 = 3;
 /// Every frame begins with this much.

@@ -16,7 +16,7 @@ use super::{
     decode::{Decoder, Frame, SynStream},
     error::Malformed,
     frame::ResetReason,
-    limits::{HEADER_BYTES, HEADERS, StreamCount},
+    limits::StreamCount,
     stream::{OfferedStream, Outgoing, SharedStream, Stream, StreamState},
 };
 use crate::streaming::inbox::{Inlet, Window};
@@ -51,7 +51,7 @@ impl FrameReader {
         (orders, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
     ) -> Self {
         Self {
-            decoder: Decoder::new(HEADER_BYTES, HEADERS),
+            decoder: Decoder::default(),
             streams: HashMap::new(),
             count,
             highest: 0,

@@ -13,7 +13,6 @@ use super::{
     decode::{Decoder, Frame},
     error::Malformed,
     frame::{self, ResetReason},
-    limits::{HEADER_BYTES, HEADERS},
 };
 use crate::{fuzz_input::portions, streaming::inbox::Window, telemetry::metric::Gauge};
 
@@ -75,7 +74,7 @@ pub(crate) fn peer(bytes: &[u8]) {
                 });
                 total += reading.await.expect("a reader panics");
             }
-            connection.close().await;
+            drop(connection);
             total
         };
         let ((), total) = tokio::join!(said, heard);
@@ -85,7 +84,7 @@ pub(crate) fn peer(bytes: &[u8]) {
 
 /// All frames up to the end or the first fault, pieces of a data frame put together.
 fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<Malformed>) {
-    let mut decoder = Decoder::new(HEADER_BYTES, HEADERS);
+    let mut decoder = Decoder::default();
     let (mut input, mut frames) = (BytesMut::new(), Vec::new());
     for portion in portions {
         input.put_slice(portion);

@@ -5,7 +5,11 @@ use std::fmt;
 use bytes::Buf;
 use flate2::{Decompress, DecompressError, FlushDecompress, Status};
 
-use super::{dictionary, error::Malformed};
+use super::{
+    dictionary,
+    error::Malformed,
+    limits::{HEADER_BYTES, HEADERS},
+};
 
 /// The headers of a stream. Names are in lower case, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,11 +24,11 @@ impl Headers {
         value.split(JOINT).next()
     }
 
-    /// Reads an inflated block of at most `limit` headers.
-    pub(super) fn parse(mut block: &[u8], limit: usize) -> Result<Self, Malformed> {
+    /// Reads an inflated block.
+    pub(super) fn parse(mut block: &[u8]) -> Result<Self, Malformed> {
         let count = block.try_get_u32().map_err(|_| TRUNCATED)?;
-        if usize::try_from(count).map_or(true, |count| count > limit) {
-            return Err(Malformed::HeaderCount(limit));
+        if count > HEADERS {
+            return Err(Malformed::HeaderCount);
         }
         let mut headers = Self::default();
         for _ in 0..count {
@@ -48,29 +52,27 @@ impl Headers {
 }
 
 /// Inflates the blocks of one connection, in order.
-pub(super) struct Inflater {
-    state: Decompress,
-    limit: usize,
+pub(super) struct Inflater(Decompress);
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self(Decompress::new(true))
+    }
 }
 
 impl Inflater {
-    /// For blocks of at most `limit` bytes.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { state: Decompress::new(true), limit }
-    }
-
-    /// The complete block. Stops as soon as it is longer than the limit.
+    /// The complete block. Stops as soon as it is longer than [`HEADER_BYTES`].
     pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut inflated = Vec::new();
         loop {
             // One byte more than allowed shows that a block is too long.
-            inflated.reserve_exact((self.limit + 1 - inflated.len()).min(STEP));
-            let before = self.state.total_in();
-            let result = self.state.decompress_vec(block, &mut inflated, FlushDecompress::Sync);
-            let used = usize::try_from(self.state.total_in() - before).unwrap_or(usize::MAX);
+            inflated.reserve_exact((HEADER_BYTES + 1 - inflated.len()).min(STEP));
+            let before = self.0.total_in();
+            let result = self.0.decompress_vec(block, &mut inflated, FlushDecompress::Sync);
+            let used = usize::try_from(self.0.total_in() - before).unwrap_or(usize::MAX);
             block = block.get(used..).unwrap_or_default();
-            if inflated.len() > self.limit {
-                return Err(Malformed::HeaderBytes(self.limit));
+            if inflated.len() > HEADER_BYTES {
+                return Err(Malformed::HeaderBytes);
             }
             // Nothing came out, but something did before: the last step filled the buffer.
             let drained = matches!(result, Ok(Status::BufError)) && !inflated.is_empty();
@@ -89,7 +91,7 @@ impl Inflater {
             Ok(Status::Ok) => Ok(()),
             Ok(Status::BufError | Status::StreamEnd) => Err(Malformed::Compression),
             Err(error) if error.needs_dictionary().is_some() => {
-                let known = self.state.set_dictionary(&dictionary::bytes());
+                let known = self.0.set_dictionary(&dictionary::bytes());
                 known.map(|_| ()).map_err(|_| Malformed::Compression)
             }
             Err(_) => Err(Malformed::Compression),
@@ -99,7 +101,7 @@ impl Inflater {
 
 impl fmt::Debug for Inflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inflater").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Inflater").finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,7 @@ impl StreamCount {
 /// Bytes of a header block, inflated. A longer one ends the connection. Kubernetes' have about 100.
 pub(super) const HEADER_BYTES: usize = 1024;
 /// Headers of a block. More end the connection.
-pub(super) const HEADERS: usize = 100;
+pub(super) const HEADERS: u32 = 100;
 /// Streams of a connection that are open at once. One more is refused.
 pub(super) const STREAMS: usize = 1000;
 /// Those that each connection can have whatever others do.

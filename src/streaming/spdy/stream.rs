@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     control_frames::{ControlFrame, ControlQueue},
-    frame::{self, ResetReason},
+    frame::ResetReason,
     header::Headers,
     limits::StreamPlace,
 };
-use crate::streaming::inbox::Inbox;
+use crate::streaming::inbox::{Inbox, LARGEST_PIECE};
 
 /// A stream that the peer wants to open. Dropped, it is refused.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Sender {
     /// The stream was finished or reset, or the connection is over.
     pub async fn send(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
-            let frame = bytes.split_to(bytes.len().min(frame::DATA_SIZE));
+            let frame = bytes.split_to(bytes.len().min(LARGEST_PIECE));
             self.put(frame, false).await?;
         }
         Ok(())

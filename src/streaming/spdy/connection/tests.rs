@@ -20,7 +20,11 @@ use super::{
     },
     Connection, run,
 };
-use crate::{host::socket::unsent_bytes, streaming::inbox::Window, telemetry::metric::Gauge};
+use crate::{
+    host::socket::unsent_bytes,
+    streaming::inbox::{LARGEST_PIECE, Window},
+    telemetry::metric::Gauge,
+};
 
 /// What a peer gets to see.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,7 +139,7 @@ async fn each_side_ends_a_stream_for_itself() {
     drop((receiver, sender));
     peer.ping(1).await;
     assert_eq!(peer.next().await, Some(Seen::Ping(1)), "an ended stream needs no more words");
-    connection.close().await;
+    drop(connection);
     assert_eq!(peer.next().await, Some(Seen::GoAway(0)));
     assert_eq!(peer.next().await, None);
 }
@@ -213,13 +217,13 @@ async fn what_was_handed_over_is_written_before_the_end() {
     let (mut connection, mut peer) = session();
     let (mut receiver, mut sender) = accepted(&mut connection, &mut peer, 1).await;
     for _ in 0..3 {
-        sender.send(Bytes::from(vec![7; frame::DATA_SIZE])).await.unwrap();
+        sender.send(Bytes::from(vec![7; LARGEST_PIECE])).await.unwrap();
     }
     drop(connection);
     assert_eq!(receiver.next().await, None);
     sender.gone().await;
     for _ in 0..3 {
-        assert_eq!(peer.next().await, Some(Seen::Data(1, vec![7; frame::DATA_SIZE], false)));
+        assert_eq!(peer.next().await, Some(Seen::Data(1, vec![7; LARGEST_PIECE], false)));
     }
     assert_eq!(peer.next().await, Some(Seen::GoAway(0)));
     assert_eq!(peer.next().await, None);
@@ -276,8 +280,8 @@ async fn places_return_with_the_last_half_of_a_stream() {
     let (ours, theirs) = duplex(64 * 1024);
     let (sender, offers) = mpsc::channel(20);
     let window = Window::new(Gauge::default());
-    let task = tokio::spawn(run(ours, window, sender, StreamCount::new(&POOL)));
-    let (mut connection, mut peer) = (Connection { offers, task }, Peer::new(theirs));
+    tokio::spawn(run(ours, window, sender, StreamCount::new(&POOL)));
+    let (mut connection, mut peer) = (Connection { offers }, Peer::new(theirs));
     let mut streams = Vec::new();
     for number in 0..17 {
         streams.push(accepted(&mut connection, &mut peer, 2 * number + 1).await);

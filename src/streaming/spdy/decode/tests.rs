@@ -87,7 +87,7 @@ fn headers_we_have_no_use_for_keep_the_compression_in_step() {
 
 #[test]
 fn large_data_is_handed_on_in_pieces_before_it_is_whole() {
-    let mut decoder = Decoder::new(1000, 10);
+    let mut decoder = Decoder::default();
     let mut input = BytesMut::from(hex("00000001 01ffffff").as_slice());
     let (mut total, mut end) = (0, false);
     while !end {
@@ -182,7 +182,7 @@ fn control(code: u8, fields: &[u8], block: &[u8], out: &mut BytesMut) {
 
 /// Decodes bytes that arrive `cut` at a time, and describes what came out.
 fn words(bytes: &[u8], cut: usize) -> Result<Vec<String>, Malformed> {
-    let mut decoder = Decoder::new(1000, 10);
+    let mut decoder = Decoder::default();
     let mut input = BytesMut::new();
     let mut found = Vec::new();
     for part in bytes.chunks(cut.min(bytes.len().max(1))) {

@@ -67,10 +67,10 @@ const WRITTEN_BY_ZLIB: [(&str, &str); 2] = [
 
 #[test]
 fn blocks_of_another_zlib_are_read_in_order() {
-    let mut inflater = Inflater::new(1000);
+    let mut inflater = Inflater::default();
     for (block, kind) in WRITTEN_BY_ZLIB {
         let block = inflater.inflate(&hex(block)).unwrap();
-        let headers = Headers::parse(&block, 10).unwrap();
+        let headers = Headers::parse(&block).unwrap();
         assert_eq!(headers.first("streamType"), Some(kind));
         assert_eq!(headers.first("Port"), Some("80"));
         assert_eq!(headers.first("requestID"), Some("0"));
@@ -83,15 +83,15 @@ fn a_stream_without_the_dictionary_is_read_as_well() {
     let mut block = Vec::with_capacity(100);
     let mut deflater = Compress::new(Compression::fast(), true);
     deflater.compress_vec(&plain(&[("a", &["b"])]), &mut block, FlushCompress::Sync).unwrap();
-    let block = Inflater::new(1000).inflate(&block).unwrap();
-    assert_eq!(Headers::parse(&block, 1).unwrap().first("A"), Some("b"));
+    let block = Inflater::default().inflate(&block).unwrap();
+    assert_eq!(Headers::parse(&block).unwrap().first("A"), Some("b"));
 }
 
 #[test]
 fn names_are_put_in_lower_case_and_values_joined() {
     let block = plain(&[("X-Many", &["one", "two"])]);
     assert!(block.ends_with(b"\0\0\0\x06x-many\0\0\0\x07one\0two"));
-    assert_eq!(Headers::parse(&block, 1).unwrap().first("x-many"), Some("one"));
+    assert_eq!(Headers::parse(&block).unwrap().first("x-many"), Some("one"));
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn broken_blocks_are_refused() {
         (&more, "behind the last"),
     ];
     for (block, reason) in cases {
-        let error = Headers::parse(block, 10).unwrap_err().to_string();
+        let error = Headers::parse(block).unwrap_err().to_string();
         assert!(error.contains(reason), "{block:?}: {error}");
     }
-    let many = Headers::parse(b"\xff\xff\xff\xff", 10).unwrap_err();
-    assert_eq!(many, Malformed::HeaderCount(10));
+    let many = Headers::parse(b"\xff\xff\xff\xff").unwrap_err();
+    assert_eq!(many, Malformed::HeaderCount);
 }
 
 #[test]
@@ -125,18 +125,18 @@ fn a_block_is_not_inflated_beyond_the_limit() {
     let zeros = vec![0; 100_000_000];
     deflater.compress_vec(&zeros, &mut bomb, FlushCompress::Sync).unwrap();
     assert!(bomb.len() < 200_000 && deflater.total_in() == 100_000_000);
-    let mut inflater = Inflater::new(64 * 1024);
-    assert_eq!(inflater.inflate(&bomb).unwrap_err(), Malformed::HeaderBytes(64 * 1024));
-    assert!(inflater.state.total_out() <= 64 * 1024 + 4096);
+    let mut inflater = Inflater::default();
+    assert_eq!(inflater.inflate(&bomb).unwrap_err(), Malformed::HeaderBytes);
+    assert!(inflater.0.total_out() <= 1024 + 4096);
 }
 
 #[test]
 fn a_block_may_be_as_long_as_the_limit() {
-    for (length, fits) in [(999, true), (1000, true), (1001, false)] {
+    for (length, fits) in [(1023, true), (1024, true), (1025, false)] {
         let mut block = Vec::with_capacity(2000);
         let mut deflater = Compress::new(Compression::fast(), true);
         deflater.compress_vec(&vec![7; length], &mut block, FlushCompress::Sync).unwrap();
-        assert_eq!(Inflater::new(1000).inflate(&block).is_ok(), fits, "{length}");
+        assert_eq!(Inflater::default().inflate(&block).is_ok(), fits, "{length}");
     }
 }
 
@@ -148,7 +148,7 @@ fn what_is_no_zlib_stream_is_refused() {
     let mut foreign = Vec::new();
     foreign.put_slice(&hex("78bbdeadbeef"));
     for block in [ended, foreign, b"nonsense".to_vec(), Vec::new()] {
-        let error = Inflater::new(1000).inflate(&block).unwrap_err();
+        let error = Inflater::default().inflate(&block).unwrap_err();
         assert_eq!(error, Malformed::Compression, "{block:?}");
     }
 }
@@ -161,23 +161,23 @@ pub(in super::super) fn hex(text: &str) -> Vec<u8> {
 proptest! {
     #[test]
     fn what_is_deflated_is_inflated(
-        blocks in prop::collection::vec(btree_map("[a-z:-]{1,9}", "[ -~é]{0,300}", 0..8), 1..6)
+        blocks in prop::collection::vec(btree_map("[a-z:-]{1,9}", "[ -~é]{0,40}", 0..8), 1..6)
     ) {
-        let (mut deflater, mut inflater) = (Deflater::default(), Inflater::new(64 * 1024));
+        let (mut deflater, mut inflater) = (Deflater::default(), Inflater::default());
         for block in blocks {
             let values: Vec<[&str; 1]> = block.values().map(|value| [value.as_str()]).collect();
             let pairs = block.keys().map(String::as_str).zip(values.iter().map(|v| &v[..]));
             let pairs: Vec<(&str, &[&str])> = pairs.collect();
             let inflated = inflater.inflate(&deflater.deflate(&pairs)).unwrap();
-            let headers = Headers::parse(&inflated, 8).unwrap();
+            let headers = Headers::parse(&inflated).unwrap();
             prop_assert_eq!(headers.pairs, block.into_iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn no_block_makes_it_panic(block in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Headers::parse(&block, 10);
-        let mut inflater = Inflater::new(1000);
+        let _ = Headers::parse(&block);
+        let mut inflater = Inflater::default();
         let _ = inflater.inflate(&block);
         let _ = inflater.inflate(&block);
     }
