@@ -86,6 +86,11 @@ run: build ## Serve the CRI on this machine; installs and starts an engine if th
 demo: build ## Show a pod go up and down, with the time each step took
 	@$(AS_ROOT) tests/env/run.sh demo $(BUILT)
 
+.PHONY: first-pod
+first-pod: build ## Start README's pod at the server of `make run`, without crictl
+	$(CARGO) build --quiet --example client
+	@$(AS_ROOT) tests/env/run.sh first-pod $(TARGET)/debug/examples/client
+
 .PHONY: install
 install: release ## Install the release build, units for systemd, manual pages and completions below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge

@@ -1,6 +1,7 @@
-//! A small CRI client for tests of packages in the emulated machine (`tests/env/packages.sh`).
+//! A small CRI client, for tests of packages in the emulated machine (`tests/env/packages.sh`) and for a first pod on a
+//! machine without crictl (`tests/env/run.sh`).
 //!
-//! usage: client list|watch SOCKET, client run SOCKET NAME, client remove SOCKET POD
+//! usage: client list|watch|web SOCKET, client run SOCKET NAME, client remove SOCKET POD
 
 #![allow(
     clippy::print_stdout,
@@ -22,7 +23,10 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     time::{MissedTickBehavior, interval, timeout},
 };
-use tonic::transport::{Channel, Endpoint};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
 
 type Client = RuntimeServiceClient<Channel>;
 
@@ -32,6 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let socket = words[1].as_str();
     match words[0].as_str() {
         "run" => run(&mut connect(socket).await?, &words[2]).await,
+        "web" => web(&mut connect(socket).await?).await,
         "list" => list(&mut connect(socket).await?).await,
         "remove" => remove(&mut connect(socket).await?, &words[2]).await,
         "watch" => watch(socket).await,
@@ -44,10 +49,39 @@ async fn connect(socket: &str) -> Result<Client, Box<dyn Error>> {
     Ok(RuntimeServiceClient::new(channel))
 }
 
-/// Starts a pod with one container and prints both ids.
+/// A pod that only sleeps.
 async fn run(client: &mut Client, name: &str) -> Result<(), Box<dyn Error>> {
-    let labels = [("io.kubernetes.pod.name", name), ("io.kubernetes.pod.namespace", "default")];
+    let container = cri::ContainerConfig {
+        metadata: Some(cri::ContainerMetadata { name: "pause".to_owned(), attempt: 0 }),
+        image: Some(image("dockbridge/pause:2")),
+        ..Default::default()
+    };
+    start(client, pod(name), container).await
+}
+
+/// The pod of README.md: a web server on port 8080 of the host.
+async fn web(client: &mut Client) -> Result<(), Box<dyn Error>> {
+    let port = cri::PortMapping { container_port: 80, host_port: 8080, ..Default::default() };
     let pod = cri::PodSandboxConfig {
+        log_directory: "/tmp/web".to_owned(),
+        port_mappings: vec![port],
+        ..pod("web")
+    };
+    let command = ["/bin/busybox", "httpd", "-f", "-v", "-h", "/www"];
+    let container = cri::ContainerConfig {
+        metadata: Some(cri::ContainerMetadata { name: "httpd".to_owned(), attempt: 0 }),
+        image: Some(image("demo/busybox")),
+        log_path: "httpd.log".to_owned(),
+        command: command.map(str::to_owned).into(),
+        labels: pod.labels.clone(),
+        ..Default::default()
+    };
+    start(client, pod, container).await
+}
+
+fn pod(name: &str) -> cri::PodSandboxConfig {
+    let labels = [("io.kubernetes.pod.name", name), ("io.kubernetes.pod.namespace", "default")];
+    cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
             name: name.to_owned(),
             uid: format!("0c7f6a52-{name}"),
@@ -58,23 +92,33 @@ async fn run(client: &mut Client, name: &str) -> Result<(), Box<dyn Error>> {
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         linux: Some(cri::LinuxPodSandboxConfig::default()),
         ..Default::default()
-    };
+    }
+}
+
+fn image(name: &str) -> cri::ImageSpec {
+    cri::ImageSpec { image: name.to_owned(), ..Default::default() }
+}
+
+/// Starts a pod with one container and prints both ids.
+async fn start(
+    client: &mut Client,
+    pod: cri::PodSandboxConfig,
+    container: cri::ContainerConfig,
+) -> Result<(), Box<dyn Error>> {
     let request = cri::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };
     let pod_sandbox_id = client.run_pod_sandbox(request).await?.into_inner().pod_sandbox_id;
-    let config = cri::ContainerConfig {
-        metadata: Some(cri::ContainerMetadata { name: "pause".to_owned(), attempt: 0 }),
-        image: Some(cri::ImageSpec {
-            image: "dockbridge/pause:2".to_owned(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
     let request = cri::CreateContainerRequest {
         pod_sandbox_id: pod_sandbox_id.clone(),
-        config: Some(config),
+        config: Some(container),
         sandbox_config: Some(pod),
     };
-    let container_id = client.create_container(request).await?.into_inner().container_id;
+    let created = client.create_container(request).await;
+    // It runs since an earlier call.
+    if created.as_ref().is_err_and(|status| status.code() == Code::AlreadyExists) {
+        println!("{pod_sandbox_id}");
+        return Ok(());
+    }
+    let container_id = created?.into_inner().container_id;
     println!("{pod_sandbox_id} {container_id}");
     client.start_container(cri::StartContainerRequest { container_id }).await?;
     Ok(())

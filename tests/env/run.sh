@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Serves the CRI on this machine for somebody who wants to try it, or shows one pod go up and down.
+# Serves the CRI on this machine for somebody who wants to try it, shows one pod go up and down, or starts the pod of
+# README.md at that server without crictl.
 #
 # usage: run.sh serve|demo path-of-dockbridge [dockbridge flag…]      (as root; `make run`, `make demo`)
+#        run.sh first-pod path-of-client                              (as root; `make first-pod`)
 #
 # What is missing is installed from the machine's own package sources. An engine that answers is used as it is.
 # If none does, one is started with data, socket and pid file of its own; it keeps running, so that pods outlive
@@ -15,10 +17,11 @@ engine_data=/var/lib/dockbridge-engine
 
 main() {
     local verb=${1:-} dockbridge
-    case $verb in serve | demo) ;; *) die "usage: run.sh serve|demo path-of-dockbridge" ;; esac
-    dockbridge=$(realpath "${2:?the path of dockbridge is missing}")
+    case $verb in serve | demo | first-pod) ;; *) die "usage: run.sh serve|demo path-of-dockbridge, run.sh first-pod path-of-client" ;; esac
+    dockbridge=$(realpath "${2:?the path of the program is missing}")
     shift 2
     [ "$(id -u)" = 0 ] || die "must be root: an engine and network namespaces are used"
+    if [ "$verb" = first-pod ]; then first_pod "$dockbridge"; return; fi
     mkdir -p "$folder"
     install_missing
     find_engine
@@ -173,13 +176,42 @@ invite() {
     crictl info
     crictl pods
 
-  README.md has a whole session. Without crictl: make demo. To check this host with the same settings, as root:
+  README.md has a whole session. Its pod without crictl, in another terminal:
+
+    make first-pod
+
+  To check this host with the same settings, as root:
 
     $*
 
   Ctrl-C ends the server; pods keep running.
 
 TEXT
+}
+
+# The pod of README.md, which stays; its image is made of busybox, as there.
+first_pod() {
+    local client=$1 pod
+    serves || die "no server is at unix://$socket: start one in another terminal with make run"
+    find_answering || die "no engine answers"
+    [ -x /bin/busybox ] || "$here/install.sh" busybox-static >"$folder/apt.log" 2>&1 || die "apt-get failed, see $folder/apt.log"
+    # Another image of this name would be another pod.
+    curl -sf -o /dev/null --unix-socket "$engine" http://engine/images/demo/busybox/json || import_image
+    read -r pod _ < <("$client" web "$socket") && [ -n "$pod" ] || die "the pod did not start"
+    say "the pod web is up, and http://127.0.0.1:8080/ shows:"
+    curl -sf --retry 20 --retry-delay 1 --retry-connrefused http://127.0.0.1:8080/ || die "nothing answers on port 8080"
+    say "to remove it, as root: $client remove $socket $pod"
+}
+
+import_image() {
+    local room
+    room=$(mktemp -d)
+    mkdir -p "$room"/{bin,www}
+    cp /bin/busybox "$room/bin/"
+    echo 'a pod on docker' >"$room/www/index.html"
+    tar -C "$room" -c . | curl -sSf -o /dev/null --unix-socket "$engine" -H 'Content-Type: application/x-tar' --data-binary @- \
+        'http://engine/images/create?fromSrc=-&repo=demo/busybox&tag=latest'
+    rm -rf "$room"
 }
 
 # One pod at the server that the engine has, wherever that listens, or at one for the time. Who may serve is not ours to
