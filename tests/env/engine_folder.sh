@@ -25,10 +25,11 @@ programs_in() { printf '%s:%s/usr/sbin:%s/usr/bin:%s/usr/libexec/docker\n' "${1:
 
 # missing_in FOLDER PROGRAM…: those of the programs that it does not have, on one line.
 missing_in() {
-    local folder=$1 program
+    local folder=$1 program found
     shift
     for program in "$@"; do
-        PATH=$(programs_in "$folder") type -P "$program" >/dev/null || printf '%s ' "$program"
+        # bash also prints a file that cannot be executed, if there is no other.
+        found=$(PATH=$(programs_in "$folder") type -P "$program") && [ -x "$found" ] || printf '%s ' "$program"
     done
 }
 
