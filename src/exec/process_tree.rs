@@ -34,7 +34,8 @@ pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     let since = main.map_or(0, |main| main.who.started);
     let able = |one: &&Candidate| one.process.lives && one.process.who.started >= since;
     let able: Vec<&Candidate> = candidates.iter().filter(able).collect();
-    let roots = able.iter().filter(|one| is_root(main, one));
+    let leader = main.filter(|main| has_session(main, candidates));
+    let roots = able.iter().filter(|one| is_root(main, leader, one));
     let mut found: HashSet<u32> = roots.map(|one| one.process.who.pid).collect();
     loop {
         let before = found.len();
@@ -55,8 +56,9 @@ pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
 /// that have left it.
 pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let Some(main) = main else { return Vec::new() };
+    let leads = has_session(main, candidates);
     let concerned = candidates.iter().map(|one| one.process).filter(|one| {
-        let shares = main.leads && one.session == main.who.pid;
+        let shares = leads && one.session == main.who.pid;
         one.lives && one.who.started >= main.who.started && (one.who == main.who || shares)
     });
     concerned.map(|one| one.who).collect()
@@ -64,9 +66,17 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
 
 /// Whether its own traces show that it belongs. A parent of the main process's pid counts only while
 /// no other process has that pid, and then the main process is a root itself or has no children.
-fn is_root(main: Option<&Main>, one: &Candidate) -> bool {
-    let own = main.is_some_and(|main| {
-        one.process.who == main.who || (main.leads && one.process.session == main.who.pid)
-    });
-    own || one.holds_pipe || one.marked
+fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool {
+    main.is_some_and(|main| one.process.who == main.who)
+        || leader.is_some_and(|leader| one.process.session == leader.who.pid)
+        || one.holds_pipe
+        || one.marked
+}
+
+/// Whether processes with the main process's session id are in its session. The kernel reuses a pid only
+/// after the last process of its session has ended: a later process with this pid leads another session.
+fn has_session(main: &Main, candidates: &[Candidate]) -> bool {
+    let reused =
+        |one: &Candidate| one.process.who.pid == main.who.pid && one.process.who != main.who;
+    main.leads && !candidates.iter().any(reused)
 }

@@ -110,6 +110,17 @@ fn what_has_ended_is_left_alone() {
     assert!(pids(Some(&main()), &[dead]).is_empty());
 }
 
+/// Another exec's process can get the pid while what the main process left is still being ended.
+#[test]
+fn a_session_of_a_reused_pid_is_another_one() {
+    let mut reused = of_main(MAIN, 1);
+    reused.process.who.started = BEGUN + 5;
+    let marked = Candidate { marked: true, ..stranger(102, 1) };
+    let table = [reused, of_main(101, MAIN), marked];
+    assert_eq!(pids(Some(&main()), &table), [102]);
+    assert!(session(Some(&main()), &table).is_empty());
+}
+
 #[test]
 fn without_a_main_process_only_the_marker_counts() {
     let marked = Candidate { marked: true, ..stranger(108, 1) };
