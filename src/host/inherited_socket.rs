@@ -53,7 +53,7 @@ pub enum InheritedSocketError {
 /// # Errors
 /// See [`InheritedSocketError`].
 pub fn take() -> Result<Vec<InheritedSocket>, InheritedSocketError> {
-    // Of those of a parent the names are there as well, and would not agree with the number.
+    // With the variables of a parent there are names but no sockets, which the crate calls an error.
     if sd_notify::listen_fds().map_err(InheritedSocketError::Variables)?.len() == 0 {
         return Ok(Vec::new());
     }

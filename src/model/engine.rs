@@ -88,7 +88,7 @@ pub struct EngineInfo {
     pub containerd_store: bool,
     /// Storage driver's name, e.g. `overlay2`.
     pub storage_driver: String,
-    /// The socket of its containerd; none where it does not say (before 27.0).
+    /// The socket of its containerd; none if the engine does not report it (before 27.0).
     pub containerd_socket: Option<PathBuf>,
     /// Docker filters packets with nftables instead of iptables.
     pub nftables: bool,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Serves the CRI on this machine for somebody who wants to try it, shows one pod go up and down, or starts the pod of
-# README.md at that server without crictl.
+# Serves the CRI on this machine for a first try, shows one pod go up and down, or starts the pod of README.md at that
+# server without crictl.
 #
 # usage: run.sh serve|demo path-of-dockbridge [dockbridge flag…]      (as root; `make run`, `make demo`)
 #        run.sh first-pod path-of-client                              (as root; `make first-pod`)

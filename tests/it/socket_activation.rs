@@ -177,7 +177,7 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
     }
 }
 
-/// A supervisor that systemd started with a socket of its own may leave its variables in place.
+/// A supervisor that systemd started from a socket unit may pass the variables on to its children.
 #[tokio::test]
 async fn sockets_that_a_parent_got_are_left_alone() {
     let (room, docker) = room_with_engine().await;
