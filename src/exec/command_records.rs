@@ -15,7 +15,7 @@ use std::{
 
 use tracing::warn;
 
-use super::process::Exec;
+use super::{process::Exec, process_lookup::MARKER};
 use crate::{
     concurrency::blocking::blocking,
     engine::client::Engine,
@@ -151,9 +151,6 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
         (written, _) => written,
     }
 }
-
-/// The variable by which processes that left every other trace behind are found.
-const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// In bytes; an id has 64.
 const LARGEST_RECORD: u64 = 4096;

@@ -37,6 +37,8 @@ pub enum ExecError {
          dockbridge in the process namespace of the docker engine, as root"
     )]
     HiddenProcess { exec: String, container: String },
+    #[error("the processes of container {container} cannot be read: {reason}")]
+    Unreadable { container: String, reason: String },
     #[error("a command in container {container} did not end within {}s of SIGKILL", waited.as_secs())]
     Unkillable { container: String, waited: Duration },
 }
@@ -56,7 +58,7 @@ impl ExecError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),
-            Self::NoExitCode { .. } => Kind::Internal,
+            Self::NoExitCode { .. } | Self::Unreadable { .. } => Kind::Internal,
             Self::Forgotten { .. } | Self::NeverBegun { .. } | Self::ConnectionLost { .. } => {
                 Kind::Unavailable
             }

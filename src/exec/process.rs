@@ -91,8 +91,8 @@ impl Exec {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// Waits until an exec whose start was given up begins. Returns false when it has ended or can no longer
-    /// begin.
+    /// Waits until an exec whose start was given up has started a process. Returns false when it can no
+    /// longer start one.
     ///
     /// # Errors
     /// The engine does not answer for a very long time.
@@ -140,7 +140,7 @@ impl Exec {
 
     /// Resolves when the engine has started the main process and it still runs.
     pub async fn running(&self) {
-        if !matches!(self.lookup().await, Lookup::Found(found) if found.held.lives()) {
+        if !matches!(self.lookup().await, Ok(Lookup::Found(found)) if found.held.lives()) {
             std::future::pending::<()>().await;
         }
     }
@@ -153,9 +153,10 @@ impl Exec {
     /// [`ExecError::Unkillable`] when some of it does not end, and whatever the engine says.
     pub async fn kill(&self) -> Result<usize, ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
-            Ok(Lookup::Found(found)) => Some(found),
-            Ok(Lookup::Ended) => None,
-            Ok(Lookup::Hidden) => match self.inspect().await {
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(Lookup::Found(found))) => Some(found),
+            Ok(Ok(Lookup::Ended)) => None,
+            Ok(Ok(Lookup::Hidden)) => match self.inspect().await {
                 Ok(state) if state.has_ended() => None,
                 Err(ExecError::Forgotten { .. }) => None,
                 _ => return Err(self.hidden_process()),
@@ -187,7 +188,7 @@ impl Exec {
     /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main
     /// process if it stays.
     pub async fn hang_up(&self) {
-        let Lookup::Found(found) = self.lookup().await else { return };
+        let Ok(Lookup::Found(found)) = self.lookup().await else { return };
         signal(&self.shared.finder, Some(Arc::clone(&found)), ProcessSignal::HangUp).await;
         if timeout(HANG_UP_TIMEOUT, found.held.ended()).await.is_err()
             && let Err(error) = found.held.signal(ProcessSignal::Kill)
@@ -205,11 +206,11 @@ impl Exec {
     }
 
     /// Its main process; searched for once.
-    async fn lookup(&self) -> Lookup {
-        self.shared.lookup.get_or_init(|| self.find()).await.clone()
+    async fn lookup(&self) -> Result<Lookup, ExecError> {
+        self.shared.lookup.get_or_try_init(|| self.find()).await.cloned()
     }
 
-    async fn find(&self) -> Lookup {
+    async fn find(&self) -> Result<Lookup, ExecError> {
         let pid = self.poll(LONGEST_PAUSE, |answer, _| match answer {
             Ok(ExecState { running: true, pid: Some(pid), .. }) => Some(Some(pid)),
             Ok(state) => state.has_ended().then_some(None),
@@ -217,9 +218,12 @@ impl Exec {
             // The engine is away.
             Err(_) => None,
         });
-        let Some(pid) = pid.await else { return Lookup::Ended };
+        let Some(pid) = pid.await else { return Ok(Lookup::Ended) };
         let finder = self.shared.finder.clone();
-        blocking(move || finder.find(pid)).await
+        blocking(move || finder.find(pid)).await.map_err(|error| ExecError::Unreadable {
+            container: self.shared.finder.container.clone(),
+            reason: error.to_string(),
+        })
     }
 
     /// Inspects the exec at growing intervals until `decide` returns something. `decide` also gets the
@@ -273,7 +277,7 @@ impl Process for Exec {
         if !self.shared.tty {
             sleep(USUAL_DURATION).await;
         }
-        if let Lookup::Found(found) = self.lookup().await {
+        if let Ok(Lookup::Found(found)) = self.lookup().await {
             found.held.ended().await;
         }
         self.poll(LONGEST_PAUSE, |answer, _| answer.ok()?.ending()).await
@@ -297,7 +301,7 @@ impl Process for Exec {
                 return Ok(ending);
             }
             // The engine closes the output of no process that runs.
-            if let Ok(Lookup::Found(found)) = timeout(LOOKUP_TIMEOUT, self.lookup()).await
+            if let Ok(Ok(Lookup::Found(found))) = timeout(LOOKUP_TIMEOUT, self.lookup()).await
                 && found.held.lives()
             {
                 let container = self.shared.finder.container.clone();

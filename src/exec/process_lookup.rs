@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use tracing::warn;
-
 use super::{
     error::ExecError,
     process_tree::{Candidate, Main, members, session},
@@ -29,7 +27,7 @@ pub(super) enum Lookup {
     Found(Arc<FoundProcess>),
     /// Ended before it could be found.
     Ended,
-    /// The engine's pids mean nothing here, or its containers' groups are not named as usual.
+    /// The engine's pids mean nothing here, or its containers' cgroups are not named as usual.
     Hidden,
 }
 
@@ -52,6 +50,17 @@ pub(super) struct ProcessFinder {
     pub(super) init: Option<u32>,
     /// `NAME=value` that it was given, if it was.
     pub(super) marker: Option<String>,
+}
+
+/// Whose marker the environment of a process has.
+#[derive(PartialEq, Eq)]
+enum Mark {
+    Own,
+    /// Another command's.
+    Foreign,
+    None,
+    /// The environment cannot be read, as in the middle of an execve, or is empty.
+    Unknown,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,23 +88,23 @@ impl ProcessFinder {
         ExecError::Unkillable { container: self.container.clone(), waited: KILL_TIMEOUT }
     }
 
-    /// Finds the process with the engine's `pid`.
-    pub(super) fn find(&self, pid: u32) -> Lookup {
+    /// Finds the process with the engine's `pid`. The engine reports an ended process as running until it
+    /// has handled its exit, and another process may have the pid by then.
+    ///
+    /// # Errors
+    /// The process table cannot be read, for example because too many files are open.
+    pub(super) fn find(&self, pid: u32) -> io::Result<Lookup> {
         let Some(process) = self.processes.get(pid) else { return self.absent() };
-        let inside = self.processes.is_in_cgroup(pid, &self.container);
+        let ours =
+            self.processes.is_in_cgroup(pid, &self.container) && self.mark(pid) != Mark::Foreign;
         let pipes = self.own_pipes(process.who);
-        match ProcessHandle::take(&self.processes, process.who) {
+        match ProcessHandle::take(&self.processes, process.who)? {
             // Whatever was read above, this same process was there before and after.
-            Ok(Some(held)) if inside => {
+            Some(held) if ours => {
                 let (who, leads) = (process.who, process.session == pid);
-                Lookup::Found(Arc::new(FoundProcess { main: Main { who, leads, pipes }, held }))
+                Ok(Lookup::Found(Arc::new(FoundProcess { main: Main { who, leads, pipes }, held })))
             }
-            Ok(Some(_)) => Lookup::Hidden,
-            Ok(None) => self.absent(),
-            Err(error) => {
-                warn!(container = self.container, %error, "cannot open a pidfd of a process; it cannot be watched");
-                Lookup::Hidden
-            }
+            _ => self.absent(),
         }
     }
 
@@ -118,12 +127,28 @@ impl ProcessFinder {
         pipes
     }
 
-    /// No process has the pid: it ended just now, if this table shows the container at all.
-    fn absent(&self) -> Lookup {
-        let shown = self.members(None).is_ok_and(|all| {
-            all.iter().any(|one| self.processes.is_in_cgroup(one.who.pid, &self.container))
-        });
-        if shown { Lookup::Ended } else { Lookup::Hidden }
+    /// No process of the exec has the pid: it ended just now, if this table shows the container at all.
+    fn absent(&self) -> io::Result<Lookup> {
+        let all = self.members(None)?;
+        let is_ours = |one: &Process| self.processes.is_in_cgroup(one.who.pid, &self.container);
+        Ok(if all.iter().any(is_ours) { Lookup::Ended } else { Lookup::Hidden })
+    }
+
+    fn mark(&self, pid: u32) -> Mark {
+        let value = match self.processes.variable(pid, MARKER) {
+            Some(Some(value)) => value,
+            Some(None) => return Mark::None,
+            None => return Mark::Unknown,
+        };
+        match &self.marker {
+            Some(own) if *own == format!("{MARKER}={value}") => Mark::Own,
+            Some(_) => Mark::Foreign,
+            // A variable of this name in the container's own environment is in all its processes.
+            None => {
+                let inherited = self.init.and_then(|init| self.processes.variable(init, MARKER)?);
+                if inherited == Some(value) { Mark::None } else { Mark::Foreign }
+            }
+        }
     }
 
     /// Signals everything that the message concerns, ended ones not counted. One that cannot be
@@ -184,12 +209,10 @@ impl ProcessFinder {
         }
         let held = self.processes.output_pipes(pid);
         let holds_pipe = main.is_some_and(|main| held.iter().any(|one| main.pipes.contains(one)));
-        let marked = match &self.marker {
-            Some(marker) => self.processes.has_environment(pid, marker),
-            None => Some(false),
-        };
-        *unclear += usize::from(marked.is_none());
-        Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
+        let mark = self.mark(pid);
+        *unclear += usize::from(mark == Mark::Unknown && self.marker.is_some());
+        let (marked, foreign) = (mark == Mark::Own, mark == Mark::Foreign);
+        Some(Candidate { process, holds_pipe, marked, foreign })
     }
 
     /// The cgroup was read before the process was held, and the pid may be another process's since: it
@@ -205,6 +228,9 @@ impl ProcessFinder {
 }
 
 const PROCESS_TABLE: &str = "/proc";
+
+/// The variable by which the processes of a command are found that show no other trace of it.
+pub(super) const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// Cgroups of this machine, read at each scan; only the mount points are cached.
 static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::from_proc(Path::new(PROCESS_TABLE)));

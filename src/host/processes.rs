@@ -100,15 +100,8 @@ impl Processes {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
     }
 
-    /// Whether its environment has this `NAME=value`; none while it has no environment, which is so
-    /// for a moment of every execve, and always for a process without one.
-    pub fn has_environment(&self, pid: u32, variable: &str) -> Option<bool> {
-        let variables = self.bytes(pid, "environ").filter(|bytes| !bytes.is_empty())?;
-        Some(variables.split(|byte| *byte == 0).any(|one| one == variable.as_bytes()))
-    }
-
-    /// The value of a variable in its environment, if it has one; none as for
-    /// [`Self::has_environment`].
+    /// The value of a variable in its environment, if it has one; none while it has no environment, which is
+    /// so for a moment of every execve, and always for a process without one.
     pub fn variable(&self, pid: u32, name: &str) -> Option<Option<String>> {
         let variables = self.text(pid, "environ").filter(|text| !text.is_empty())?;
         let value = |one: &str| Some(one.strip_prefix(name)?.strip_prefix('=')?.to_owned());
