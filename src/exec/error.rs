@@ -37,6 +37,10 @@ pub enum ExecError {
          dockbridge in the process namespace of the docker engine, as root"
     )]
     HiddenProcess { exec: String, container: String },
+    #[error(
+        "the docker engine has not started exec {exec} in container {container}; it may start later"
+    )]
+    NotStarted { exec: String, container: String },
     #[error("the processes of container {container} cannot be read: {reason}")]
     Unreadable { container: String, reason: String },
     #[error("a command in container {container} did not end within {}s of SIGKILL", waited.as_secs())]
@@ -59,9 +63,10 @@ impl ExecError {
         match self {
             Self::Engine(error) => error.kind(),
             Self::NoExitCode { .. } | Self::Unreadable { .. } => Kind::Internal,
-            Self::Forgotten { .. } | Self::NeverBegun { .. } | Self::ConnectionLost { .. } => {
-                Kind::Unavailable
-            }
+            Self::Forgotten { .. }
+            | Self::NeverBegun { .. }
+            | Self::ConnectionLost { .. }
+            | Self::NotStarted { .. } => Kind::Unavailable,
             Self::HiddenProcess { .. } => Kind::Unimplemented,
             Self::Unkillable { .. } => Kind::DeadlineExceeded,
         }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
-//!    └─it can no longer start─▶ nothing ◀─two looks, and the engine says so─ Uncertain
+//!    ▲ └─it can no longer start─▶ nothing ◀─two looks, and the engine says so─ Uncertain
+//!    └─ Running, if the engine has started no process
 //! ```
 
 use std::time::Duration;
@@ -108,7 +109,10 @@ impl Exec {
             Leftover::Nothing => return Ok(Leftover::Nothing),
             Leftover::MayStart if self.starts().await? => return Ok(Leftover::Running),
             Leftover::MayStart => return Ok(Leftover::Nothing),
-            Leftover::Running => self.kill().await?,
+            Leftover::Running => match self.kill().await {
+                Err(ExecError::NotStarted { .. }) => return Ok(Leftover::MayStart),
+                killed => killed?,
+            },
             Leftover::Uncertain => {
                 let mut killed = end_all(self.finder(), None).await?;
                 sleep(STARTED_SINCE).await;

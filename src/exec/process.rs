@@ -98,8 +98,11 @@ impl Exec {
     /// The engine does not answer for a very long time.
     pub(super) async fn starts(&self) -> Result<bool, ExecError> {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
-            Ok(state) if state.running => Some(Ok(true)),
-            Ok(state) if state.ending().is_some() => Some(Ok(false)),
+            // The engine reports it as running before it has started a process.
+            Ok(ExecState { running: true, pid: Some(_), .. }) => Some(Ok(true)),
+            // Once there was a process, it can have outlived its end in the engine's report: Docker reports
+            // 126 as soon as it cannot deliver the output.
+            Ok(state) if state.ending().is_some() => Some(Ok(state.pid.is_some())),
             // The engine was restarted, perhaps when the process had begun; or its container
             // is gone, and the process with it.
             Err(ExecError::Forgotten { .. }) => Some(Ok(true)),
@@ -150,7 +153,8 @@ impl Exec {
     ///
     /// # Errors
     /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
-    /// [`ExecError::Unkillable`] when some of it does not end, and whatever the engine says.
+    /// [`ExecError::Unkillable`] when some of it does not end, [`ExecError::NotStarted`] if it may still
+    /// start, and whatever the engine says.
     pub async fn kill(&self) -> Result<usize, ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Err(error)) => return Err(error),
@@ -166,9 +170,9 @@ impl Exec {
                 let killed = end_all(&self.shared.finder, None).await?;
                 return match self.inspect().await {
                     Ok(state) if state.ending().is_some() => Ok(killed),
-                    Ok(_) => Err(self.shared.finder.unkillable()),
+                    Ok(state) if state.pid.is_some() => Err(self.shared.finder.unkillable()),
                     Err(ExecError::Forgotten { .. }) => Ok(killed),
-                    Err(error) => Err(error),
+                    _ => Err(self.not_started()),
                 };
             }
         };
@@ -257,6 +261,11 @@ impl Exec {
     fn hidden_process(&self) -> ExecError {
         let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
         ExecError::HiddenProcess { exec, container }
+    }
+
+    fn not_started(&self) -> ExecError {
+        let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
+        ExecError::NotStarted { exec, container }
     }
 
     fn no_exit_code(&self) -> ExecError {

@@ -1,6 +1,10 @@
 //! Commands that are not there, with engines that say so or nothing.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::json;
 use tokio::{
@@ -62,31 +66,63 @@ async fn an_engine_that_is_away_for_long_is_not_asked_for_ever() {
     assert!(begun.elapsed() < Duration::from_secs(5400), "{:?}", begun.elapsed());
 }
 
+/// Answers every inspect with what `answer` says then.
+async fn serve(socket: &Path, answer: Arc<Mutex<(&'static str, &'static str)>>) {
+    let listener = UnixListener::bind(socket).unwrap();
+    loop {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let answer = Arc::clone(&answer);
+        tokio::spawn(async move {
+            let mut asked = [0; 4096];
+            while let Ok(1..) = connection.read(&mut asked).await {
+                let (status, body) = *answer.lock().unwrap();
+                let inspected = format!("{status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                let ping = "200 OK\r\nApi-Version: 1.43\r\nContent-Length: 0\r\n\r\n";
+                let is_ping = asked.starts_with(b"GET /_ping");
+                let answer = if is_ping { ping } else { &inspected };
+                connection.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.unwrap();
+            }
+        });
+    }
+}
+
+const UNKNOWN: (&str, &str) = ("404 x", r#"{"message":"No such exec instance: x"}"#);
+
 #[tokio::test]
 async fn a_command_that_is_not_there_is_not_killed() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("docker.sock");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let serving = async {
-        loop {
-            let (mut connection, _) = listener.accept().await.unwrap();
-            tokio::spawn(async move {
-                let mut asked = [0; 4096];
-                while let Ok(1..) = connection.read(&mut asked).await {
-                    let ping = "200 OK\r\nApi-Version: 1.43\r\nContent-Length: 0\r\n\r\n";
-                    let unknown = r#"{"message":"No such exec instance: x"}"#;
-                    let unknown =
-                        format!("404 x\r\nContent-Length: {}\r\n\r\n{unknown}", unknown.len());
-                    let is_ping = asked.starts_with(b"GET /_ping");
-                    let answer = if is_ping { ping } else { &unknown };
-                    connection.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.unwrap();
-                }
-            });
-        }
-    };
     let command = exec(&socket);
     tokio::select! {
         killed = command.kill() => assert_eq!(killed.unwrap(), 0),
-        () = serving => {}
+        () = serve(&socket, Arc::new(Mutex::new(UNKNOWN))) => {}
+    }
+}
+
+/// Docker reports an exec as running before it has asked containerd, which may take minutes to start it.
+#[tokio::test]
+async fn a_command_without_a_process_is_waited_for() {
+    for left in [Leftover::MayStart, Leftover::Running] {
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("docker.sock");
+        let command = exec(&socket);
+        let answer = Arc::new(Mutex::new(("200 x", r#"{"Running":true,"Pid":0,"ExitCode":null}"#)));
+        let serving = tokio::spawn({
+            let (socket, answer) = (socket.clone(), Arc::clone(&answer));
+            async move { serve(&socket, answer).await }
+        });
+        let clearing =
+            tokio::spawn(async move { command.clear(left, &CancellationToken::new()).await });
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(900) {
+            forward(Duration::from_secs(1)).await;
+            assert!(!clearing.is_finished(), "{left:?} after {:?}", begun.elapsed());
+        }
+        *answer.lock().unwrap() = UNKNOWN;
+        while !clearing.is_finished() {
+            forward(Duration::from_secs(1)).await;
+        }
+        assert!(clearing.await.unwrap().unwrap());
+        serving.abort();
     }
 }
