@@ -9,6 +9,7 @@ use super::{
     entry::{LogEntry, is_time},
     position::LastWritten,
 };
+use crate::model::time::Nanos;
 
 impl LastWritten {
     /// Whether an entry that makes so many CRI lines is among those written before. To be asked
@@ -55,6 +56,12 @@ pub struct Written {
 }
 
 impl Written {
+    /// Whether all entries are from before this instant.
+    pub fn ends_before(&self, instant: Nanos) -> bool {
+        let latest = self.last.as_ref().and_then(|last| last.latest.parse::<Timestamp>().ok());
+        latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
+    }
+
     /// Whether an entry that makes so many CRI lines is one of these. Call it once for each entry,
     /// in the engine's order.
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {

@@ -13,7 +13,7 @@ use super::{
     position::{Identity, Place, Position, SourcePosition},
     rotated_files::RotatedFiles,
 };
-use crate::host::error::HostError;
+use crate::{host::error::HostError, model::time::Nanos};
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ impl JsonFileTailer {
     /// `source` is the engine's file with the entries written last; older ones are beside it.
     /// Makes the CRI file and the directories above it. Without a position everything the engine
     /// has is written, except what the CRI file holds already, and except what is further back
-    /// than 16 MiB where the log path was a link to the engine's file until now.
+    /// than 16 MiB where the log path was a link to the engine's file until now. Lines of before
+    /// `created_at`, the container's creation, are another container's.
     ///
     /// # Errors
     /// The engine's file is absent or unreadable, or the CRI file cannot be made.
@@ -77,6 +78,7 @@ impl JsonFileTailer {
         source: &Path,
         target: LogPath,
         position: Option<Position>,
+        created_at: Nanos,
     ) -> Result<Self, LogError> {
         let (wanted, output) = position.map_or((None, None), |at| (at.source, Some(at.output)));
         let (chain, same_file) = RotatedFiles::begin(source, wanted.as_ref().map(|at| &at.file))?;
@@ -97,6 +99,7 @@ impl JsonFileTailer {
         let found = same_file && tailer.is_continued()?;
         let is_counted = wanted.is_some() && !found;
         tailer.losses.gaps += u64::from(is_counted);
+        let is_first_run = wanted.is_none();
         let otherwise = wanted.filter(|_| same_file && !found).map(|at| at.file);
         match before {
             Existing::Known | Existing::Nothing if found => {}
@@ -104,7 +107,12 @@ impl JsonFileTailer {
                 let written = tailer.writer.lose_track()?;
                 tailer.search(written, otherwise, is_counted)?;
             }
-            Existing::Written(written) => tailer.search(written, otherwise, is_counted)?,
+            Existing::Written(written) => {
+                // That another container's lines are not in this engine's log is no loss. They are searched
+                // for because clocks can be set back.
+                let is_foreign = is_first_run && written.ends_before(created_at);
+                tailer.search(written, otherwise, is_counted || is_foreign)?;
+            }
             Existing::Link => {
                 tailer.place = Place::default();
                 tailer.leave_out(ADOPTED)?;

@@ -19,6 +19,7 @@ pub(super) struct LoggedContainer {
     pub(super) target: LogPath,
     /// Whether the container has a terminal.
     pub(super) tty: bool,
+    pub(super) created_at: Nanos,
 }
 
 /// One run of a container's process, identified by its start.
@@ -39,6 +40,7 @@ impl LoggedContainer {
             source: record.engine_log.clone(),
             target: LogPath::of(path, spec.log_directory.as_deref())?,
             tty: spec.tty,
+            created_at: record.created_at,
         })
     }
 }

@@ -238,7 +238,8 @@ impl Log {
     fn open(&self, request: PollRequest, tools: &Tools) -> Result<Writer, LogError> {
         let (container, position) = (&self.container, || self.position.clone());
         if let Some(source) = &container.source {
-            match JsonFileTailer::resume(source, container.target.clone(), position()) {
+            let (target, created_at) = (container.target.clone(), container.created_at);
+            match JsonFileTailer::resume(source, target, position(), created_at) {
                 Err(LogError::SourceAbsent { .. } | LogError::Source(_)) => {}
                 opened => return opened.map(|tailer| Writer::JsonFileTailer(Box::new(tailer))),
             }

@@ -38,6 +38,7 @@ fn container(directory: &Path, number: u32) -> LoggedContainer {
         source: Some(root.join("json.log")),
         target: LogPath::of(&root.join("main/0.log"), Some(&root)).unwrap(),
         tty: false,
+        created_at: Nanos(1),
     }
 }
 

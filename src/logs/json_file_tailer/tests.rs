@@ -120,7 +120,9 @@ impl World {
     fn tailer(&mut self) -> &mut JsonFileTailer {
         if self.tailer.is_none() {
             let place = LogPath::of(&self.path(), None).unwrap();
-            let tailer = JsonFileTailer::resume(&self.source(), place, self.saved.clone()).unwrap();
+            let tailer =
+                JsonFileTailer::resume(&self.source(), place, self.saved.clone(), Nanos(1))
+                    .unwrap();
             self.tailer = Some(tailer);
             self.look();
         }

@@ -13,8 +13,12 @@ pub(super) fn json(ids: std::ops::Range<usize>) -> String {
 }
 
 pub(super) fn begin(dir: &Path, position: Option<Position>) -> JsonFileTailer {
+    begin_created(dir, position, Nanos(1))
+}
+
+fn begin_created(dir: &Path, position: Option<Position>, created_at: Nanos) -> JsonFileTailer {
     let place = LogPath::of(&dir.join("pod/main/0.log"), None).unwrap();
-    JsonFileTailer::resume(&dir.join("json.log"), place, position).unwrap()
+    JsonFileTailer::resume(&dir.join("json.log"), place, position, created_at).unwrap()
 }
 
 pub(super) fn drain(tailer: &mut JsonFileTailer) {
@@ -31,7 +35,8 @@ pub(super) fn numbers(path: &Path) -> Vec<usize> {
 fn nothing_to_follow_leaves_the_place_alone() {
     let dir = tempfile::tempdir().unwrap();
     let place = LogPath::of(&dir.path().join("pod/main/0.log"), None).unwrap();
-    let refused = JsonFileTailer::resume(&dir.path().join("json.log"), place, None).unwrap_err();
+    let refused =
+        JsonFileTailer::resume(&dir.path().join("json.log"), place, None, Nanos(1)).unwrap_err();
     assert_eq!(refused.kind(), crate::error::Kind::NotFound);
     assert!(!dir.path().join("pod").exists());
 }
@@ -54,6 +59,27 @@ fn a_lost_position_repeats_no_line_and_mends_a_torn_one() {
     fs::write(dir.path().join("json.log"), json(50..80)).unwrap();
     drain(&mut begin(dir.path(), None));
     assert_eq!(numbers(&log), (70..80).collect::<Vec<_>>());
+}
+
+/// Somebody may give two containers one log path. Only lines of the container itself can be missing.
+#[test]
+fn lines_of_an_earlier_container_are_no_loss() {
+    let time = |text: &str| {
+        let time: jiff::Timestamp = text.parse().unwrap();
+        Nanos(i64::try_from(time.as_nanosecond()).unwrap())
+    };
+    for (created_at, gaps) in [("2026-01-01T00:01:00Z", 0), ("2025-12-31T23:59:00Z", 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("json.log"), json(0..10)).unwrap();
+        drain(&mut begin(dir.path(), None));
+        fs::remove_file(dir.path().join("json.log")).unwrap();
+        fs::write(dir.path().join("json.log"), json(100..105)).unwrap();
+        let mut tailer = begin_created(dir.path(), None, time(created_at));
+        drain(&mut tailer);
+        assert_eq!(tailer.losses.gaps, gaps, "created at {created_at}");
+        let lines: Vec<usize> = (0..10).chain(100..105).collect();
+        assert_eq!(numbers(&dir.path().join("pod/main/0.log")), lines);
+    }
 }
 
 #[test]
@@ -145,7 +171,7 @@ fn a_file_renamed_while_a_log_begins_is_not_written_again() {
         });
         let place = LogPath::of(&log, None).unwrap();
         let source = dir.path().join("json.log");
-        if let Ok(mut tailer) = JsonFileTailer::resume(&source, place, position) {
+        if let Ok(mut tailer) = JsonFileTailer::resume(&source, place, position, Nanos(1)) {
             drain(&mut tailer);
         }
         rename.join().unwrap();
