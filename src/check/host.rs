@@ -54,7 +54,10 @@ pub async fn examine(
     let mut asked = pin!(engine::ask(&settings.docker));
     let at_once = timeout(PATIENCE, &mut asked).await.ok();
     let kubelet = kubelet::find().await;
-    let nftables = matches!(&at_once, Some(Ok(engine)) if engine.nftables);
+    let nftables = match &at_once {
+        Some(Ok(engine)) => Some(engine.nftables),
+        _ => None,
+    };
     let packets = Packets::read(nftables).await;
     let mut findings = without_engine(settings, packets, kubelet.is_some()).await;
     let mut told = Vec::new();
@@ -85,7 +88,7 @@ pub async fn examine(
     let settings = settings.clone();
     let pid = server.as_ref().and_then(|server| server.pid);
     if let Some(engine) = &info {
-        findings.extend(node::disk(&storage::mountpoint(engine).await));
+        findings.extend(storage::disks(engine).await.iter().filter_map(|place| node::disk(place)));
     }
     let local = blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
     let (local, file) = local.await;

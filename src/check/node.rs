@@ -29,8 +29,9 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Reads the kernel's settings. Where iptables cannot be asked, Docker's backend decides.
-    pub(super) async fn read(nftables: bool) -> Self {
+    /// Reads the kernel's settings. Where iptables cannot be asked, Docker's backend decides, and none is
+    /// known while Docker does not answer.
+    pub(super) async fn read(nftables: Option<bool>) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
         };
@@ -44,8 +45,8 @@ impl Packets {
 }
 
 /// Whether the policy of FORWARD is to drop, by what `iptables -S FORWARD` prints.
-fn drops(rules: Option<&str>, nftables: bool) -> bool {
-    rules.map_or(!nftables, |rules| !rules.starts_with("-P FORWARD ACCEPT"))
+fn drops(rules: Option<&str>, nftables: Option<bool>) -> bool {
+    rules.map_or(nftables == Some(false), |rules| !rules.starts_with("-P FORWARD ACCEPT"))
 }
 
 /// Whether pods reach anything beyond this host, and Services on it. `bridged` tells that pods are
@@ -92,7 +93,7 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, daemon_json: &str) -> Op
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
-/// Space and inodes where Docker keeps images and layers.
+/// Space and inodes of a disk of Docker's.
 pub(super) fn disk(place: &Path) -> Option<Finding> {
     Some(judge_disk(place, disk::size(place).ok()?))
 }
@@ -241,14 +242,16 @@ mod tests {
     #[test]
     fn docker_sets_no_policy_with_nftables() {
         for (rules, nftables, dropped) in [
-            (Some("-P FORWARD DROP\n-N DOCKER"), false, true),
+            (Some("-P FORWARD DROP\n-N DOCKER"), Some(false), true),
             // Left behind by iptables.
-            (Some("-P FORWARD DROP\n"), true, true),
-            (Some("-P FORWARD ACCEPT\n"), false, false),
-            (None, false, true),
-            (None, true, false),
+            (Some("-P FORWARD DROP\n"), Some(true), true),
+            (Some("-P FORWARD ACCEPT\n"), Some(false), false),
+            (None, Some(false), true),
+            (None, Some(true), false),
+            // Docker has not answered yet.
+            (None, None, false),
         ] {
-            assert_eq!(drops(rules, nftables), dropped, "{rules:?} {nftables}");
+            assert_eq!(drops(rules, nftables), dropped, "{rules:?} {nftables:?}");
         }
     }
 

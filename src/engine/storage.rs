@@ -46,8 +46,14 @@ fn containerds_layers(
     struct Configured {
         root: PathBuf,
     }
-    let of_snapshot = |upper: PathBuf| Some(upper.parent()?.parent()?.parent()?.to_owned());
-    let mounted = upper_directories(table, &engine.root_dir).into_values().find_map(of_snapshot);
+    // Volumes are mounted below the engine's root as well, but not with such names.
+    let of_snapshot = |upper: PathBuf| {
+        let snapshots = upper.parent()?.parent()?;
+        let is_snapshot = upper.ends_with("fs") && snapshots.ends_with("snapshots");
+        snapshots.parent().filter(|_| is_snapshot).map(Path::to_owned)
+    };
+    let roots = engine.root_dir.join(ROOTS);
+    let mounted = upper_directories(table, &roots).into_values().find_map(of_snapshot);
     let configured = configuration.map(|text| match toml::from_str::<Configured>(text) {
         Ok(configured) => configured.root,
         Err(_) => SYSTEM_CONTAINERD.into(),
@@ -74,6 +80,14 @@ async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
     if own.is_some() && own != device(root).await { layers } else { root.to_owned() }
 }
 
+/// Directories on the disks that images, writable layers, logs and volumes need.
+pub async fn disks(engine: &EngineInfo) -> Vec<PathBuf> {
+    let layers = mountpoint(engine).await;
+    let (of_layers, of_root) = (device(&layers).await, device(&engine.root_dir).await);
+    let other = (of_root.is_some() && of_root != of_layers).then(|| engine.root_dir.clone());
+    [layers].into_iter().chain(other).collect()
+}
+
 /// The device a directory is on; none when it cannot be seen.
 async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
@@ -85,6 +99,8 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
 /// The engine's own containerd, below its data root.
 const OWN_CONTAINERD: &str = "containerd/daemon";
+/// Where the engine mounts the root file systems of running containers, below its data root.
+const ROOTS: &str = "rootfs";
 /// Where the system's containerd keeps its data, unless configured otherwise.
 const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
 
@@ -121,6 +137,8 @@ mod tests {
         };
         let upper = "/disk/d/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs";
         let table = line("/inside/a/container", "/evil/x/snapshots/1/fs")
+            + &line("/docker/volumes/v/_data", "/srv/x/snapshots/1/fs")
+            + &line("/docker/rootfs/overlayfs/0b", "/srv/overlay/a/upper")
             + &line("/docker/rootfs/overlayfs/0a", upper);
         assert_eq!(layers(&table, Some(moved))[..2], ["/disk/d/…", "/disk/c/…"]);
         let lazy = line("/docker/rootfs/stargz/0a", "/lazy/snapshotter/snapshots/7/fs");
