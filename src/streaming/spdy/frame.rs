@@ -93,7 +93,7 @@ pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     out.put_slice(&NO_HEADERS);
 }
 
-/// The beginning of a data frame; the payload, follows.
+/// The beginning of a data frame; the payload follows.
 pub(super) fn data(id: u32, last: bool, length: usize, out: &mut BytesMut) {
     out.put_u32(id & ID_MASK);
     out.put_u32(u32::from(last) << 24 | length_of(length));
