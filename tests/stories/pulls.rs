@@ -9,6 +9,7 @@ use tokio::{task::JoinSet, time::timeout};
 use crate::support::{
     cri::Cri,
     failure::{Outcome, ensure, ensure_eq, fail},
+    patience::Looks,
     proxy::Proxy,
     registry::{Guard, Manner, Registry},
     stage::Stage,
@@ -64,10 +65,14 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     ensure!(cut.message.starts_with(&said), "{cut}");
     ensure!(cut.message.contains("is at \"Downloading\", "), "{cut}");
 
-    // Whatever the old engine still does with the connection to the registry, the next pull is
-    // not held up by it.
+    // Whatever the old engine still does with the connection to the registry, the next pulls are not held up by
+    // it for long. With containerd's store the old download keeps the layer locked until containerd has seen its end.
     registry.behave(Manner::Slow(Duration::from_millis(200)));
-    stage.cri.pull(&name, None).await?;
+    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    while let Err(refused) = stage.cri.pull(&name, None).await {
+        let is_late = refused.code == tonic::Code::DeadlineExceeded;
+        ensure!(is_late && looks.again().await, "{refused}");
+    }
     stage.cri.remove_image(&name).await?;
 
     registry.behave(Manner::Unavailable);

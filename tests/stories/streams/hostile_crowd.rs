@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Scene;
 use crate::support::{
     failure::{Outcome, ensure, ensure_eq},
-    patience::patient,
+    patience::{Looks, patient},
     process::Process,
     remote::{SPDY, Session, USUAL, Wish, exec_request},
     spdy::{frame, headers::Deflater},
@@ -89,6 +89,13 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
     }
     println!("  {} KiB {:.0?} after they left", bridge.resident()?, since.elapsed());
     answers(&scene).await?;
+    // On a busy machine the engine is still ending the commands: the stop is repeated, as kubelet does.
+    let mut looks = Looks::within(Duration::from_secs(300), Duration::from_secs(1));
+    for sandbox in scene.stage.cri.sandboxes().await? {
+        while let Err(refused) = scene.stage.cri.stop(&sandbox.id).await {
+            ensure!(looks.again().await, "{refused}");
+        }
+    }
     scene.ends().await
 }
 
