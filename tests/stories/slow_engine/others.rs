@@ -31,10 +31,11 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     stage.engine.docker(&["kill", silent, failing]).await?;
     let told = |seen: &Seen| seen.of(silent).asked > 0 && seen.of(failing).failed > 0;
     proxy.until(PATIENCE, told).await?;
-    lives(&stage).await?;
+    // Soon, before the engine's list shows their end.
     for id in &ids {
         ensure_eq!(stage.cri.container(id).await?.state(), C::ContainerRunning, "{id}");
     }
+    lives(&stage).await?;
     proxy.until(PATIENCE, |seen| seen.of(silent).given_up > 0).await?;
     ensure_eq!(stage.cri.container(silent).await?.state(), C::ContainerRunning);
     proxy.quick();
