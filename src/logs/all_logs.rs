@@ -79,7 +79,7 @@ impl AllLogs {
         let saved = known.saved.remove(&id).unwrap_or_default();
         let state = Arc::new(LogState::new(container.clone(), saved.complete));
         let log = Log::new(container.clone(), saved.position, Arc::clone(&state.woken));
-        let task = LogTask::new(id.clone(), Arc::clone(&state), Arc::clone(&self.tools)).run(log);
+        let task = LogTask::new(Arc::clone(&state), Arc::clone(&self.tools)).run(log);
         known.logs.insert(id.clone(), Arc::clone(&state));
         let all = Arc::downgrade(self);
         known.tasks.spawn(async move {

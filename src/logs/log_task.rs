@@ -25,12 +25,14 @@ use super::{
     log_state::{LogState, NextPoll},
     poll::{Log, PollOutcome, PollRequest, ReadState, Tools},
 };
-use crate::{error::chain, model::id::ContainerId, telemetry::metric::GaugeGuard};
+use crate::{
+    concurrency::backoff::Backoff, error::chain, model::id::ContainerId,
+    telemetry::metric::GaugeGuard,
+};
 
 /// A log between its polls.
 #[derive(Debug)]
 pub(super) struct LogTask {
-    container: ContainerId,
     state: Arc<LogState>,
     tools: Arc<Tools>,
     failures: u32,
@@ -55,9 +57,8 @@ enum Pause {
 }
 
 impl LogTask {
-    pub(super) fn new(container: ContainerId, state: Arc<LogState>, tools: Arc<Tools>) -> Self {
+    pub(super) fn new(state: Arc<LogState>, tools: Arc<Tools>) -> Self {
         Self {
-            container,
             state,
             _followed: GaugeGuard::of(tools.metrics.followed.clone()),
             tools,
@@ -85,7 +86,7 @@ impl LogTask {
             pause = match poll(log, request, &tools, place).await {
                 Ok((polled, mut outcome)) => {
                     log = polled;
-                    self.note(request, &outcome);
+                    self.note(&log.container.id, request, &outcome);
                     if let Some(reopened) = outcome.reopened.take() {
                         let reopened = reopened.map_err(Arc::new);
                         // A caller may have gone.
@@ -98,8 +99,8 @@ impl LogTask {
                     self.pause_after(request, &outcome)
                 }
                 Err(error) => {
-                    warn!(container = %self.container, %error, "internal error: panic while writing a container log; continuing from its saved position");
-                    let saved = tools.positions.read(&self.container).unwrap_or_default();
+                    warn!(container = %container.id, %error, "internal error: panic while writing a container log; continuing from its saved position");
+                    let saved = tools.positions.read(&container.id).unwrap_or_default();
                     log = Log::new(container, saved.position, Arc::clone(&state.woken));
                     self.failures = self.failures.saturating_add(1);
                     Pause::Until(Instant::now() + AFTER_A_BUG)
@@ -126,7 +127,7 @@ impl LogTask {
         }
     }
 
-    fn note(&mut self, request: PollRequest, outcome: &PollOutcome) {
+    fn note(&mut self, container: &ContainerId, request: PollRequest, outcome: &PollOutcome) {
         let metrics = &self.tools.metrics;
         metrics.converted.inc_by(outcome.moved);
         let behind = outcome.left.filter(|_| outcome.state == ReadState::More).unwrap_or(0);
@@ -136,11 +137,11 @@ impl LogTask {
         match &outcome.error {
             Some(error) => {
                 metrics.errors.inc();
-                self.note_failure(request, error);
+                self.note_failure(container, request, error);
             }
             None => {
                 if self.trouble.take().is_some() {
-                    info!(container = %self.container, "writing the container log again");
+                    info!(%container, "writing the container log again");
                 }
                 self.failures = 0;
             }
@@ -148,8 +149,8 @@ impl LogTask {
     }
 
     /// Logs one line for each change of state, not one for each try.
-    fn note_failure(&mut self, request: PollRequest, error: &LogError) {
-        let (container, text) = (&self.container, chain(error));
+    fn note_failure(&mut self, container: &ContainerId, request: PollRequest, error: &LogError) {
+        let text = chain(error);
         self.failures = self.failures.saturating_add(1);
         if request.leave {
             // The engine may refuse, because the container is gone. The CRI file should not.
@@ -167,7 +168,7 @@ impl LogTask {
     fn pause_after(&mut self, request: PollRequest, outcome: &PollOutcome) -> Pause {
         let now = Instant::now();
         if outcome.error.is_some() {
-            let rest = now + rest_after(self.failures);
+            let rest = now + Backoff::new(FIRST_REST, LONGEST_REST).after(self.failures);
             return if outcome.is_hopeless() { Pause::Asleep } else { Pause::Until(rest) };
         }
         let moved_just_now = self.moved_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
@@ -222,12 +223,6 @@ async fn poll(
 /// Whether it usually passes by the next try.
 const fn is_passing(error: &LogError) -> bool {
     matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
-}
-
-/// Doubles from failure to failure.
-fn rest_after(failures: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_REST.saturating_mul(doubled).min(LONGEST_REST)
 }
 
 /// A log written to within this time is polled again without an event, and so is one that grew by
