@@ -14,7 +14,7 @@ use super::{
 use crate::{
     engine::exec::ExecRequest,
     error::chain,
-    exec::process::Exec,
+    exec::{leftovers::Leftover, process::Exec},
     model::stream::{ExecSpec, TerminalSize},
 };
 
@@ -42,7 +42,9 @@ pub(super) async fn run(
         Ok(hijacked) => hijacked,
         Err(error) => {
             let (left, stop) = (error.after_start(), stop.clone());
-            tokio::spawn(async move { exec.clear(left, &stop).await });
+            if left != Leftover::Nothing {
+                tokio::spawn(async move { exec.clear(left, &stop).await });
+            }
             return Some(failure(&chain(&error)));
         }
     };
