@@ -76,7 +76,7 @@ fn refuse_without_edits(
         return Ok(());
     }
     let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
-    if edit::requires_edits(&document, REQUIRED) {
+    if document.get("annotations").and_then(|all| all.get(REQUIRED)).is_some() {
         return Err(OciRuntimeError::NoEdits { id: id.to_owned(), path: directory.file(id) });
     }
     Ok(())

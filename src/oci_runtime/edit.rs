@@ -27,11 +27,6 @@ pub struct Mounted {
     pub sources: Vec<(usize, PathBuf)>,
 }
 
-/// Whether the document has the annotation that forbids a start without edits.
-pub fn requires_edits(document: &Value, annotation: &str) -> bool {
-    document.get("annotations").and_then(|all| all.get(annotation)).is_some()
-}
-
 /// The document's root file system.
 pub fn root_path(document: &Value) -> Option<&str> {
     document.get("root")?.get("path")?.as_str()
