@@ -15,12 +15,8 @@ use crate::{
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::{live::LiveSettings, settings::Settings},
     container::{
-        exec_sync::Commands,
-        limits::service::Limits,
-        node::{Node, OomFloor},
-        oci_runtime_files::OciRuntimeFiles,
-        pod_files::PodFilesRoot,
-        saved_changes::SavedChanges,
+        exec_sync::Commands, limits::service::Limits, node::Node,
+        oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot, saved_changes::SavedChanges,
         service::Containers,
     },
     engine::client::{Engine, Timeouts},
@@ -150,7 +146,7 @@ async fn node(
         oci_runtime_files: OciRuntimeFiles::new(EditsDirectory::default(), &settings.run_dir),
         saved_changes: SavedChanges::load(checkpoints.clone()).await,
         nri: plugins(settings, store, work),
-        oom_floor: OomFloor::default(),
+        oom_floor: Default::default(),
     })
 }
 

@@ -8,17 +8,15 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// A table of tokens by name. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Cancellations {
-    table: Arc<Mutex<HashMap<String, Weak<CancellationToken>>>>,
-}
+/// A table of tokens by name.
+#[derive(Debug, Default)]
+pub struct Cancellations(Mutex<HashMap<String, Weak<CancellationToken>>>);
 
 impl Cancellations {
     /// The token of `name`: a cancelled one stays so until the holder and all who wait
     /// have dropped it.
     pub fn of(&self, name: &str) -> Arc<CancellationToken> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(token) = table.get(name).and_then(Weak::upgrade) {
             return token;
         }

@@ -51,15 +51,12 @@ pub struct Node {
     pub saved_changes: SavedChanges,
     /// NRI plugins, which see pods and containers and may change them.
     pub nri: Nri,
-    pub oom_floor: OomFloor,
+    pub oom_floor: Mutex<Option<EngineFloor>>,
 }
 
-/// The lowest score that an engine may set, once it is known. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct OomFloor(Arc<Mutex<Option<EngineFloor>>>);
-
+/// The lowest score that an engine may set.
 #[derive(Debug)]
-struct EngineFloor {
+pub struct EngineFloor {
     engine: Arc<EngineInfo>,
     score: i64,
 }
@@ -109,7 +106,7 @@ impl Node {
     /// described itself; one that does not take connections counts as restricted.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
-        let held = || self.oom_floor.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = || self.oom_floor.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(engine), Some(known)) = (&engine, &*held())
             && Arc::ptr_eq(engine, &known.engine)
         {

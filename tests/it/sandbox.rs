@@ -9,12 +9,8 @@ use dockbridge::{
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::live::{Live, LiveSettings},
     container::{
-        limits::service::Limits,
-        node::{self, OomFloor},
-        oci_runtime_files::OciRuntimeFiles,
-        pod_files::PodFilesRoot,
-        saved_changes::SavedChanges,
-        service::Containers,
+        limits::service::Limits, node, oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot,
+        saved_changes::SavedChanges, service::Containers,
     },
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability, netns},
@@ -104,7 +100,7 @@ impl Node {
             locks: KeyedLocks::default(),
             cancellations: Cancellations::default(),
             pod_files: PodFilesRoot::new(state.join("pods")),
-            oom_floor: OomFloor::default(),
+            oom_floor: Default::default(),
         });
         let limits = Limits::new(&node, &tracker);
         let containers = Containers::new(&node, &limits, &tracker);

@@ -7,12 +7,8 @@ use dockbridge::{
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::live::LiveSettings,
     container::{
-        limits::service::Limits,
-        node::{Node, OomFloor},
-        oci_runtime_files::OciRuntimeFiles,
-        pod_files::PodFilesRoot,
-        saved_changes::SavedChanges,
-        service::Containers,
+        limits::service::Limits, node::Node, oci_runtime_files::OciRuntimeFiles,
+        pod_files::PodFilesRoot, saved_changes::SavedChanges, service::Containers,
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
@@ -61,7 +57,7 @@ impl Verbs {
             locks: KeyedLocks::default(),
             cancellations: Cancellations::default(),
             pod_files: PodFilesRoot::new(state.join("pods")),
-            oom_floor: OomFloor::default(),
+            oom_floor: Default::default(),
             engine,
             store,
         });
