@@ -17,8 +17,7 @@ use crate::{
 };
 
 /// Says whether the engine can do an edit, or names what it has no field for.
-#[derive(Clone, Copy, Debug)]
-pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
+pub type Check = fn(&SpecEdit) -> Result<(), String>;
 
 /// The edits of all devices together. With `engine`, the engine has to do them without our OCI runtime: it
 /// says whether that can be, or names what the engine has no field for.
@@ -84,7 +83,7 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
     if !groups.is_empty() {
         edits.push(SpecEdit::add(&["process", "user", "additionalGids"], groups));
     }
-    if let Some(Check(check)) = engine {
+    if let Some(check) = engine {
         edits.iter().try_for_each(check).map_err(|what| EditError::Engine { what })?;
     }
     Ok(edits)

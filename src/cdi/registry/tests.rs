@@ -42,7 +42,7 @@ impl Host {
 
     async fn edits(&self, devices: &[&str]) -> Result<Vec<SpecEdit>, CdiError> {
         let names: Vec<_> = devices.iter().map(|name| format!("vendor.example/{name}")).collect();
-        self.registry().edits(&names, Some(Check(express::check))).await
+        self.registry().edits(&names, Some(express::check)).await
     }
 
     /// The refusal of a device with these edits.
