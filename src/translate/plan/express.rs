@@ -34,32 +34,32 @@ pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
 /// and groups, which the engine gives to commands as well.
 ///
 /// # Errors
-/// The first that neither the engine nor our runtime can do; or two things have one path.
+/// Two things have one path, or a mount asks for what the engine cannot do.
 pub(super) fn express(
     (body, host): (&mut ContainerCreateBody, &mut HostConfig),
     edits: &[SpecEdit],
     engine: &EngineInfo,
     handler: &str,
 ) -> Result<Vec<SpecEdit>, PlanError> {
-    let (runtime, mut rest) = (engine.edits_runtime(handler), Vec::new());
+    let (is_edited, mut rest) = (engine.edits_runtime(handler).is_ok(), Vec::new());
     for edit in edits {
-        match (field(edit), runtime) {
-            (Ok(Field::Variable(name, value)), _) => {
+        match field(edit) {
+            Ok(Field::Variable(name, value)) => {
                 set_variable(body.env.get_or_insert_default(), name, value);
             }
-            (Ok(Field::Groups(groups)), _) => {
+            Ok(Field::Groups(groups)) => {
                 add_groups(host.group_add.get_or_insert_default(), groups);
             }
-            (_, Ok(())) => rest.push(edit.clone()),
-            (Ok(Field::Device(device)), Err(_)) => {
+            Ok(Field::Device(device)) if !is_edited => {
                 add_device(host.devices.get_or_insert_default(), super::devices::mapping(&device))?;
             }
-            (Ok(Field::Bind(mount, is_recursive)), Err(_)) => {
+            Ok(Field::Bind(mount, is_recursive)) if !is_edited => {
                 read_only::check([&mount], handler, engine)?;
                 let mount = bind(&mount, is_recursive, engine)?;
                 add_mount(host.mounts.get_or_insert_default(), mount)?;
             }
-            (Err(field), Err(reason)) => return Err(PlanError::NeedsRuntime { field, reason }),
+            // Without our OCI runtime, the devices were refused if they have any such edit.
+            _ => rest.push(edit.clone()),
         }
     }
     Ok(rest)
