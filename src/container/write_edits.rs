@@ -23,7 +23,7 @@ impl Node {
         let document = &record.document;
         let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
         let limits = self.saved_changes.requested(record);
-        let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted)?;
+        let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted);
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }

@@ -15,11 +15,7 @@ use crate::{
     },
     model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
     pause::archive,
-    translate::plan::{
-        network_namespace::NetworkNamespace,
-        oci_edits::{self, Pins},
-        sandbox::SandboxPlan,
-    },
+    translate::plan::{network_namespace::NetworkNamespace, oci_edits, sandbox::SandboxPlan},
 };
 
 impl Sandboxes {
@@ -37,8 +33,7 @@ impl Sandboxes {
         let network = self.pin_of(id);
         let user = users.map(|_| self.deps.node.oci_runtime_files.user_pin(id));
         let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
-        let pins = Pins { user: user.clone(), network: Some(network.clone()) };
-        let edits = oci_edits::sandbox(spec, &pins, is_own_image);
+        let edits = oci_edits::sandbox(spec, &network, user.as_deref(), is_own_image);
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
         // Before the pins: after a crash in between, the sweep finds them by this file.

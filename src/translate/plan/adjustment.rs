@@ -1,6 +1,6 @@
 //! Whether what NRI plugins want of a container can be done.
 
-use super::{error::PlanError, oci_edits::check_plugins};
+use super::error::PlanError;
 use crate::model::{adjustment::Wanted, engine::EngineInfo};
 
 /// Refuses what only our OCI runtime can do, where the container does not have it: by the plugin and the
@@ -17,7 +17,9 @@ pub fn check(
     if wanted.edits.is_empty() && wanted.cdi_devices.is_empty() {
         return Ok(());
     }
-    check_plugins(&wanted.edits)?;
+    if let Some(edit) = wanted.edits.iter().find(|edit| !edit.is_for_plugins()) {
+        return Err(PlanError::NotForPlugins { field: edit.name() });
+    }
     let refused = |reason| PlanError::NeedsRuntime { field: asked_for(wanted), reason };
     engine.edits_runtime(handler).map_err(refused)?;
     if is_edited { Ok(()) } else { Err(refused(TOO_LATE)) }

@@ -104,7 +104,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         .collect();
     let limits = &document.spec.resources;
     // Where it is pinned, and what plugins want, is known later.
-    let edits = oci_edits::container(&document, limits, input.engine, None, &[])?;
+    let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
     // Without it, only limits are left, which are set after the start.
     let is_edited = document.is_adjustable || !edits.is_empty();
     if is_edited && runtime.is_ok() {

@@ -3,14 +3,13 @@
 //! It follows from the documents in the labels and from where namespaces are pinned, so it is made anew
 //! before each start.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 
 use super::{
     capabilities,
     cgroup_files::{CgroupLimit, IfMissing, cgroup_files},
-    error::PlanError,
     mounts::{POD_FILES, is_same_path},
 };
 use crate::model::{
@@ -26,23 +25,19 @@ use crate::model::{
     user_namespace::IdMappings,
 };
 
-/// Where the namespaces that dockbridge makes for a pod are pinned.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pins {
-    pub user: Option<PathBuf>,
-    /// The network namespace, where dockbridge makes it.
-    pub network: Option<PathBuf>,
-}
-
 /// The changes of a pause, of dockbridge's own image or of another. A profile that the request names is kept.
-pub fn sandbox(spec: &SandboxSpec, pins: &Pins, has_own_image: bool) -> OciEdits {
+/// With the paths where the namespaces that dockbridge makes for the pod are pinned.
+pub fn sandbox(
+    spec: &SandboxSpec,
+    network_pin: &Path,
+    user_pin: Option<&Path>,
+    has_own_image: bool,
+) -> OciEdits {
     let mut made = OciEdits { own_pause: has_own_image, ..OciEdits::default() };
-    if pins.network.is_some() {
-        made.edits.push(namespace("network", pins.network.as_deref()));
-    }
+    made.edits.push(namespace("network", Some(network_pin)));
     if let Some(mappings) = spec.namespaces.users {
         made.users = Some(mappings);
-        made.edits.push(namespace("user", pins.user.as_deref()));
+        made.edits.push(namespace("user", user_pin));
         if !has_own_image {
             made.mapped_mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
@@ -55,16 +50,13 @@ pub fn sandbox(spec: &SandboxSpec, pins: &Pins, has_own_image: bool) -> OciEdits
 }
 
 /// The changes of a workload with these limits; `adjusted` is what NRI plugins want.
-///
-/// # Errors
-/// [`PlanError::NotForPlugins`].
 pub fn container(
     document: &ContainerDocument,
     limits: &Resources,
     engine: &EngineInfo,
     user_pin: Option<&Path>,
     adjusted: &[SpecEdit],
-) -> Result<OciEdits, PlanError> {
+) -> OciEdits {
     let spec = &document.spec;
     let mut made = OciEdits::default();
     if let Some(mappings) = spec.users {
@@ -86,19 +78,9 @@ pub fn container(
         }
     }
     limit(&mut made.edits, limits, engine);
-    for edits in [document.edits.as_slice(), adjusted] {
-        check_plugins(edits)?;
-        made.edits.extend_from_slice(edits);
-    }
-    Ok(made)
-}
-
-/// Refuses edits of CDI devices and NRI plugins that are not theirs to make.
-pub(super) fn check_plugins(edits: &[SpecEdit]) -> Result<(), PlanError> {
-    match edits.iter().find(|edit| !edit.is_for_plugins()) {
-        Some(edit) => Err(PlanError::NotForPlugins { field: edit.name() }),
-        None => Ok(()),
-    }
+    made.edits.extend_from_slice(&document.edits);
+    made.edits.extend_from_slice(adjusted);
+    made
 }
 
 /// A namespace to join, or a new one.

@@ -13,17 +13,18 @@ use serde_json::{Value, json};
 
 use self::input::{TestInput, image, pod, record, workload};
 use super::{
+    adjustment,
     container::{self, ContainerPlan},
     error::PlanError,
     etc_files,
     input::{ContainerInput, PodFiles},
-    oci_edits::{self, Pins},
+    oci_edits,
 };
 use crate::{
     error::Kind,
     model::{
+        adjustment::Wanted,
         container::{ContainerLogFormat, ContainerSpec, Mount},
-        document::ContainerDocument,
         id::SandboxId,
         label,
         network::DnsConfig,
@@ -71,7 +72,7 @@ fn a_dropped_capability_is_not_ambient() {
     let input = TestInput { oci_runtime: true, ..TestInput::default() };
     let document = input.container(pod(), spec).unwrap().document;
     let limits = &document.spec.resources;
-    let made = oci_edits::container(&document, limits, &input.engine(), None, &[]).unwrap();
+    let made = oci_edits::container(&document, limits, &input.engine(), None, &[]);
     let sets = ["bounding", "effective", "inheritable", "permitted", "ambient"];
     let added = sets.map(|set| SpecEdit::add(&["process", "capabilities", set], ["CAP_CHOWN"]));
     assert_eq!(made.edits, added);
@@ -79,16 +80,12 @@ fn a_dropped_capability_is_not_ambient() {
 
 #[test]
 fn what_no_plugin_may_change_is_refused_by_name() {
-    let input = TestInput { oci_runtime: true, ..TestInput::default() };
-    let document = input.container(pod(), workload()).unwrap().document;
-    let limits = &document.spec.resources;
-    let foreign = SpecEdit::set(&["root", "path"], "/");
-    let of_device = ContainerDocument { edits: vec![foreign.clone()], ..document.clone() };
-    for (document, adjusted) in [(&document, &[foreign][..]), (&of_device, &[])] {
-        let refused = oci_edits::container(document, limits, &input.engine(), None, adjusted);
-        let text = refused.unwrap_err().to_string();
-        assert_eq!(text, "root.path: no CDI device or NRI plugin may change it");
-    }
+    let engine = TestInput { oci_runtime: true, ..TestInput::default() }.engine();
+    let edits = vec![SpecEdit::set(&["root", "path"], "/")];
+    let wanted = Wanted { edits, ..Wanted::default() };
+    let refused = adjustment::check(&wanted, &engine, "", true);
+    let text = refused.unwrap_err().to_string();
+    assert_eq!(text, "root.path: no CDI device or NRI plugin may change it");
 }
 
 #[test]
@@ -99,8 +96,8 @@ fn recorded_specs_are_planned_as_recorded() {
         let outcome = match case.get("container") {
             None => input.sandbox(pod).map(|plan| {
                 let mut recorded = recorded(&plan.name, &plan.body, &[]);
-                let pins = Pins { user: Some("/p/u".into()), network: Some("/p/n".into()) };
-                add_edits(&mut recorded, &oci_edits::sandbox(&plan.document.spec, &pins, true));
+                let (spec, user) = (&plan.document.spec, Some(Path::new("/p/u")));
+                add_edits(&mut recorded, &oci_edits::sandbox(spec, "/p/n".as_ref(), user, true));
                 recorded["namespace"] = json!(format!("{:?}", plan.namespace));
                 recorded
             }),
@@ -113,7 +110,7 @@ fn recorded_specs_are_planned_as_recorded() {
                     let (document, pin) = (&plan.document, Some(Path::new("/p/u")));
                     let (limits, engine) = (&document.spec.resources, input.engine());
                     let edits = oci_edits::container(document, limits, &engine, pin, &[]);
-                    add_edits(&mut recorded, &edits.unwrap());
+                    add_edits(&mut recorded, &edits);
                     recorded
                 })
             }
@@ -367,7 +364,7 @@ fn a_pauses_own_filter_replaces_the_engines_default_only() {
     let edits = |seccomp, has_own_image| {
         let mut spec = pod();
         spec.security.seccomp = seccomp;
-        let made = oci_edits::sandbox(&spec, &Pins::default(), has_own_image);
+        let made = oci_edits::sandbox(&spec, "/p/n".as_ref(), None, has_own_image);
         made.edits.contains(&SpecEdit::remove(&["linux", "seccomp"]))
     };
     for seccomp in [None, Some(Profile::RuntimeDefault), Some(Profile::Unconfined)] {
