@@ -260,7 +260,7 @@ impl Layers {
             "lowerdir" => self.lower.extend(value.split(':').map(super::mounts::unescaped)),
             "lowerdir+" => self.lower.push(super::mounts::unescaped(value)),
             "upperdir" => self.upper = Some(super::mounts::unescaped(value)),
-            _ if KEPT.contains(&name) => self.kept.push(option.to_owned()),
+            _ if KEPT.split(' ').any(|kept| kept == name) => self.kept.push(option.to_owned()),
             _ => {}
         }
     }
@@ -379,17 +379,8 @@ const MOUNT_ATTR_RDONLY: u64 = 1;
 const MOUNT_ATTR_NODEV: u64 = 4;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 /// What an engine may have chosen. `index` is stated, the rest is the kernel's default.
-const KEPT: [&str; 9] = [
-    "redirect_dir",
-    "metacopy",
-    "userxattr",
-    "volatile",
-    "xino",
-    "context",
-    "fscontext",
-    "defcontext",
-    "rootcontext",
-];
+const KEPT: &str =
+    "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
 const MAX_STACKED: usize = 16;
 
 #[cfg(test)]

@@ -43,23 +43,12 @@ fn is_sigkill(event: &Event) -> bool {
 /// colon (`exec_start: sh`).
 fn is_noise(action: &str) -> bool {
     let word = action.split_once(':').map_or(action, |(word, _)| word);
-    word.starts_with("exec_") || NOISE.contains(&word)
+    word.starts_with("exec_") || NOISE.split(' ').any(|noise| noise == word)
 }
 
 /// The attribute of an event, and a label that hides it.
 pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
 /// Container actions that change nothing of a record.
-const NOISE: &[&str] = &[
-    "archive-path",
-    "attach",
-    "commit",
-    "copy",
-    "detach",
-    "export",
-    "extract-to-dir",
-    "health_status",
-    "prune",
-    "resize",
-    "top",
-];
+const NOISE: &str = "\
+    archive-path attach commit copy detach export extract-to-dir health_status prune resize top";
