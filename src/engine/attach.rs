@@ -5,10 +5,9 @@ use hyper::Method;
 use super::{
     address,
     client::Engine,
-    error::{Call, EngineError, Subject},
+    error::{EngineError, Subject},
     exec::DETACH_KEYS,
     hijack::Hijacked,
-    request::ApiRequest,
 };
 use crate::model::stream::{Streams, TerminalSize};
 
@@ -21,18 +20,17 @@ impl Engine {
     /// not run or is paused.
     pub async fn attach(&self, container: &str, streams: Streams) -> Result<Hijacked, EngineError> {
         let flag = |on: bool| if on { "1" } else { "0" };
-        let target = address::container(container, "/attach").map(|path| {
-            let query = [
-                ("stream", "1"),
-                ("logs", "0"),
-                ("stdin", flag(streams.stdin)),
-                ("stdout", flag(streams.stdout)),
-                ("stderr", flag(streams.stderr)),
-                ("detachKeys", DETACH_KEYS),
-            ];
-            address::with_query(&path, &query)
-        });
-        self.hijack(self.posting("attach to", container, target)?, streams.tty).await
+        let query = [
+            ("stream", "1"),
+            ("logs", "0"),
+            ("stdin", flag(streams.stdin)),
+            ("stdout", flag(streams.stdout)),
+            ("stderr", flag(streams.stderr)),
+            ("detachKeys", DETACH_KEYS),
+        ];
+        let (subject, tail) = (subject(container), address::with_query("/attach", &query));
+        let attach = self.request(Method::POST, "attach to", subject, &tail)?;
+        self.hijack(attach, streams.tty).await
     }
 
     /// Resizes the main process's terminal.
@@ -45,17 +43,11 @@ impl Engine {
         container: &str,
         size: TerminalSize,
     ) -> Result<(), EngineError> {
-        let target = address::container(container, &address::with_size("/resize", size));
-        self.done(self.posting("resize", container, target)?.repeatable()).await
+        let (subject, tail) = (subject(container), address::with_size("/resize", size));
+        self.done(self.request(Method::POST, "resize", subject, &tail)?.repeatable()).await
     }
+}
 
-    fn posting(
-        &self,
-        verb: &'static str,
-        container: &str,
-        target: Option<String>,
-    ) -> Result<ApiRequest, EngineError> {
-        let call = Call { verb, subject: Subject::Container(container.to_owned()) };
-        ApiRequest::new(call, Method::POST, target, self.timeouts().short)
-    }
+fn subject(container: &str) -> Subject {
+    Subject::Container(container.to_owned())
 }

@@ -38,7 +38,10 @@ use super::{
     version::NegotiatedVersion,
 };
 use crate::{
-    concurrency::single_flight::SingleFlight, model::engine::ApiVersion, telemetry::trace::TRACED,
+    concurrency::single_flight::SingleFlight,
+    model::{engine::ApiVersion, reference::printable},
+    telemetry::trace::TRACED,
+    wire::docker,
 };
 
 /// A Docker Engine. Clones share the connections.
@@ -172,6 +175,44 @@ impl Engine {
             }
         });
         version.await.unwrap_or_else(|lost| Err(broken(&PING, Arc::new(lost))))
+    }
+
+    /// A call with one answer about a subject, or about the engine. `tail` is what follows the subject's
+    /// own path.
+    ///
+    /// # Errors
+    /// Nothing can have the subject's name.
+    pub(super) fn request(
+        &self,
+        method: Method,
+        verb: &'static str,
+        mut subject: Subject,
+        tail: &str,
+    ) -> Result<ApiRequest, EngineError> {
+        let target = match &mut subject {
+            Subject::Engine | Subject::Path(_) => Some(tail.to_owned()),
+            Subject::Container(id) => address::container(id, tail),
+            Subject::Exec(id) => address::exec(id, tail),
+            Subject::Image(name) => {
+                let target = address::image(name, tail);
+                *name = printable(name).into_owned();
+                target
+            }
+        };
+        ApiRequest::new(Call { verb, subject }, method, target, self.timeouts().short)
+    }
+
+    /// Makes a call whose answer is the id of what it created.
+    pub(super) async fn created(
+        &self,
+        request: ApiRequest,
+    ) -> Result<docker::CreateAnswer, EngineError> {
+        let call = request.call.clone();
+        let answer: docker::CreateAnswer = self.json(request).await?;
+        if answer.id.is_empty() {
+            return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
+        }
+        Ok(answer)
     }
 
     /// Makes a call whose answer is JSON.

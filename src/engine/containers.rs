@@ -2,7 +2,6 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use bytes::Bytes;
 use hyper::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use tracing::{debug, warn};
@@ -38,21 +37,12 @@ impl Engine {
         name: &str,
         body: &docker::ContainerCreateBody,
     ) -> Result<String, EngineError> {
-        let call = call(Call::CREATE, name);
+        let call = Call { verb: Call::CREATE, subject: subject(name) };
         let target = address::with_query("/containers/create", &[("name", name)]);
-        let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
-            call: call.clone(),
-            message: reason.to_string(),
-        })?;
-        let short = self.timeouts().short;
-        let create = ApiRequest::new(call.clone(), Method::POST, Some(target), short)?
-            .with_body("application/json", Bytes::from(json));
-        let answer: docker::CreateAnswer = self.json(create).await?;
+        let create = ApiRequest::new(call, Method::POST, Some(target), self.timeouts().short)?;
+        let answer = self.created(create.with_json(body)?).await?;
         for warning in &answer.warnings {
             debug!(container = name, warning, "docker create warning");
-        }
-        if answer.id.is_empty() {
-            return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
         }
         Ok(answer.id)
     }
@@ -100,13 +90,7 @@ impl Engine {
         id: &str,
         body: &docker::ContainerUpdateBody,
     ) -> Result<(), EngineError> {
-        let call = call("update", id);
-        let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
-            call: call.clone(),
-            message: reason.to_string(),
-        })?;
-        let update = self.post("update", id, "/update", &[])?;
-        let update = update.with_body("application/json", Bytes::from(json)).repeatable();
+        let update = self.post("update", id, "/update", &[])?.with_json(body)?.repeatable();
         let answer: docker::CreateAnswer = self.json(update).await?;
         for warning in &answer.warnings {
             debug!(container = id, warning, "docker update warning");
@@ -139,11 +123,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is none.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
-        let target = address::container(id, "/json");
-        let short = self.timeouts().short;
-        let request = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
-        let inspect: docker::ContainerInspect = self.json(request).await?;
-        Ok(observe::container::observe(&inspect))
+        Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
     /// The SELinux label of a container's files; empty without SELinux, and for the privileged.
@@ -151,10 +131,11 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is none.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
-        let target = address::container(id, "/json");
-        let short = self.timeouts().short;
-        let request = ApiRequest::new(call(Call::INSPECT, id), Method::GET, target, short)?;
-        Ok(self.json::<docker::ContainerInspect>(request).await?.mount_label)
+        Ok(self.inspect(id).await?.mount_label)
+    }
+
+    async fn inspect(&self, id: &str) -> Result<docker::ContainerInspect, EngineError> {
+        self.json(self.request(Method::GET, Call::INSPECT, subject(id), "/json")?).await
     }
 
     /// All containers, running or not, a pod's or not, each once.
@@ -223,8 +204,7 @@ impl Engine {
         read: impl FnMut(T, bool) -> Option<U>,
     ) -> Result<Vec<U>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
-        let call = Call { verb: "list containers", subject: Subject::Engine };
-        let list = ApiRequest::new(call, Method::GET, Some(target), self.timeouts().short)?;
+        let list = self.request(Method::GET, "list containers", Subject::Engine, &target)?;
         self.list(list, read).await
     }
 
@@ -235,9 +215,7 @@ impl Engine {
     }
 
     async fn removal(&self, id: &str) -> Result<(), EngineError> {
-        let target = address::container(id, "?force=1&v=1");
-        let short = self.timeouts().short;
-        let removal = ApiRequest::new(call("remove", id), Method::DELETE, target, short)?;
+        let removal = self.request(Method::DELETE, "remove", subject(id), "?force=1&v=1")?;
         self.done(removal.repeatable()).await
     }
 
@@ -248,8 +226,7 @@ impl Engine {
         tail: &str,
         query: &[(&str, &str)],
     ) -> Result<ApiRequest, EngineError> {
-        let target = address::container(id, tail).map(|path| address::with_query(&path, query));
-        ApiRequest::new(call(verb, id), Method::POST, target, self.timeouts().short)
+        self.request(Method::POST, verb, subject(id), &address::with_query(tail, query))
     }
 }
 
@@ -278,8 +255,8 @@ struct EntryIds {
     names: Option<Vec<String>>,
 }
 
-fn call(verb: &'static str, id: &str) -> Call {
-    Call { verb, subject: Subject::Container(id.to_owned()) }
+fn subject(id: &str) -> Subject {
+    Subject::Container(id.to_owned())
 }
 
 fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {

@@ -7,8 +7,7 @@ use hyper::Method;
 use super::{
     address,
     client::Engine,
-    error::{Call, EngineError, Subject},
-    request::ApiRequest,
+    error::{EngineError, Subject},
     stream::Messages,
 };
 use crate::{
@@ -33,15 +32,14 @@ impl Engine {
     /// # Errors
     /// See [`EngineError`].
     pub async fn events(&self) -> Result<Events, EngineError> {
-        let call = Call { verb: "follow events", subject: Subject::Engine };
         // The engine filters out all others: each probe makes three exec events.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
         let query = [("since", &*since()), ("filters", &*filters)];
         let target = address::with_query("/events", &query);
-        let limit = self.timeouts().stream;
-        let follow = ApiRequest::new(call.clone(), Method::GET, Some(target), limit)?;
+        let mut follow = self.request(Method::GET, "follow events", Subject::Engine, &target)?;
+        follow.timeout = self.timeouts().stream;
         let body = self.begin(&follow).await?;
-        let messages = Messages::new(self.clone(), call, body);
+        let messages = Messages::new(self.clone(), follow.call, body);
         Ok(Events { engine: self.clone(), messages, at: Nanos::UNSET })
     }
 }

@@ -1,16 +1,13 @@
 //! Docker's exec API: create, start, inspect and resize a process in a running container. The engine
 //! can neither kill one nor wait for one.
 
-use bytes::Bytes;
 use hyper::Method;
-use serde::Serialize;
 
 use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
     hijack::Hijacked,
-    request::ApiRequest,
 };
 use crate::{
     model::stream::{Streams, TerminalSize},
@@ -80,8 +77,8 @@ impl Engine {
         container: &str,
         request: &ExecRequest<'_>,
     ) -> Result<String, EngineError> {
-        let call =
-            Call { verb: "create an exec in", subject: Subject::Container(container.to_owned()) };
+        let subject = Subject::Container(container.to_owned());
+        let create = self.request(Method::POST, "create an exec in", subject, "/exec")?;
         let body = docker::ExecConfig {
             attach_stdin: Some(request.streams.stdin),
             attach_stdout: Some(request.streams.stdout),
@@ -93,14 +90,7 @@ impl Engine {
             cmd: Some(request.command.to_vec()),
             ..docker::ExecConfig::default()
         };
-        let target = address::container(container, "/exec");
-        let short = self.timeouts().short;
-        let create = ApiRequest::new(call.clone(), Method::POST, target, short)?;
-        let answer: docker::CreateAnswer = self.json(with_body(create, &body)?).await?;
-        if answer.id.is_empty() {
-            return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
-        }
-        Ok(answer.id)
+        Ok(self.created(create.with_json(&body)?).await?.id)
     }
 
     /// Starts an exec and connects to it. `tty` as it was made.
@@ -113,7 +103,8 @@ impl Engine {
     /// started before or its container does not run any more.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
-        self.hijack(with_body(self.post_exec("start", exec, "/start")?, &body)?, tty).await
+        let start = self.request(Method::POST, "start", subject(exec), "/start")?;
+        self.hijack(start.with_json(&body)?, tty).await
     }
 
     /// Inspects an exec. The engine forgets one some minutes after its end.
@@ -121,9 +112,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] without such an exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
-        let target = address::exec(exec, "/json");
-        let short = self.timeouts().short;
-        let request = ApiRequest::new(call(Call::INSPECT, exec), Method::GET, target, short)?;
+        let request = self.request(Method::GET, Call::INSPECT, subject(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
         Ok(ExecState {
             running: stated.running,
@@ -138,30 +127,12 @@ impl Engine {
     /// [`EngineError::NotFound`] without such an exec, others when it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
-        self.done(self.post_exec("resize", exec, &tail)?.repeatable()).await
-    }
-
-    fn post_exec(
-        &self,
-        verb: &'static str,
-        exec: &str,
-        tail: &str,
-    ) -> Result<ApiRequest, EngineError> {
-        let target = address::exec(exec, tail);
-        ApiRequest::new(call(verb, exec), Method::POST, target, self.timeouts().short)
+        self.done(self.request(Method::POST, "resize", subject(exec), &tail)?.repeatable()).await
     }
 }
 
-fn with_body(request: ApiRequest, body: &impl Serialize) -> Result<ApiRequest, EngineError> {
-    let json = serde_json::to_vec(body).map_err(|reason| EngineError::Rejected {
-        call: request.call.clone(),
-        message: reason.to_string(),
-    })?;
-    Ok(request.with_body("application/json", Bytes::from(json)))
-}
-
-fn call(verb: &'static str, exec: &str) -> Call {
-    Call { verb, subject: Subject::Exec(exec.to_owned()) }
+fn subject(exec: &str) -> Subject {
+    Subject::Exec(exec.to_owned())
 }
 
 /// Exit codes are small; what is not is at least not success.

@@ -8,14 +8,12 @@ use serde::Deserialize;
 use tracing::warn;
 
 use super::{
-    address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    request::ApiRequest,
     stream::{Messages, failure},
 };
 use crate::{
-    model::{engine::ApiVersion, record::ImageRecord, reference::printable},
+    model::{engine::ApiVersion, record::ImageRecord},
     translate::observe,
     wire::docker::{self, summary::ImageSummary},
 };
@@ -26,7 +24,7 @@ impl Engine {
     /// # Errors
     /// See [`EngineError`].
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
-        let list = self.about_images("list images", "/images/json")?;
+        let list = self.request(Method::GET, "list images", Subject::Engine, "/images/json")?;
         let mut seen = HashSet::new();
         self.list(list, |entry: ImageSummary, has_dropped| {
             if has_dropped {
@@ -45,9 +43,9 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is none.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
-        let call = call(Call::INSPECT, name);
-        let target = address::image(name, "/json");
-        let request = ApiRequest::new(call.clone(), Method::GET, target, self.timeouts().short)?;
+        let subject = Subject::Image(name.to_owned());
+        let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;
+        let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
         observe::image::observe(&inspect)
             .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
@@ -60,9 +58,8 @@ impl Engine {
     /// [`EngineError::NotFound`] when there is none, [`EngineError::Conflict`]
     /// with its reason while containers or images need it.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
-        let target = address::image(name, "?force=0&noprune=0");
-        let short = self.timeouts().short;
-        let removal = ApiRequest::new(call("remove", name), Method::DELETE, target, short)?;
+        let (subject, how) = (Subject::Image(name.to_owned()), "?force=0&noprune=0");
+        let removal = self.request(Method::DELETE, "remove", subject, how)?;
         self.done(removal.repeatable()).await
     }
 
@@ -72,7 +69,7 @@ impl Engine {
     /// [`EngineError::Failed`] with the engine's message when it cannot load the archive.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
-            .images_call("load an image", Method::POST, "/images/load?quiet=1")?
+            .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
             .with_body("application/x-tar", archive)
             .repeatable();
         let limit = load.timeout;
@@ -97,23 +94,10 @@ impl Engine {
     pub async fn image_bytes(&self) -> Result<u64, EngineError> {
         let by_type = self.version().await? >= ApiVersion::DISK_USAGE_BY_TYPE;
         let target = if by_type { "/system/df?type=image" } else { "/system/df" };
-        let usage: Usage = self.json(self.about_images("measure images", target)?).await?;
+        let measure = self.request(Method::GET, "measure images", Subject::Engine, target)?;
+        let usage: Usage = self.json(measure).await?;
         let stated = usage.image_usage.and_then(|part| part.total_size).or(usage.layers_size);
         Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
-    }
-
-    fn about_images(&self, verb: &'static str, target: &str) -> Result<ApiRequest, EngineError> {
-        self.images_call(verb, Method::GET, target)
-    }
-
-    fn images_call(
-        &self,
-        verb: &'static str,
-        method: Method,
-        target: &str,
-    ) -> Result<ApiRequest, EngineError> {
-        let call = Call { verb, subject: Subject::Engine };
-        ApiRequest::new(call, method, Some(target.to_owned()), self.timeouts().short)
     }
 }
 
@@ -139,8 +123,4 @@ fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineE
             Err(EngineError::Failed { call: call.clone(), status: 200, message: text.to_owned() })
         }
     }
-}
-
-fn call(verb: &'static str, name: &str) -> Call {
-    Call { verb, subject: Subject::Image(printable(name).into_owned()) }
 }

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use hyper::Method;
 
 use super::{
-    address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    request::ApiRequest,
 };
 use crate::{model::id::ImageId, wire::docker};
 
@@ -19,9 +17,8 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is no such image.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
-        let call = Call { verb: Call::INSPECT, subject: Subject::Image(image.to_string()) };
-        let target = address::image(image.as_str(), "/json");
-        let request = ApiRequest::new(call, Method::GET, target, self.timeouts().short)?;
+        let subject = Subject::Image(image.to_string());
+        let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;
         let inspect: docker::ImageInspect = self.json(request).await?;
         Ok(layers(&inspect.graph_driver))
     }

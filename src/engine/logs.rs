@@ -11,7 +11,6 @@ use super::{
     client::{self, Engine},
     error::{Call, EngineError, Subject},
     log_messages::{Decoder, LogMessage},
-    request::ApiRequest,
 };
 
 /// The messages of a log, old ones first, then new ones as they come. Dropping it ends the call.
@@ -36,18 +35,18 @@ impl Engine {
         tty: bool,
         since: Option<Timestamp>,
     ) -> Result<LogMessages, EngineError> {
-        let call = Call { verb: "follow the log of", subject: Subject::Container(id.to_owned()) };
+        let subject = Subject::Container(id.to_owned());
         let since = since.and_then(seconds).unwrap_or_default();
         let mut query =
             vec![("follow", "1"), ("stdout", "1"), ("stderr", "1"), ("timestamps", "1")];
         if !since.is_empty() {
             query.push(("since", &since));
         }
-        let target = address::container(id, "/logs").map(|path| address::with_query(&path, &query));
-        let limit = self.timeouts().short;
-        let follow = ApiRequest::new(call.clone(), Method::GET, target, limit)?;
+        let tail = address::with_query("/logs", &query);
+        let follow = self.request(Method::GET, "follow the log of", subject, &tail)?;
         let body = Some(self.begin(&follow).await?);
-        Ok(LogMessages { engine: self.clone(), call, body, decoder: Decoder::new(tty) })
+        let decoder = Decoder::new(tty);
+        Ok(LogMessages { engine: self.clone(), call: follow.call, body, decoder })
     }
 }
 

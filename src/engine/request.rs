@@ -8,6 +8,7 @@ use hyper::{
     Method, Request,
     header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, UPGRADE},
 };
+use serde::Serialize;
 
 use super::{
     error::{Call, EngineError},
@@ -56,6 +57,15 @@ impl ApiRequest {
     pub(super) fn with_body(mut self, media_type: &'static str, bytes: Bytes) -> Self {
         self.payload = Some((HeaderValue::from_static(media_type), bytes));
         self
+    }
+
+    pub(super) fn with_json(self, body: &impl Serialize) -> Result<Self, EngineError> {
+        match serde_json::to_vec(body) {
+            Ok(json) => Ok(self.with_body("application/json", Bytes::from(json))),
+            Err(error) => {
+                Err(EngineError::Rejected { call: self.call, message: error.to_string() })
+            }
+        }
     }
 
     pub(super) fn with_upgrade(mut self) -> Self {
