@@ -18,7 +18,7 @@ use super::{
     signal::Signal,
 };
 use crate::{
-    engine::{client::Engine, error::EngineError},
+    engine::client::Engine,
     host::clock,
     model::{
         record::{ContainerRecord, Observed, Process},
@@ -37,35 +37,10 @@ pub(super) struct Inspector {
     pub(super) relist: Arc<Notify>,
 }
 
-#[derive(Debug)]
-pub(super) enum InspectFailure {
-    /// The engine failed, or could not be reached.
-    Engine(EngineError),
-    /// No answer in this time.
-    Timeout(Duration),
-    Panicked,
-}
-
-impl InspectFailure {
-    /// As callers get it.
-    pub(super) fn of(self, name: &str) -> StoreError {
-        let name = name.to_owned();
-        match self {
-            Self::Engine(source) => StoreError::Inspect { name, source },
-            Self::Timeout(waited) => StoreError::InspectTimeout { name, waited },
-            Self::Panicked => StoreError::InspectPanicked { name },
-        }
-    }
-}
-
 impl Inspector {
     /// Inspects `target` and runs the hook; reports when that takes long, so that others need not
     /// wait for it.
-    pub(super) async fn run(
-        self,
-        target: Target,
-        at: Generation,
-    ) -> Result<Inspected, InspectFailure> {
+    pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, StoreError> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
             return inspected;
@@ -80,7 +55,7 @@ impl Inspector {
         &self,
         target: &Target,
         at: Generation,
-    ) -> Result<Inspected, InspectFailure> {
+    ) -> Result<Inspected, StoreError> {
         let inspected = self.with_cause(target, self.inspect(target).await?).await;
         match (&inspected, target) {
             (Inspected::Container(observed), _) => {
@@ -98,10 +73,10 @@ impl Inspector {
         Ok(inspected)
     }
 
-    async fn inspect(&self, target: &Target) -> Result<Inspected, InspectFailure> {
-        let deadline = self.settings.inspect_deadline;
-        let timeout = |_| InspectFailure::Timeout(deadline);
-        time::timeout(deadline, inspect(&self.engine, target)).await.map_err(timeout)?
+    async fn inspect(&self, target: &Target) -> Result<Inspected, StoreError> {
+        let waited = self.settings.inspect_deadline;
+        let late = |_| StoreError::InspectTimeout { name: target.name().to_owned(), waited };
+        time::timeout(waited, inspect(&self.engine, target)).await.map_err(late)?
     }
 
     /// The result with the cause of a container's end, which must not change once it was shown.
@@ -188,7 +163,7 @@ fn provisional(record: &ContainerRecord) -> ContainerRecord {
     shown
 }
 
-async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, InspectFailure> {
+async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, StoreError> {
     let inspected = match target {
         Target::Container(id) => engine.inspect_container(id).await.map(found),
         Target::Image(name) => {
@@ -197,7 +172,9 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, InspectF
     };
     match inspected {
         Err(error) if error.is_not_found() => Ok(Inspected::Gone),
-        other => other.map_err(InspectFailure::Engine),
+        other => {
+            other.map_err(|source| StoreError::Inspect { name: target.name().to_owned(), source })
+        }
     }
 }
 

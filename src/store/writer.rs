@@ -25,7 +25,7 @@ use super::{
     handle::Store,
     hooks::StoreHooks,
     inspect_queue::{Generation, Target},
-    inspector::{InspectFailure, Inspector},
+    inspector::Inspector,
     metrics::StoreMetrics,
     objects::Inspected,
     oom::OomDetector,
@@ -93,7 +93,7 @@ struct Writer {
 
 /// The result of a task of the writer.
 enum Done {
-    Inspected(Target, Generation, Result<Inspected, InspectFailure>),
+    Inspected(Target, Generation, Result<Inspected, StoreError>),
     RetryDue(Target),
     EngineInfo(Result<Box<EngineInfo>, EngineError>),
     Pinged(Option<String>),
@@ -293,7 +293,8 @@ impl Writer {
     fn handle_panic(&mut self, error: &JoinError) {
         warn!(%error, "internal error: panic in a task of the store; the store continues");
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
-            self.inspected(&target, at, Err(InspectFailure::Panicked));
+            let name = target.name().to_owned();
+            self.inspected(&target, at, Err(StoreError::InspectPanicked { name }));
         } else if error.id() == self.event_stream.id() {
             self.state
                 .disconnected("internal error: the task reading its events panicked".to_owned());
@@ -317,7 +318,7 @@ impl Writer {
         &mut self,
         target: &Target,
         at: Generation,
-        result: Result<Inspected, InspectFailure>,
+        result: Result<Inspected, StoreError>,
     ) {
         self.metrics().inspected(target, result.is_ok());
         match (&result, target) {
@@ -325,7 +326,6 @@ impl Writer {
             (Err(_), Target::Container(_)) => self.inspector.relist.notify_one(),
             (Err(_), Target::Image(_)) => {}
         }
-        let result = result.map_err(|failure| failure.of(target.name()));
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };
         let longest = self.inspector.settings.relist_interval;
