@@ -4,7 +4,6 @@
 //! later generation counts, in whatever order they arrive. What is gone leaves a generation behind
 //! until every inspect that began before has ended, so a late answer cannot bring it back.
 
-mod contradictions;
 mod lists;
 
 use std::{
@@ -12,7 +11,6 @@ use std::{
     sync::Arc,
 };
 
-use self::contradictions::Contradictions;
 use super::{
     hidden_containers::HiddenContainers,
     inspect_queue::{Generation, Target},
@@ -24,7 +22,8 @@ use crate::{
         attachment::Attachment,
         id::{ContainerId, ImageId, SandboxId},
         record::{
-            ContainerRecord, ForeignContainer, ImageRecord, Observed, Process, SandboxRecord,
+            ContainerRecord, ForeignContainer, ImageRecord, ListedState, Observed, Process,
+            SandboxRecord,
         },
     },
     store::index::Index,
@@ -51,8 +50,9 @@ pub(super) struct ObjectCache {
     hidden: HiddenContainers,
     /// Images being inspected only because another took their name.
     contested: HashSet<ImageId>,
-    /// The list's state where it contradicts the current one: it counts if the inspect fails.
-    contradictions: Contradictions,
+    /// The state of containers in the last list where it contradicts the current one, and when that list
+    /// began; by id. It counts if the inspect fails.
+    contradictions: HashMap<String, (ListedState, Generation)>,
     /// When the last list came in.
     listed_at: Generation,
     /// When the list that is under way began.

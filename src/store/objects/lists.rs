@@ -8,7 +8,7 @@ use crate::{
     model::{
         engine::ListedContainer,
         id::{ContainerId, SandboxId},
-        record::{ContainerRecord, ImageRecord, Observed, Process, SandboxRecord},
+        record::{ContainerRecord, ImageRecord, ListedState, Observed, Process, SandboxRecord},
     },
     store::inspect_queue::{Generation, Target},
 };
@@ -76,7 +76,7 @@ impl ObjectCache {
             return false;
         }
         if !shown.is_listed() {
-            self.contradictions.insert(id, *listed, since);
+            self.contradictions.insert(id.to_owned(), (*listed, since));
         }
         shown.is_listed()
     }
@@ -85,7 +85,11 @@ impl ObjectCache {
     /// the list counts.
     pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
         let Target::Container(id) = target else { return };
-        let Some((listed, since)) = self.contradictions.take_before(id, at) else { return };
+        let before = |(_, since): &(ListedState, Generation)| *since < at;
+        let Some((listed, since)) = self.contradictions.get(id).copied().filter(before) else {
+            return;
+        };
+        self.contradictions.remove(id);
         let process = Process::Listed(listed);
         if let Ok(id) = ContainerId::try_from(id.as_str())
             && let Some(known) = self.containers.get_mut(&id).filter(|known| known.at <= since)
