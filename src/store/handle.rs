@@ -68,11 +68,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NeverSynced`] when that takes longer than `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
-        let synced = |snapshot: &Snapshot| snapshot.is_synced().then_some(());
-        match self.wait(timeout, synced).await {
-            Some(()) => Ok(self.snapshot()),
-            None => Err(StoreError::NeverSynced { reason: self.reason() }),
-        }
+        self.once(timeout, Snapshot::is_synced).await
     }
 
     /// The current snapshot, once the engine has described itself and may be changed, which comes
@@ -81,11 +77,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NeverSynced`] when that takes longer than `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
-        let described = |snapshot: &Snapshot| snapshot.engine.is_some().then_some(());
-        match self.wait(timeout, described).await {
-            Some(()) => Ok(self.snapshot()),
-            None => Err(StoreError::NeverSynced { reason: self.reason() }),
-        }
+        self.once(timeout, |now| now.engine.is_some()).await
     }
 
     /// The current snapshot, once everything in the first list has been inspected, however long that
@@ -118,11 +110,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NeverSynced`] when that takes long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, StoreError> {
-        let listed = |now: &Snapshot| (now.is_synced() && now.has_images()).then_some(());
-        match self.wait(SYNC_TIMEOUT, listed).await {
-            Some(()) => Ok(self.snapshot()),
-            None => Err(StoreError::NeverSynced { reason: self.reason() }),
-        }
+        self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
 
     /// The image of this name, inspected. A miss asks the engine once, since an image that came a
@@ -184,6 +172,16 @@ impl Store {
     pub async fn forget_checkpoint(&self, id: &SandboxId) {
         let id = id.clone();
         self.request(|reply| Command::ForgetCheckpoint { id, reply }).await.unwrap_or_default();
+    }
+
+    async fn once(
+        &self,
+        timeout: Duration,
+        is_so: fn(&Snapshot) -> bool,
+    ) -> Result<Arc<Snapshot>, StoreError> {
+        let found = self.wait(timeout, |now| is_so(now).then_some(())).await;
+        found.ok_or_else(|| StoreError::NeverSynced { reason: self.reason() })?;
+        Ok(self.snapshot())
     }
 
     /// Waits until `find` returns something for a snapshot, the current one or a later one; `None`

@@ -1,6 +1,6 @@
 //! The metrics of the store as `/metrics` shows them.
 
-use super::handle::Store;
+use super::{handle::Store, snapshot::Snapshot};
 use crate::{
     model::{engine::EngineHealth, record::SandboxState},
     telemetry::registry::{RegisterMetrics, Registry, Sample, counted},
@@ -61,37 +61,27 @@ fn register_state(store: &Store, registry: &mut Registry) {
             since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
         },
     );
-    let now = store.clone();
-    registry.register_fn(
-        "dockbridge_store_synced",
-        &[],
-        "1 once Docker's containers have been listed",
-        move || Sample::single(f64::from(u8::from(now.snapshot().is_synced()))),
-    );
-    let now = store.clone();
-    registry.register_fn(
+    let mut gauge = |name: &'static str, help: &'static str, value: fn(&Snapshot) -> f64| {
+        let store = store.clone();
+        registry.register_fn(name, &[], help, move || Sample::single(value(&store.snapshot())));
+    };
+    gauge("dockbridge_store_synced", "1 once Docker's containers have been listed", |now| {
+        f64::from(u8::from(now.is_synced()))
+    });
+    gauge(
         "dockbridge_store_initial_inspects_complete",
-        &[],
         "1 once everything in the first list has been inspected; nothing is cleaned up before",
-        move || Sample::single(f64::from(u8::from(now.snapshot().is_complete()))),
+        |now| f64::from(u8::from(now.is_complete())),
     );
-    let now = store.clone();
-    registry.register_fn(
+    gauge(
         "dockbridge_store_uninspected_objects",
-        &[],
         "Containers, pods and images known from lists only: their inspect has not answered",
-        move || Sample::single(counted(now.snapshot().uninspected().count())),
+        |now| counted(now.uninspected().count()),
     );
-    let now = store.clone();
-    registry.register_fn(
-        "dockbridge_engine_reachable",
-        &[],
-        "1 while the Docker Engine answers",
-        move || {
-            let reachable = now.snapshot().health == EngineHealth::Reachable;
-            Sample::single(f64::from(u8::from(reachable)))
-        },
-    );
+    gauge("dockbridge_engine_reachable", "1 while the Docker Engine answers", |now| {
+        f64::from(u8::from(now.health == EngineHealth::Reachable))
+    });
+    gauge("dockbridge_images", "Images on the node", |now| counted(now.images().len()));
     let now = store.clone();
     registry.register_fn("dockbridge_pods", &["state"], "Pods by state", move || {
         let snapshot = now.snapshot();
@@ -110,10 +100,6 @@ fn register_state(store: &Store, registry: &mut Registry) {
             ["created", "running", "exited", "unknown"],
             snapshot.containers().iter().map(|container| container.process.state_name()),
         )
-    });
-    let now = store.clone();
-    registry.register_fn("dockbridge_images", &[], "Images on the node", move || {
-        Sample::single(counted(now.snapshot().images().len()))
     });
 }
 
