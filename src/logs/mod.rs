@@ -15,14 +15,12 @@
 //!   ([`cri_tail`]); [`api_log`] reads the logs API where the files cannot be read.
 //! - [`convert`] and [`mod@line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
-//! - [`docker_link`]: the format `docker`, a link to the engine's file.
 
 pub mod api_log;
 pub mod convert;
 pub mod cri_files;
 pub mod cri_tail;
 pub mod cri_writer;
-pub mod docker_link;
 pub mod entry;
 pub mod error;
 #[cfg(any(test, feature = "fuzz"))]

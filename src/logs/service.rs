@@ -8,7 +8,6 @@ use tracing::warn;
 use super::{
     all_logs::AllLogs,
     directories::Directories,
-    docker_link,
     error::LogError,
     log_path::LogPath,
     logged_container::{LoggedContainer, RunState},
@@ -21,7 +20,7 @@ use super::{
 use crate::{
     engine::client::Engine,
     error::chain,
-    host::tail_watch::TailWatch,
+    host::{beneath, tail_watch::TailWatch},
     model::{
         container::{ContainerLogFormat, ContainerSpec},
         id::ContainerId,
@@ -85,7 +84,9 @@ impl Logs {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
         let Some(place) = place else { return Ok(()) };
-        self.directories.ask(place, docker_link::prepare).await
+        let prepare =
+            |at: &LogPath| beneath::prepare(at.root(), at.name()).map_err(LogError::Target);
+        self.directories.ask(place, prepare).await
     }
 
     /// Follows the log of a container that was inspected. Returns when the container may be shown
@@ -152,8 +153,9 @@ impl Logs {
     }
 
     async fn close_log(&self, record: &ContainerRecord) {
+        let unlink = |at: &LogPath| beneath::unlink(at.root(), at.name()).map_err(LogError::Target);
         if let Some((container, _)) = wanted(record)
-            && let Err(error) = self.directories.ask(container.target, docker_link::remove).await
+            && let Err(error) = self.directories.ask(container.target, unlink).await
         {
             warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; it stays");
         }
@@ -187,7 +189,10 @@ impl Logs {
 
     async fn make_link(&self, container: LoggedContainer) -> Result<(), LogError> {
         let Some(source) = container.source else { return Ok(()) };
-        self.directories.ask(container.target, move |at| docker_link::make(at, &source)).await
+        let link = move |at: &LogPath| {
+            beneath::link(at.root(), at.name(), &source).map_err(LogError::Target)
+        };
+        self.directories.ask(container.target, link).await
     }
 }
 

@@ -11,7 +11,6 @@ pub mod adopt;
 pub mod error;
 mod make_namespaces;
 pub mod network_namespace_pin;
-mod plugins;
 pub mod pod_network;
 pub mod recover;
 pub mod remove;

@@ -60,12 +60,18 @@ impl Sandboxes {
         if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }
-        let creation = self.begin_creation(&spec).await?;
+        let nri = &self.deps.node.nri;
+        let creation = nri.begin_pod(&spec.metadata).await.map_err(ContainerError::from)?;
         let plan = self.plan(spec).await?;
         let mut undo = Undo::default();
         let built = self.build(&plan, &mut undo).await;
-        let built = self.ask_plugins(creation.as_ref(), built).await;
-        match built.and_then(|id| self.ensure_ready(id)) {
+        let ready = async {
+            let id = built?;
+            let record = self.record(&id)?;
+            nri.run_pod(creation.as_ref(), &record).await.map_err(ContainerError::from)?;
+            self.ensure_ready(id)
+        };
+        match ready.await {
             Ok(id) => {
                 undo.keep();
                 info!(sandbox = %id, name, "pod sandbox is ready");
