@@ -122,6 +122,32 @@ impl ContainerCgroup {
         if is_absent { self.absent(setting, refused) } else { Err(refused) }
     }
 
+    /// Writes the files whose value is another one, and adds their fields to `set`.
+    pub(super) async fn write(
+        &self,
+        settings: &[CgroupFile],
+        set: &mut Vec<String>,
+    ) -> Result<(), LimitError> {
+        let (cgroup, asked) = (self.clone(), settings.to_vec());
+        let changed = blocking(move || cgroup.differing(asked)).await;
+        self.tell_systemd(&changed).await;
+        // systemd may have reset other files when it was told of one.
+        let (cgroup, asked) = (self.clone(), settings.to_vec());
+        let (written, outcome) = blocking(move || {
+            let mut written = Vec::new();
+            let files = cgroup.differing(asked);
+            let outcome = files.iter().try_for_each(|file| {
+                cgroup.set(file)?;
+                written.push(file.field());
+                Ok(())
+            });
+            (written, outcome)
+        })
+        .await;
+        set.extend(written);
+        outcome
+    }
+
     fn absent(&self, setting: &CgroupFile, refused: LimitError) -> Result<(), LimitError> {
         match setting.if_missing {
             IfMissing::Fail => return Err(refused),
@@ -165,7 +191,7 @@ impl ContainerCgroup {
 
     /// Tells systemd, where it keeps the group, what it would otherwise undo when it is reloaded.
     /// The files are written all the same, so its refusal is worth a warning, not an error.
-    pub(super) async fn tell_systemd(&self, settings: &[CgroupFile]) {
+    async fn tell_systemd(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
         // One at a time: systemd takes all of a call or nothing, and older ones know fewer names.
         for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {

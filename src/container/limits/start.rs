@@ -33,10 +33,14 @@ impl Limits {
         if settings.is_empty() && score.is_none() {
             return Ok(());
         }
-        match self.cgroup(record).await {
-            Some(cgroup) => write(cgroup, settings, score).await,
-            None => self.without_cgroup(record, &settings).await,
+        let Some(cgroup) = self.cgroup(record).await else {
+            return self.without_cgroup(record, &settings).await;
+        };
+        cgroup.write(&settings, &mut Vec::new()).await?;
+        if let Some(score) = score {
+            blocking(move || cgroup.set_score(score)).await?;
         }
+        Ok(())
     }
 
     /// Whether the container needs limits that the engine does not set.
@@ -99,23 +103,4 @@ impl Limits {
             _ => Ok(()),
         }
     }
-}
-
-/// Sets what is not as it should be.
-async fn write(
-    cgroup: ContainerCgroup,
-    settings: Vec<CgroupFile>,
-    score: Option<i64>,
-) -> Result<(), ContainerError> {
-    let look = {
-        let (cgroup, settings) = (cgroup.clone(), settings.clone());
-        move || cgroup.differing(settings)
-    };
-    cgroup.tell_systemd(&blocking(look).await).await;
-    let set = move || -> Result<(), LimitError> {
-        // systemd, told of one file, may have set back others.
-        cgroup.differing(settings).iter().try_for_each(|setting| cgroup.set(setting))?;
-        score.map_or(Ok(()), |score| cgroup.set_score(score))
-    };
-    Ok(blocking(set).await?)
 }

@@ -15,7 +15,6 @@ use crate::{
     container::error::ContainerError,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::plan::{
-        cgroup_files::CgroupFile,
         error::PlanError,
         resources::oom_score_adj,
         update::{Update, update},
@@ -97,7 +96,7 @@ impl Limits {
         }
         match self.cgroup(record).await {
             Some(cgroup) => {
-                write(&cgroup, &plan.files, set).await?;
+                cgroup.write(&plan.files, set).await?;
                 let score = after.oom_score_adj;
                 blocking(move || cgroup.set_score(score)).await?;
             }
@@ -124,30 +123,4 @@ async fn check_memory_in_use(
         Some(used) if used > limit => Err(LimitError::InUse { limit, used }.into()),
         _ => Ok(()),
     }
-}
-
-/// Writes the files whose value is another one, and adds their fields to `set`.
-async fn write(
-    cgroup: &ContainerCgroup,
-    settings: &[CgroupFile],
-    set: &mut Vec<String>,
-) -> Result<(), ContainerError> {
-    let (seen, asked) = (cgroup.clone(), settings.to_vec());
-    let changed = blocking(move || seen.differing(asked)).await;
-    cgroup.tell_systemd(&changed).await;
-    // systemd may have reset other files when it was told of one.
-    let (cgroup, asked) = (cgroup.clone(), settings.to_vec());
-    let written = blocking(move || {
-        let mut written = Vec::new();
-        let files = cgroup.differing(asked);
-        let outcome = files.iter().try_for_each(|file| {
-            cgroup.set(file)?;
-            written.push(file.field());
-            Ok(())
-        });
-        (written, outcome)
-    });
-    let (written, outcome): (_, Result<(), LimitError>) = written.await;
-    set.extend(written);
-    Ok(outcome?)
 }
