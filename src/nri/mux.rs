@@ -3,30 +3,14 @@
 
 use thiserror::Error;
 
-/// One of the connections.
+/// One of the connections, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(super) enum Channel {
     /// We call, the plugin answers.
-    Plugin,
+    Plugin = 1,
     /// The plugin calls, we answer.
-    Runtime,
-}
-
-impl Channel {
-    const fn id(self) -> u32 {
-        match self {
-            Self::Plugin => 1,
-            Self::Runtime => 2,
-        }
-    }
-
-    const fn of(id: u32) -> Option<Self> {
-        match id {
-            1 => Some(Self::Plugin),
-            2 => Some(Self::Runtime),
-            _ => None,
-        }
-    }
+    Runtime = 2,
 }
 
 /// The bytes are not what the protocol says.
@@ -80,7 +64,8 @@ impl Demux {
         let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
         self.header.clear();
         let (id, length) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-        let channel = Channel::of(id).ok_or(ProtocolError::Connection(id))?;
+        let channel = [Channel::Plugin, Channel::Runtime].into_iter().find(|it| *it as u32 == id);
+        let channel = channel.ok_or(ProtocolError::Connection(id))?;
         let size = usize::try_from(length).map_err(|_| ProtocolError::Length(length))?;
         if size > MESSAGE_LIMIT + MESSAGE_HEADER {
             return Err(ProtocolError::Length(length));
@@ -95,7 +80,7 @@ pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
     let (first, rest) = message.split_at(message.len().min(FIRST_FRAME));
     let mut out = Vec::with_capacity(message.len() + 2 * HEADER);
     for payload in [first, rest].into_iter().filter(|payload| !payload.is_empty()) {
-        out.extend_from_slice(&channel.id().to_be_bytes());
+        out.extend_from_slice(&(channel as u32).to_be_bytes());
         out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend_from_slice(payload);
     }

@@ -151,7 +151,7 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     if version != VERSION {
         return Err(Malformed::Version(version));
     }
-    let Some(kind) = Kind::from_code(u16::from_be_bytes([kind_high, kind_low])) else {
+    let Some((kind, name)) = Kind::from_code(u16::from_be_bytes([kind_high, kind_low])) else {
         return Ok(DecodeState::Skip(length));
     };
     let allowed = match kind {
@@ -164,7 +164,7 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     if allowed.contains(&length) {
         return Ok(DecodeState::Control { kind, flags, length });
     }
-    Err(Malformed::Length { kind: kind.name(), length })
+    Err(Malformed::Length { kind: name, length })
 }
 
 /// Deflated, a block that nothing can be gained on grows a little.

@@ -4,81 +4,51 @@ use bytes::{BufMut, BytesMut};
 
 /// A control frame's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
 pub(super) enum Kind {
-    SynStream,
-    SynReply,
-    Reset,
-    Settings,
-    Ping,
-    GoAway,
-    Headers,
-    WindowUpdate,
+    SynStream = 1,
+    SynReply = 2,
+    Reset = 3,
+    Settings = 4,
+    Ping = 6,
+    GoAway = 7,
+    Headers = 8,
+    WindowUpdate = 9,
 }
 
 impl Kind {
-    pub(super) const fn from_code(code: u16) -> Option<Self> {
-        Some(match code {
-            1 => Self::SynStream,
-            2 => Self::SynReply,
-            3 => Self::Reset,
-            4 => Self::Settings,
-            6 => Self::Ping,
-            7 => Self::GoAway,
-            8 => Self::Headers,
-            9 => Self::WindowUpdate,
-            _ => return None,
-        })
-    }
-
-    pub(super) const fn code(self) -> u16 {
-        match self {
-            Self::SynStream => 1,
-            Self::SynReply => 2,
-            Self::Reset => 3,
-            Self::Settings => 4,
-            Self::Ping => 6,
-            Self::GoAway => 7,
-            Self::Headers => 8,
-            Self::WindowUpdate => 9,
-        }
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::SynStream => "SYN_STREAM",
-            Self::SynReply => "SYN_REPLY",
-            Self::Reset => "RST_STREAM",
-            Self::Settings => "SETTINGS",
-            Self::Ping => "PING",
-            Self::GoAway => "GOAWAY",
-            Self::Headers => "HEADERS",
-            Self::WindowUpdate => "WINDOW_UPDATE",
-        }
+    /// The type of this number, and its name.
+    pub(super) fn from_code(code: u16) -> Option<(Self, &'static str)> {
+        KINDS.into_iter().find(|(kind, _)| *kind as u16 == code)
     }
 }
 
+const KINDS: [(Kind, &str); 8] = [
+    (Kind::SynStream, "SYN_STREAM"),
+    (Kind::SynReply, "SYN_REPLY"),
+    (Kind::Reset, "RST_STREAM"),
+    (Kind::Settings, "SETTINGS"),
+    (Kind::Ping, "PING"),
+    (Kind::GoAway, "GOAWAY"),
+    (Kind::Headers, "HEADERS"),
+    (Kind::WindowUpdate, "WINDOW_UPDATE"),
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(super) enum ResetReason {
     /// Nothing was done with it.
-    Refused,
+    Refused = 3,
     /// It is not wanted any more.
-    Cancel,
-}
-
-impl ResetReason {
-    const fn code(self) -> u32 {
-        match self {
-            Self::Refused => 3,
-            Self::Cancel => 5,
-        }
-    }
+    Cancel = 5,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(super) enum GoAwayReason {
-    Done,
+    Done = 0,
     /// The peer broke the protocol.
-    Broken,
+    Broken = 1,
 }
 
 /// Accepts a stream, without headers of our own. The zlib stream of all replies begins with the `first`.
@@ -103,7 +73,7 @@ pub(super) fn data(id: u32, last: bool, length: usize, out: &mut BytesMut) {
 pub(super) fn reset(id: u32, status: ResetReason, out: &mut BytesMut) {
     control(Kind::Reset, 8, out);
     out.put_u32(id);
-    out.put_u32(status.code());
+    out.put_u32(status as u32);
 }
 
 /// Asks for an echo, or is one.
@@ -113,13 +83,10 @@ pub(super) fn ping(id: u32, out: &mut BytesMut) {
 }
 
 /// GOAWAY: streams above `last` were not handled, and the connection ends.
-pub(super) fn go_away(last: u32, farewell: GoAwayReason, out: &mut BytesMut) {
+pub(super) fn go_away(last: u32, reason: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);
-    out.put_u32(match farewell {
-        GoAwayReason::Done => 0,
-        GoAwayReason::Broken => 1,
-    });
+    out.put_u32(reason as u32);
 }
 
 /// The only version there is: 3.1 differs from 3 in windows alone.
@@ -140,7 +107,7 @@ const NO_HEADERS: [u8; 14] = [0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0x
 
 fn control(kind: Kind, length: usize, out: &mut BytesMut) {
     out.put_u16(0x8000 | VERSION);
-    out.put_u16(kind.code());
+    out.put_u16(kind as u16);
     out.put_u32(length_of(length));
 }
 
