@@ -1,10 +1,8 @@
 //! Sends spans to a trace collector while dockbridge runs, and the last of them when it ends.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -64,7 +62,7 @@ impl SpanExport {
     }
 
     fn replace(&self, delivery: Option<Delivery>) -> Option<Delivery> {
-        let mut now = self.delivery.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.delivery.lock();
         std::mem::replace(&mut *now, delivery)
     }
 }

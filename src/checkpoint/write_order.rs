@@ -7,10 +7,12 @@ use std::{
     collections::HashMap,
     hash::Hash,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 /// For each key that is being written: the number of the last write.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ impl<K: Clone + Eq + Hash> WriteOrder<K> {
     }
 
     pub(super) fn request(self: &Arc<Self>, key: &K) -> OrderedWrite<K> {
-        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writers = self.writers.lock();
         let last = Arc::clone(writers.entry(key.clone()).or_default());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         OrderedWrite { number, key: key.clone(), last, order: Arc::clone(self) }
@@ -43,7 +45,7 @@ impl<K: Clone + Eq + Hash> WriteOrder<K> {
 impl<K: Eq + Hash> OrderedWrite<K> {
     /// Runs `work`, or nothing (`None`) if a later write ran already.
     pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Option<T> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if *last > self.number {
             return None;
         }
@@ -54,7 +56,7 @@ impl<K: Eq + Hash> OrderedWrite<K> {
 
 impl<K: Eq + Hash> Drop for OrderedWrite<K> {
     fn drop(&mut self) {
-        let mut writers = self.order.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writers = self.order.writers.lock();
         // The map's and this one's: no other write waits.
         if Arc::strong_count(&self.last) == 2 {
             writers.remove(&self.key);

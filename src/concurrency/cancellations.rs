@@ -3,9 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// A table of tokens by name.
@@ -16,7 +17,7 @@ impl Cancellations {
     /// The token of `name`: a cancelled one stays so until the holder and all who wait
     /// have dropped it.
     pub fn of(&self, name: &str) -> Arc<CancellationToken> {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         if let Some(token) = table.get(name).and_then(Weak::upgrade) {
             return token;
         }

@@ -6,9 +6,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// A table of locks. Clones share it.
@@ -35,7 +36,7 @@ impl KeyedLocks {
     }
 
     fn lock_of(&self, name: &str) -> Arc<RwLock<()>> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock();
         if let Some(lock) = table.get(name).and_then(Weak::upgrade) {
             return lock;
         }

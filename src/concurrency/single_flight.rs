@@ -1,11 +1,8 @@
 //! One running task per key: equal calls at the same time share one result.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -52,7 +49,7 @@ where
     where
         F: Future<Output = V> + Send + 'static,
     {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some(answer) = running.get(&key) {
             return answer.clone();
         }
@@ -86,6 +83,6 @@ struct FreeKey<K: Eq + Hash, V> {
 
 impl<K: Eq + Hash, V> Drop for FreeKey<K, V> {
     fn drop(&mut self) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.running.lock().remove(&self.key);
     }
 }

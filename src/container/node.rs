@@ -1,10 +1,8 @@
 //! What pods and containers of this node share.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{
@@ -106,7 +104,7 @@ impl Node {
     /// described itself; one that does not take connections counts as restricted.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
-        let held = || self.oom_floor.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = || self.oom_floor.lock();
         if let (Some(engine), Some(known)) = (&engine, &*held())
             && Arc::ptr_eq(engine, &known.engine)
         {

@@ -1,8 +1,9 @@
 //! What was changed of pods and containers after their create: limits, and what NRI plugins asked for.
 //! A label cannot be changed, so it is saved in the state directory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::{
@@ -35,7 +36,7 @@ impl SavedChanges {
 
     /// The limits of a container that were asked for last; none if they are as at its creation.
     pub(super) fn limits(&self, id: &ContainerId) -> Option<Resources> {
-        self.known().containers.get(id).cloned()
+        self.known.lock().containers.get(id).cloned()
     }
 
     /// The limits that were asked for last: the engine knows some, we know others.
@@ -63,7 +64,7 @@ impl SavedChanges {
 
     /// The last update of a pod; empty if there was none since its creation.
     pub(super) fn pod(&self, id: &SandboxId) -> PodResources {
-        self.known().pods.get(id).cloned().unwrap_or_default()
+        self.known.lock().pods.get(id).cloned().unwrap_or_default()
     }
 
     /// Saves the limits of a container.
@@ -76,10 +77,10 @@ impl SavedChanges {
         limits: &Resources,
     ) -> Result<(), CheckpointError> {
         let _saving = self.saving.lock().await;
-        let before = self.known().containers.insert(id.clone(), limits.clone());
+        let before = self.known.lock().containers.insert(id.clone(), limits.clone());
         let saved = self.save().await;
         if saved.is_err() {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             match before {
                 Some(before) => drop(known.containers.insert(id.clone(), before)),
                 None => drop(known.containers.remove(id)),
@@ -90,7 +91,7 @@ impl SavedChanges {
 
     /// What plugins wanted of a container; none where it was not saved.
     pub(super) fn edits(&self, id: &ContainerId) -> Option<Vec<SpecEdit>> {
-        self.known().edits.get(id).cloned()
+        self.known.lock().edits.get(id).cloned()
     }
 
     /// Saves what plugins want of a new container.
@@ -103,10 +104,10 @@ impl SavedChanges {
         wanted: Vec<SpecEdit>,
     ) -> Result<(), CheckpointError> {
         let _saving = self.saving.lock().await;
-        self.known().edits.insert(id.clone(), wanted);
+        self.known.lock().edits.insert(id.clone(), wanted);
         let saved = self.save().await;
         if saved.is_err() {
-            self.known().edits.remove(id);
+            self.known.lock().edits.remove(id);
         }
         saved
     }
@@ -129,10 +130,10 @@ impl SavedChanges {
         if after == before {
             return Ok(());
         }
-        self.known().pods.insert(id.clone(), after);
+        self.known.lock().pods.insert(id.clone(), after);
         let saved = self.save().await;
         if saved.is_err() {
-            self.known().pods.insert(id.clone(), before);
+            self.known.lock().pods.insert(id.clone(), before);
         }
         saved
     }
@@ -150,11 +151,11 @@ impl SavedChanges {
             containers.all(|id| now.container(id.as_str()).is_some())
                 && known.pods.keys().all(|id| now.sandbox(id.as_str()).is_some())
         };
-        if is_kept(&self.known()) {
+        if is_kept(&self.known.lock()) {
             return;
         }
         {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             known.containers.retain(|id, _| now.container(id.as_str()).is_some());
             known.edits.retain(|id, _| now.container(id.as_str()).is_some());
             known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
@@ -168,11 +169,7 @@ impl SavedChanges {
     }
 
     async fn save(&self) -> Result<(), CheckpointError> {
-        let known = self.known().clone();
+        let known = self.known.lock().clone();
         self.checkpoints.save_changes(&known).await
-    }
-
-    fn known(&self) -> MutexGuard<'_, ChangesSinceCreate> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,8 @@
 //! Starting a container that was never started, workload or pause, exactly once.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
+
+use parking_lot::Mutex;
 
 use crate::{
     engine::{client::Engine, error::EngineError},
@@ -40,21 +39,17 @@ pub struct UnseenStarts(Arc<Mutex<HashSet<ContainerId>>>);
 impl UnseenStarts {
     /// To be called before the engine is asked.
     pub fn insert(&self, id: &ContainerId) {
-        self.ids().insert(id.clone());
+        self.0.lock().insert(id.clone());
     }
 
     /// The store shows the outcome, or the container is gone.
     pub fn remove(&self, id: &ContainerId) {
-        self.ids().remove(id);
+        self.0.lock().remove(id);
     }
 
     /// Whether the record of this container may be older than its start.
     pub fn contains(&self, id: &ContainerId) -> bool {
-        self.ids().contains(id)
-    }
-
-    fn ids(&self) -> MutexGuard<'_, HashSet<ContainerId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().contains(id)
     }
 }
 

@@ -1,9 +1,6 @@
 //! StopContainer: ask, wait, kill. A later call with a shorter grace period makes the kill come sooner.
 
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -125,7 +122,7 @@ impl Containers {
     /// When the stop of this container turns into a kill: `at`, or sooner if a stop under way
     /// says so, which `at` brings forward otherwise.
     fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
-        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deadlines = self.deadlines.lock();
         if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {
             deadline.send_if_modified(|kill_at| {
                 let sooner = at < *kill_at;

@@ -10,9 +10,10 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tracing::warn;
 
 use super::{process::Exec, process_lookup::MARKER};
@@ -70,7 +71,7 @@ impl CommandRecords {
 
     /// What a killed server left; returned once.
     pub fn left(&self) -> Vec<AbandonedCommand> {
-        std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.left.lock())
     }
 
     /// Nothing is left of this one.

@@ -11,9 +11,11 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use self::open_files::{OpenFileLimit, OpenFiles};
 use super::{error::HostError, mounts::MountInfo};
@@ -107,7 +109,9 @@ impl Cgroups {
         let cached = self.cached(pid, owner).filter(|it| it.has_same_directories(&group));
         Ok(cached.unwrap_or_else(|| {
             let group = Arc::new(group);
-            self.found().insert(owner.to_owned(), CachedGroup { pid, group: Arc::clone(&group) });
+            self.found
+                .lock()
+                .insert(owner.to_owned(), CachedGroup { pid, group: Arc::clone(&group) });
             group
         }))
     }
@@ -139,7 +143,7 @@ impl Cgroups {
     /// or may be empty. Its path contains the owner's name, so as long as it [`Cgroup::exists`] it
     /// belongs to the owner, even if the pid was reused.
     pub fn cached(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
-        let found = self.found();
+        let found = self.found.lock();
         found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
     }
 
@@ -153,11 +157,7 @@ impl Cgroups {
 
     /// Drops the cached cgroups of all other owners.
     pub fn retain(&self, is_owner: impl Fn(&str) -> bool) {
-        self.found().retain(|owner, _| is_owner(owner));
-    }
-
-    fn found(&self) -> MutexGuard<'_, HashMap<String, CachedGroup>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        self.found.lock().retain(|owner, _| is_owner(owner));
     }
 
     /// The topmost visible cgroup of each hierarchy; none if there are no hierarchies.
@@ -219,7 +219,7 @@ impl Cgroups {
 
     /// The mount table as read last; reads it the first time.
     fn mount_table(&self) -> io::Result<Table> {
-        let last = self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self.mounts.lock().clone();
         match last {
             Some(table) => Ok(table),
             None => self.read_mounts(),
@@ -238,7 +238,7 @@ impl Cgroups {
         let mounts = text.lines().filter_map(Mount::read).collect();
         let read = Instant::now();
         let table = Table { mounts, read, took: read.duration_since(begun) };
-        *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(table.clone());
+        *self.mounts.lock() = Some(table.clone());
         Ok(table)
     }
 }

@@ -1,12 +1,9 @@
 //! One running task per key, as in `concurrency::single_flight`, but the task is cancelled when all
 //! of its callers have dropped their calls.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
@@ -34,7 +31,7 @@ where
     where
         F: Future<Output = V> + Send + 'static,
     {
-        let mut running = self.table();
+        let mut running = self.running.lock();
         if let Some(answer) = running.0.get(&key) {
             return answer.subscribe();
         }
@@ -51,10 +48,6 @@ where
         };
         tokio::spawn(work.in_current_span());
         receiver
-    }
-
-    fn table(&self) -> MutexGuard<'_, Running<K, V>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,7 +87,7 @@ where
     async fn abandoned(&self) {
         loop {
             self.answer.closed().await;
-            let mut running = self.table.table();
+            let mut running = self.table.running.lock();
             if self.answer.is_closed() {
                 self.remove_from(&mut running);
                 return;
@@ -104,7 +97,7 @@ where
 
     /// Removes the entry before the answer is sent: a later caller starts a new task.
     fn finish(&self) -> &watch::Sender<Option<V>> {
-        self.remove_from(&mut self.table.table());
+        self.remove_from(&mut self.table.running.lock());
         &self.answer
     }
 

@@ -3,11 +3,9 @@
 //! The list is kept in a file over restarts. An image that is not on it counts as foreign and is
 //! not removed for kubelet: an operator can remove it by hand, but could not get it back.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::{
@@ -35,7 +33,7 @@ impl KubeletImages {
 
     /// Whether kubelet pulled the image under each of its names.
     pub(super) fn contains(&self, image: &ImageRecord) -> bool {
-        let known = self.known();
+        let known = self.known.lock();
         known.0.get(&image.id).is_some_and(|names| {
             let spelt = |tag: &String| ImageReference::parse(tag).map(|name| name.to_string());
             image.repo_tags.iter().all(|tag| spelt(tag).is_ok_and(|name| names.contains(&name)))
@@ -47,7 +45,7 @@ impl KubeletImages {
     pub(super) async fn add(&self, id: &ImageId, name: &ImageReference, was_there: bool) {
         let name = name.to_string();
         let is_new = {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             let foreign = was_there && !known.0.contains_key(id);
             !foreign && known.0.entry(id.clone()).or_default().insert(name)
         };
@@ -62,13 +60,13 @@ impl KubeletImages {
         loop {
             let gone = store.wait(RECHECK, |shown| {
                 let gone = |id: &&ImageId| shown.image(id.as_str()).is_none();
-                let known = self.known();
+                let known = self.known.lock();
                 let gone: Vec<ImageId> = known.0.keys().filter(gone).cloned().collect();
                 (shown.is_complete() && !gone.is_empty()).then_some(gone)
             });
             match gone.await {
                 Some(gone) => {
-                    self.known().0.retain(|id, _| !gone.contains(id));
+                    self.known.lock().0.retain(|id, _| !gone.contains(id));
                     self.save().await;
                 }
                 // A closed store returns at once.
@@ -79,17 +77,13 @@ impl KubeletImages {
 
     async fn save(&self) {
         let _guard = self.saving.lock().await;
-        let known = self.known().clone();
+        let known = self.known.lock().clone();
         if let Err(error) = self.checkpoints.save_pulled(&known).await {
             warn!(
                 error = chain(&error),
                 "cannot save the list of images pulled for kubelet; after a restart kubelet cannot remove the new ones"
             );
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, PulledImages> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,5 @@
 //! The pause image: the one built into this program, or the one the operator names.
 
-use std::sync::PoisonError;
-
 use tracing::{info, warn};
 
 use super::{credentials, error::ImageError, service::Images};
@@ -21,7 +19,7 @@ impl Images {
     /// used has the name: running pods use it.
     pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
-        let mut last = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.pause.lock();
         let named = snapshot.image(self.pause_name()).map(|record| &record.id);
         if let Some(named) = named
             && Some(named) != last.as_ref()
@@ -47,7 +45,7 @@ impl Images {
             (Err(_), None) => self.load_pause().await?,
         };
         self.store.refresh_image(name).await?;
-        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.clone());
+        *self.pause.lock() = Some(id.clone());
         Ok(id)
     }
 

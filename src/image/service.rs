@@ -1,7 +1,8 @@
 //! The service: what PullImage, RemoveImage and ImageFsInfo share.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{

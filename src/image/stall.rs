@@ -4,13 +4,9 @@
 //! A download has the configured deadline; a step without visible progress (a queued layer, an
 //! extraction without figures) has several times as long.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::engine::pull::PullProgress;
@@ -84,12 +80,12 @@ enum Phase {
 
 impl LastProgress {
     fn record(&self, now: Instant) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         *last = now.max(*last);
     }
 
     fn last(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The users and groups of images, read once for each image.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::{error::ImageFilesError, inspection::ImageInspection, service::ImageFiles};
 use crate::{
@@ -33,7 +33,7 @@ impl ImageFiles {
     }
 
     fn known_accounts(&self, image: &ImageId) -> Option<Arc<Accounts>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).get(image).cloned()
+        self.accounts.lock().get(image).cloned()
     }
 
     async fn read_accounts(&self, image: &ImageId) -> Result<Accounts, ImageFilesError> {
@@ -46,7 +46,7 @@ impl ImageFiles {
     /// A full cache drops images that the engine no longer has, or all when that is not enough.
     fn cache_accounts(&self, image: ImageId, accounts: Accounts) -> Arc<Accounts> {
         let accounts = Arc::new(accounts);
-        let mut known = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.accounts.lock();
         if known.len() >= CACHED {
             let now = self.store.snapshot();
             known.retain(|image, _| now.image(image.as_str()).is_some());

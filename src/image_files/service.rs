@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use super::error::ImageFilesError;

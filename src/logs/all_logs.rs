@@ -2,9 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     task::{self, JoinSet},
@@ -63,7 +64,7 @@ impl AllLogs {
         container: LoggedContainer,
         run: RunState,
     ) -> Option<ObserveReply> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.departed.contains(&container.id) || self.tools.places.is_closed() {
             return None;
         }
@@ -85,7 +86,7 @@ impl AllLogs {
         known.tasks.spawn(async move {
             task.await;
             if let Some(all) = all.upgrade() {
-                all.known().logs.remove(&id);
+                all.known.lock().logs.remove(&id);
             }
         });
         // Forgets tasks that have ended.
@@ -95,12 +96,12 @@ impl AllLogs {
 
     /// The log of a container, if it is written.
     pub(super) fn find(&self, id: &ContainerId) -> Option<Arc<LogState>> {
-        self.known().logs.get(id).cloned()
+        self.known.lock().logs.get(id).cloned()
     }
 
     /// The container is gone. Returns what is closed when nothing is left of its log here.
     pub(super) fn forget(&self, id: &ContainerId) -> watch::Receiver<Progress> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if !known.departed.contains(id) {
             known.departed.push_back(id.clone());
             if known.departed.len() > REMEMBERED {
@@ -123,7 +124,7 @@ impl AllLogs {
 
     /// All containers whose log is written, or was by an earlier process.
     pub(super) fn ids(&self) -> Vec<ContainerId> {
-        let known = self.known();
+        let known = self.known.lock();
         known.logs.keys().chain(known.saved.keys()).cloned().collect()
     }
 
@@ -131,17 +132,13 @@ impl AllLogs {
     /// of all logs whose container is not removed.
     pub(super) async fn close(&self) {
         self.tools.places.close();
-        let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known());
+        let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known.lock());
         logs.values().for_each(|log| log.woken.notify_one());
         drop(logs);
         let ended = async { while tasks.join_next().await.is_some() {} };
         let _ = timeout(self.tools.poll_limit, ended).await;
         // Callers that wait for a log whose poll hangs return when its task is aborted.
         tasks.shutdown().await;
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

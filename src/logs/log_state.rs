@@ -1,7 +1,8 @@
 //! What the task of a log and its callers share: what is wanted of the log, and how far it is.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::{
@@ -71,7 +72,7 @@ impl LogState {
     }
 
     pub(super) fn observe(&self, container: LoggedContainer, run: RunState) -> ObserveReply {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         wanted.container = container;
         let changed = match run {
             // The log of a later run continues that of an earlier one.
@@ -92,18 +93,18 @@ impl LogState {
 
     /// From now on nobody waits for the log of this run.
     pub(super) fn give_up(&self) {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         wanted.given_up = wanted.over;
     }
 
     pub(super) fn reopen(&self, reply: oneshot::Sender<Result<(), Arc<LogError>>>) {
-        self.wanted().reopen.push(reply);
+        self.wanted.lock().reopen.push(reply);
         self.woken.notify_one();
     }
 
     /// The container was removed. Returns what is closed when its log is closed.
     pub(super) fn leave(&self) -> watch::Receiver<Progress> {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         wanted.is_removed = true;
         wanted.over.get_or_insert(Nanos(i64::MAX));
         self.woken.notify_one();
@@ -111,13 +112,13 @@ impl LogState {
     }
 
     pub(super) fn is_removed(&self) -> bool {
-        self.wanted().is_removed
+        self.wanted.lock().is_removed
     }
 
     /// The next poll of a log that is `busy` or not. None if there is nothing to do: a log that is
     /// complete is not searched for among files that the engine is removing.
     pub(super) fn next_poll(&self, busy: bool) -> Option<NextPoll> {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         let complete = wanted.over.is_some() && wanted.over == wanted.complete;
         if complete && wanted.reopen.is_empty() && !wanted.is_removed {
             return None;
@@ -135,7 +136,7 @@ impl LogState {
 
     /// Tells the callers that wait what a poll has done.
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         if outcome.is_hopeless() || outcome.state == ReadState::Complete {
             wanted.complete = request.over;
         }
@@ -146,10 +147,6 @@ impl LogState {
             progress.complete = complete;
             progress.left = outcome.left;
         });
-    }
-
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,8 @@
 //! One poll of one container's log, on a thread that has it alone.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore},
     time::Instant,
@@ -124,10 +122,6 @@ impl Tools {
             panics: std::sync::atomic::AtomicBool::new(false),
         }
     }
-
-    fn buffers(&self) -> MutexGuard<'_, Vec<Buffers>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Log {
@@ -145,7 +139,7 @@ impl Log {
         #[cfg(test)]
         assert!(!tools.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
         let mut outcome = PollOutcome::default();
-        let mut buffers = tools.buffers().pop().unwrap_or_default();
+        let mut buffers = tools.buffers.lock().pop().unwrap_or_default();
         let has_work = !request.complete || request.reopen;
         if has_work && let Err(error) = self.write(request, tools, &mut buffers, &mut outcome) {
             if request.reopen && outcome.reopened.is_none() {
@@ -154,7 +148,7 @@ impl Log {
                 outcome.error = Some(error);
             }
         }
-        tools.buffers().push(buffers);
+        tools.buffers.lock().push(buffers);
         self.report_losses(&tools.metrics);
         let is_caught_up = outcome.state == ReadState::CaughtUp && request.over.is_some();
         if is_caught_up || outcome.state == ReadState::More {

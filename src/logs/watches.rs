@@ -1,11 +1,8 @@
 //! Which log's task is woken when one of the engine's files changes.
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -36,13 +33,13 @@ impl Watches {
     /// there is one. Blocks.
     pub(super) fn set(&self, path: &Path, log: &Arc<Notify>) -> bool {
         let watch = {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             let Some(watch) = state.watch.clone() else { return false };
             state.setting.push(Arc::clone(log));
             watch
         };
         let set = watch.set(path);
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if let Some(at) = state.setting.iter().position(|one| Arc::ptr_eq(one, log)) {
             state.setting.swap_remove(at);
         }
@@ -70,7 +67,7 @@ impl Watches {
 
     /// Removes the watch of a log that is no longer written.
     pub(super) fn remove(&self, log: &Arc<Notify>) {
-        let State { watch, set, .. } = &mut *self.state();
+        let State { watch, set, .. } = &mut *self.0.lock();
         for (file, _) in set.extract_if(|_, other| Arc::ptr_eq(other, log)) {
             watch.iter().for_each(|watch| watch.remove(file));
         }
@@ -82,12 +79,12 @@ impl Watches {
             self.report(&event);
         }
         warn!("inotify failed; polling container logs from time to time");
-        self.state().watch = None;
+        self.0.lock().watch = None;
         self.report(&TailEvent::Anything);
     }
 
     fn report(&self, event: &TailEvent) {
-        let State { set, setting, .. } = &mut *self.state();
+        let State { set, setting, .. } = &mut *self.0.lock();
         let mut is_known = true;
         match event {
             TailEvent::Changed(files) => {
@@ -105,10 +102,6 @@ impl Watches {
         if !is_known {
             setting.iter().for_each(|log| log.notify_one());
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -133,7 +126,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         let (watch, mut events) = TailWatch::open().unwrap();
         let (watches, log) = (Watches::new(Some(watch.clone())), Arc::new(Notify::new()));
-        watches.state().setting.push(Arc::clone(&log));
+        watches.0.lock().setting.push(Arc::clone(&log));
         watch.set(&path).unwrap();
         fs::write(&path, "x").unwrap();
         watches.report(&events.next().await.unwrap());
@@ -159,7 +152,7 @@ mod tests {
         assert_eq!([is_woken(&logs[0].1), is_woken(&logs[1].1)], [false, true]);
         assert!(watches.set(&logs[1].0, &logs[1].1));
         watches.remove(&logs[1].1);
-        assert!(watches.state().set.is_empty());
+        assert!(watches.0.lock().set.is_empty());
         assert!(!watches.set(&directory.path().join("absent"), &logs[0].1));
     }
 }

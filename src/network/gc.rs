@@ -1,12 +1,8 @@
 //! Finds the stale attachments of lost pods.
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, path::Path, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::{self, sleep},
@@ -56,16 +52,16 @@ impl ActiveAttachments {
     /// Records an attachment as active, and blocks GC until the guard is dropped.
     pub(super) async fn add(&self, key: AttachmentKey) -> RwLockReadGuard<'_, ()> {
         let adding = self.adding.read().await;
-        self.lock().insert(key);
+        self.active.lock().insert(key);
         adding
     }
 
     pub(super) fn remove(&self, key: &AttachmentKey) {
-        self.lock().remove(key);
+        self.active.lock().remove(key);
     }
 
     pub(super) fn all(&self) -> HashSet<AttachmentKey> {
-        self.lock().clone()
+        self.active.lock().clone()
     }
 
     /// Blocks new attachments while the guard is held. None when attachments were being made all the
@@ -80,10 +76,6 @@ impl ActiveAttachments {
             }
         };
         time::timeout(timeout, paused).await.ok()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<AttachmentKey>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,10 +4,11 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use prost::Message;
 use thiserror::Error;
 use tokio::{
@@ -117,7 +118,7 @@ impl Connection {
         };
         let envelope = Envelope::request(stream, &request);
         if !envelope.is_sendable() {
-            self.lock().answers.remove(&stream);
+            self.waiting.lock().answers.remove(&stream);
             return Err(CallError::TooLong(envelope.payload.len()));
         }
         let exchange = async {
@@ -157,7 +158,7 @@ impl Connection {
     pub(super) fn close(&self, reason: CloseReason) -> CloseReason {
         let first = self.reason.get_or_init(|| reason).clone();
         self.closed.cancel();
-        self.lock().answers.clear();
+        self.waiting.lock().answers.clear();
         first
     }
 
@@ -177,7 +178,7 @@ impl Connection {
     /// A new stream, odd as the caller's are.
     fn expect_answer(&self) -> (u32, oneshot::Receiver<Response>) {
         let (sender, answer) = oneshot::channel();
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let stream = match waiting.last_stream {
             0 => 1,
             last => last.wrapping_add(2),
@@ -234,10 +235,6 @@ impl Connection {
             return;
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What arrives, decoded.
@@ -279,7 +276,7 @@ impl Connection {
         if *kind != RESPONSE {
             return Err(unexpected());
         }
-        let answer = self.lock().answers.remove(stream).ok_or_else(unexpected)?;
+        let answer = self.waiting.lock().answers.remove(stream).ok_or_else(unexpected)?;
         let response = Response::decode(payload.as_slice()).map_err(|_| ProtocolError::Message)?;
         // The caller may have given up a moment ago.
         let _ = answer.send(response);

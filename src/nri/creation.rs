@@ -2,12 +2,9 @@
 //! plugin has agreed to them yet: no answer shows them, and a plugin that connects now is not told
 //! of them twice.
 
-use std::{
-    collections::HashMap,
-    future::pending,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, future::pending, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::model::{
@@ -73,7 +70,7 @@ pub struct Creation {
 
 impl Drop for Creation {
     fn drop(&mut self) {
-        let ended = self.creations.state().pending.remove(&self.identity);
+        let ended = self.creations.state.lock().pending.remove(&self.identity);
         if ended.is_some_and(|pending| pending.hidden) {
             self.creations.revealed.send_replace(());
         }
@@ -82,7 +79,7 @@ impl Drop for Creation {
 
 impl Creations {
     pub(super) fn begin(&self, identity: Identity) -> Creation {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let pending = Pending { hidden: state.asks, asked: false };
         state.pending.insert(identity.clone(), pending);
         drop(state);
@@ -91,16 +88,16 @@ impl Creations {
 
     /// Whether plugins are asked from now on.
     pub(super) fn set_asking(&self, asks: bool) {
-        self.state().asks = asks;
+        self.state.lock().asks = asks;
     }
 
     pub(super) fn are_asked(&self) -> bool {
-        self.state().asks
+        self.state.lock().asks
     }
 
     /// Whether plugins must be asked about it. If not, plugins that connect later receive it as existing.
     pub(super) fn must_ask(&self, creation: &Creation) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let asks = state.asks;
         if let Some(pending) = state.pending.get_mut(&creation.identity) {
             pending.hidden |= asks;
@@ -110,19 +107,19 @@ impl Creations {
     }
 
     pub(super) fn set_asked(&self, creation: &Creation) {
-        if let Some(pending) = self.state().pending.get_mut(&creation.identity) {
+        if let Some(pending) = self.state.lock().pending.get_mut(&creation.identity) {
             pending.asked = true;
         }
     }
 
     /// Whether plugins will be asked about it.
     pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
-        self.state().pending.get(identity).is_some_and(|pending| !pending.asked)
+        self.state.lock().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
 
     /// Whether there may be anything to leave out.
     pub(super) fn hide_anything(&self) -> bool {
-        self.state().pending.values().any(|pending| pending.hidden)
+        self.state.lock().pending.values().any(|pending| pending.hidden)
     }
 
     pub(super) fn reveals(&self) -> Reveals {
@@ -130,17 +127,13 @@ impl Creations {
     }
 
     pub(super) fn hides_pod(&self, record: &SandboxRecord) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         !state.pending.is_empty() && state.hides(&Identity::pod(record))
     }
 
     pub(super) fn hides_container(&self, record: &ContainerRecord) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         !state.pending.is_empty() && state.hides(&Identity::container(record))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,8 @@
 //! What is counted of plugins: calls, how they ended, and how long they took.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use crate::telemetry::{
     metric::{Counter, Family, Gauge},
@@ -29,7 +27,7 @@ struct Calls {
 
 impl NriMetrics {
     pub(super) fn called(&self, plugin: &str, call: &'static str, took: Duration, ok: bool) {
-        let mut calls = self.lock();
+        let mut calls = self.calls.lock();
         let is_known = calls.keys().any(|(known, _)| known == plugin);
         let has_room = is_known || calls.len() < MOST_ROWS;
         let name = if has_room { plugin } else { OTHERS };
@@ -43,10 +41,6 @@ impl NriMetrics {
 
     pub(super) fn disconnected(&self, reason: &'static str) {
         self.disconnects.with([reason]).inc();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, &'static str), Calls>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,7 +63,7 @@ impl RegisterMetrics for NriMetrics {
             &["plugin", "call", "result"],
             "Calls to NRI plugins",
             move || {
-                let rows = calls.lock().clone();
+                let rows = calls.calls.lock().clone();
                 let of = |((plugin, call), row): (&(String, &'static str), &Calls)| {
                     let sample = |result, count: u32| {
                         let value = counted(usize::try_from(count).unwrap_or(usize::MAX));
@@ -86,7 +80,7 @@ impl RegisterMetrics for NriMetrics {
             &["plugin", "call"],
             "Time that calls to NRI plugins took together",
             move || {
-                let rows = calls.lock().clone();
+                let rows = calls.calls.lock().clone();
                 let of = |((plugin, call), row): (&(String, &'static str), &Calls)| {
                     Sample::labelled([plugin, call], row.took.as_secs_f64())
                 };

@@ -6,13 +6,14 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use futures_util::{
     future::{OptionFuture, join_all},
     stream::{self, StreamExt},
 };
+use parking_lot::Mutex;
 use tokio::{
     sync::{
         broadcast::{self, error::RecvError},
@@ -105,7 +106,7 @@ impl Events {
     }
 
     fn join(&self) -> broadcast::Receiver<Arc<RenderedEvents>> {
-        let mut listeners = self.listeners();
+        let mut listeners = self.listeners.lock();
         if let Some(events) = &*listeners {
             return events.subscribe();
         }
@@ -140,7 +141,7 @@ impl Events {
             };
             if !more {
                 // Listeners that are still there get the end of the stream.
-                return *self.listeners() = None;
+                return *self.listeners.lock() = None;
             }
             if self.end_unheard() {
                 return;
@@ -153,7 +154,7 @@ impl Events {
             // Rendering reads cgroup files and never the engine, so the queue only fills up on an
             // overloaded host. All listeners then receive the queued events and the end of the stream.
             if !changes.is_empty() && batches.try_send(Batch { shown, changes, at }).is_err() {
-                return *self.listeners() = None;
+                return *self.listeners.lock() = None;
             }
         }
     }
@@ -179,16 +180,12 @@ impl Events {
 
     /// Whether no subscriber is left. A later subscriber starts again from the current state.
     fn end_unheard(&self) -> bool {
-        let mut listeners = self.listeners();
+        let mut listeners = self.listeners.lock();
         let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
         if is_unheard {
             *listeners = None;
         }
         is_unheard
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Option<broadcast::Sender<Arc<RenderedEvents>>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Without objects that plugins are still asked about. Those have events once the plugins agreed.
@@ -209,7 +206,7 @@ impl EventQueue {
             && let Some((oldest, size)) = self.sent.pop_front()
         {
             if let Some(oldest) = oldest.upgrade() {
-                *oldest.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *oldest.0.lock() = None;
             }
             queued -= size;
         }
@@ -237,7 +234,7 @@ fn listener_stream(
             };
             // Events are cloned one at a time, so a listener that does not read holds no copies. The
             // batch is released with its last event: discarding it later is then no error.
-            let (event, is_last) = match &*batch.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            let (event, is_last) = match &*batch.0.lock() {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),
             };
@@ -328,7 +325,7 @@ mod tests {
         let large = "x".repeat(MOST_QUEUED / 4);
         let held = |queue: &EventQueue| {
             let sent = queue.sent.iter().filter_map(|(events, _)| events.upgrade());
-            sent.filter(|events| events.0.lock().unwrap().is_some()).count()
+            sent.filter(|events| events.0.lock().is_some()).count()
         };
         queue.send(events(&["first", "second"]));
         assert_eq!(deaf.next().await.unwrap().unwrap().container_id, "first");

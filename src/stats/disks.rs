@@ -4,10 +4,11 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tracing::debug;
 
 use super::read::{file::Files, partitions};
@@ -24,14 +25,14 @@ pub(super) struct DiskCache(Mutex<Option<(Instant, Arc<Disks>)>>);
 impl DiskCache {
     /// The disks; none when they were read too long ago.
     pub(super) fn at(&self, now: Instant) -> Arc<Disks> {
-        let read = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = self.0.lock().clone();
         let fresh = read.filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER);
         fresh.map(|(_, disks)| disks).unwrap_or_default()
     }
 
     pub(super) fn set(&self, disks: Disks, now: Instant) {
         let read = Some((now, Arc::new(disks)));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.0.lock() = read;
     }
 }
 

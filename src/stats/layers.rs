@@ -3,9 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::model::stats::LayerReading;
 
@@ -34,18 +35,18 @@ pub(super) struct Measurement {
 
 impl Layers {
     pub(super) fn of(&self, id: &str) -> Option<LayerReading> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.get(id).and_then(|layer| layer.reading.clone())
     }
 
     /// Whether `now` is the time to measure it again.
     pub(super) fn is_due(&self, id: &str, now: Instant) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.get(id).is_none_or(|layer| layer.due <= now)
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         let readings = known.values().filter_map(|layer| layer.reading.as_ref());
         readings.map(|reading| reading.bytes).fold(0, u64::saturating_add)
     }
@@ -53,7 +54,7 @@ impl Layers {
     /// Its directory when it was measured last. A layer stays where it is as long as its container
     /// exists.
     pub(super) fn upper(&self, id: &str) -> Option<PathBuf> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.get(id)?.upper.clone()
     }
 
@@ -62,14 +63,14 @@ impl Layers {
     pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let layer = known.entry(id.to_owned()).or_insert(Layer { reading: None, upper: None, due });
         (layer.due, layer.upper) = (due, measured.upper);
         layer.reading = measured.reading.or_else(|| layer.reading.take());
     }
 
     pub(super) fn retain(&self, ids: &HashSet<&str>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.retain(|id, _| ids.contains(id.as_str()));
     }
 }

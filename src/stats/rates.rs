@@ -5,9 +5,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// What was read of each group before.
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ struct Rate {
 impl Rates {
     /// Takes a reading of processor time in nanoseconds; answers what was used in a second.
     pub(super) fn next(&self, id: &str, usage: u64, at: Instant) -> Option<u64> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let Some(last) = known.get_mut(id) else {
             known.insert(id.to_owned(), Rate { at, usage, nano_cores: None });
             return None;
@@ -41,13 +42,13 @@ impl Rates {
     }
 
     pub(super) fn retain(&self, ids: &HashSet<&str>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.retain(|id, _| ids.contains(id.as_str()));
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.0.lock().len()
     }
 }
 

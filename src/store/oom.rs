@@ -20,9 +20,10 @@ mod kill_accounting;
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tracing::warn;
 
 pub(super) use self::causes::ExitCause;
@@ -87,7 +88,7 @@ impl OomDetector {
         let MemoryKills(kills) = checkpoints.load_memory_kills().await;
         let oom = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
         {
-            let mut known = oom.known();
+            let mut known = oom.known.lock();
             known.causes = ExitCauses::loaded(kills);
             // They are older than the first list, so what it lacks is gone.
             known.missing = known.causes.ids().map(str::to_owned).collect();
@@ -104,7 +105,7 @@ impl OomDetector {
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
         // The cgroup above a pod without a parent of its own is the whole machine's.
-        if record.document.parent().is_empty() || self.known().pods.contains_key(&record.id) {
+        if record.document.parent().is_empty() || self.known.lock().pods.contains_key(&record.id) {
             return;
         }
         let _lock = self.counting.lock().await;
@@ -115,7 +116,7 @@ impl OomDetector {
             Some((cgroup, count))
         });
         if let Some((cgroup, count)) = counted.await {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             known.accounting.entry(cgroup.clone()).or_default().begin(count);
             let pod = Pod { document: Arc::clone(&record.document), cgroup };
             known.pods.insert(record.id.clone(), pod);
@@ -127,7 +128,7 @@ impl OomDetector {
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
         match record.process {
             Process::Running { pid: 0, .. } => drop(self.attribute_kills(record).await),
-            Process::Running { .. } => self.known().is_running(record),
+            Process::Running { .. } => self.known.lock().is_running(record),
             _ => {}
         }
     }
@@ -135,7 +136,7 @@ impl OomDetector {
     /// The cause of this end, where it was decided before.
     fn decided(&self, record: &ContainerRecord) -> Option<ExitCause> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
-        self.known().causes.of(record.id.as_str(), finished_at)
+        self.known.lock().causes.of(record.id.as_str(), finished_at)
     }
 
     /// The cause of an end, if it was decided before, is plain, or is known to the kernel; none
@@ -165,16 +166,16 @@ impl OomDetector {
     /// the first call for an end gives its answer: then the kills are attributed.
     async fn attribute_kills(&self, record: &ContainerRecord) -> Option<bool> {
         let _lock = self.counting.lock().await;
-        let (cgroup, ended) = self.known().has_ended(record)?;
+        let (cgroup, ended) = self.known.lock().has_ended(record)?;
         let path = cgroup.clone();
         let count = blocking(move || KillCount::read(&path, &ended)).await;
-        self.known().attribute(record, &cgroup, count)
+        self.known.lock().attribute(record, &cgroup, count)
     }
 
     /// Decides the cause of an end.
     pub(super) async fn record_cause(&self, record: &ContainerRecord, cause: ExitCause) {
         let Process::Exited { finished_at, .. } = record.process else { return };
-        self.known().causes.put(record.id.as_str(), (finished_at, cause));
+        self.known.lock().causes.put(record.id.as_str(), (finished_at, cause));
         if cause == ExitCause::OutOfMemory {
             self.save().await;
         }
@@ -182,19 +183,19 @@ impl OomDetector {
 
     /// The engine sent it a SIGKILL: that is the cause of its end.
     pub(super) fn record_engine_kill(&self, id: &str, at: Nanos) {
-        self.known().engine_kills.insert(id.to_owned(), at);
+        self.known.lock().engine_kills.insert(id.to_owned(), at);
     }
 
     /// A call is about to have the engine send it a SIGKILL. Of a container that hides signals no event
     /// says so.
     pub(super) fn record_own_kill(&self, id: &str, at: Nanos) {
-        self.known().own_kills.insert(id.to_owned(), at);
+        self.known.lock().own_kills.insert(id.to_owned(), at);
     }
 
     /// Whether the engine did so in the run that has ended.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
-        let known = self.known();
+        let known = self.known.lock();
         // A call that came after the end did not cause it.
         let own = known.own_kills.get(record.id.as_str()).is_some_and(|at| *at <= finished_at);
         own && is_of_run(record, &known.own_kills)
@@ -204,18 +205,18 @@ impl OomDetector {
     /// The engine sent an `oom` event for it. Its inspect may never say so: the engine does not add
     /// what it learns after the end.
     pub(super) fn record_oom_event(&self, id: &str, at: Nanos) {
-        self.known().oom_events.insert(id.to_owned(), at);
+        self.known.lock().oom_events.insert(id.to_owned(), at);
     }
 
     /// Whether there was one in the run that has ended.
     pub(super) fn had_oom_event(&self, record: &ContainerRecord) -> bool {
-        is_of_run(record, &self.known().oom_events)
+        is_of_run(record, &self.known.lock().oom_events)
     }
 
     /// Forgets what this list of the engine and the one before lack. One alone proves nothing: it
     /// may have begun before the container was created. The caller calls [`Self::save`] afterwards.
     pub(super) fn retain(&self, is_listed: impl Fn(&str) -> bool) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let missing = known.ids().filter(|id| !is_listed(id)).map(str::to_owned).collect();
         let before = std::mem::replace(&mut known.missing, missing);
         let keeps = |id: &str| is_listed(id) || !before.contains(id);
@@ -224,25 +225,25 @@ impl OomDetector {
 
     /// A container is gone. The caller calls [`Self::save`] afterwards.
     pub(super) fn forget(&self, id: &str) {
-        self.known().forget(id);
+        self.known.lock().forget(id);
     }
 
     /// Whether the causes that the engine does not know are saved.
     pub(super) fn is_saved(&self) -> bool {
-        self.known().causes.is_saved()
+        self.known.lock().causes.is_saved()
     }
 
     /// Saves them where they are not; waits for a save that is under way. A failure is logged, and
     /// made up for by the next save.
     pub(super) async fn save(&self) {
         let _lock = self.saving.lock().await;
-        let Some((kills, changes)) = self.known().causes.unsaved() else { return };
+        let Some((kills, changes)) = self.known.lock().causes.unsaved() else { return };
         let saved = match &self.checkpoints {
             Some(checkpoints) => checkpoints.save_memory_kills(&MemoryKills(kills)).await,
             None => Ok(()),
         };
         match saved {
-            Ok(()) => self.known().causes.saved(changes),
+            Ok(()) => self.known.lock().causes.saved(changes),
             Err(error) => {
                 let error = chain(&error);
                 warn!(
@@ -251,10 +252,6 @@ impl OomDetector {
                 );
             }
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,8 @@
 //! How many streams may be open at once: in all, for each container or pod, and of each kind.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// The open streams of a server. Clones count together.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +27,7 @@ pub(super) struct Place {
 impl Places {
     /// A place for a stream to this container or pod; none if too many are taken.
     pub(super) fn take(&self, target: String, is_command: bool) -> Option<Place> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.0.lock();
         let of_target = taken.by_target.get(&target).copied().unwrap_or_default();
         let is_full = taken.all >= MOST_STREAMS
             || of_target >= MOST_OF_A_TARGET
@@ -45,7 +44,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.places.0.lock();
         taken.all -= 1;
         taken.idlers -= usize::from(!self.is_command);
         if let Some(count) = taken.by_target.get_mut(&self.target) {
@@ -86,7 +85,7 @@ mod tests {
         drop(commands);
         assert_eq!(take("a", false, 1_000).len(), 240);
         drop(held);
-        assert_eq!(places.0.lock().unwrap().all, 0);
-        assert!(places.0.lock().unwrap().by_target.is_empty());
+        assert_eq!(places.0.lock().all, 0);
+        assert!(places.0.lock().by_target.is_empty());
     }
 }

@@ -2,18 +2,14 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rand::{TryRngCore, rngs::OsRng};
 use tokio::time::Instant;
 
-use super::{
-    error::StreamError,
-    metrics::{StreamingMetrics, Token},
-    token::Tokens,
-    upgrade::Purpose,
-};
+use super::{error::StreamError, metrics::{StreamingMetrics, Token}, token::Tokens, upgrade::Purpose};
 use crate::{
     engine::client::Engine,
     model::{
@@ -82,7 +78,7 @@ impl Streaming {
 
     /// What was promised for this token under this name. Whatever the name, the token is spent.
     pub(super) fn redeem(&self, name: &str, token: &str) -> Option<PendingStream> {
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.tokens.lock();
         let promise = tokens.redeem(token, Instant::now());
         let promise = promise.filter(|promise| promise.name() == name);
         self.metrics.token(if promise.is_some() { Token::Used } else { Token::Refused });
@@ -91,7 +87,7 @@ impl Streaming {
 
     fn promise(&self, promise: PendingStream) -> Result<String, StreamError> {
         let name = promise.name();
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.tokens.lock();
         let issued = tokens.issue(promise, Instant::now(), chance);
         self.metrics.token(if issued.is_ok() { Token::Given } else { Token::TooManyTokens });
         let token = issued.map_err(|_| StreamError::TooMany)?;

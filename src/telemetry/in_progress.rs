@@ -5,11 +5,13 @@ use std::{
     collections::BTreeMap,
     fmt::Display,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// A module's operations in progress. Clones share the list.
 #[derive(Clone, Debug, Default)]
@@ -54,13 +56,13 @@ impl InProgress {
     pub fn begin(&self, kind: &'static str, what: impl Into<Cow<'static, str>>) -> InProgressGuard {
         let key = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let running = Running { kind, what: what.into(), start: Instant::now() };
-        self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).insert(key, running);
+        self.shared.running.lock().insert(key, running);
         InProgressGuard { shared: Arc::clone(&self.shared), key }
     }
 
     /// The operations in progress, in the order in which they began.
     pub fn list(&self) -> Vec<RunningOperation> {
-        let running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.shared.running.lock();
         let operations = running.values().map(|one| RunningOperation {
             kind: one.kind,
             what: one.what.clone().into_owned(),
@@ -73,7 +75,7 @@ impl InProgress {
 impl InProgressGuard {
     /// Adds its subject, once known, behind its name.
     pub fn about(&self, subject: impl Display) {
-        let mut running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.shared.running.lock();
         if let Some(one) = running.get_mut(&self.key) {
             one.what = Cow::Owned(format!("{} {subject}", one.what));
         }
@@ -82,7 +84,7 @@ impl InProgressGuard {
 
 impl Drop for InProgressGuard {
     fn drop(&mut self) {
-        self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.shared.running.lock().remove(&self.key);
     }
 }
 

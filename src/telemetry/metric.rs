@@ -7,10 +7,11 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::RwLock;
 pub use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder},
@@ -76,16 +77,16 @@ impl<M, const N: usize> Default for Family<M, N> {
 impl<M: Clone + Default, const N: usize> Family<M, N> {
     /// The metric with these label values, in the order of the label names.
     pub fn with(&self, values: [&'static str; N]) -> M {
-        let existing = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&values).cloned();
+        let existing = self.0.read().get(&values).cloned();
         existing.unwrap_or_else(|| {
-            let mut metrics = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut metrics = self.0.write();
             metrics.entry(values).or_default().clone()
         })
     }
 
     /// All of them, with the values of their labels.
     pub(super) fn all(&self) -> BTreeMap<[&'static str; N], M> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 }
 

@@ -9,12 +9,13 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
@@ -98,7 +99,7 @@ fn hung(action: &'static str, path: PathBuf) -> ContainerError {
 }
 
 fn running() -> MutexGuard<'static, BTreeMap<u64, (PathBuf, Instant)>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    RUNNING.lock()
 }
 
 /// The path of each check, and since when.

@@ -6,10 +6,11 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use nix::unistd::{SysconfVar, sysconf};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::host::descriptors;
@@ -65,28 +66,24 @@ impl OpenFiles {
     /// There is no such file any more, or it cannot be read.
     pub fn read(&self, path: &Path, bytes: &mut Vec<u8>) -> io::Result<()> {
         let known =
-            self.files().iter().find(|(of, _)| of == path).map(|(_, open)| Arc::clone(open));
+            self.0.files.lock().iter().find(|(of, _)| of == path).map(|(_, open)| Arc::clone(open));
         if let Some(open) = known {
             if whole(&open.file, bytes).is_ok() {
                 return Ok(());
             }
             // Its cgroup is removed; there may be a new one of that name.
-            self.files().retain(|(of, _)| of != path);
+            self.0.files.lock().retain(|(of, _)| of != path);
         }
         let file = File::open(path)?;
         whole(&file, bytes)?;
         if let Ok(limit) = Arc::clone(&self.0.limit.0).try_acquire_owned() {
-            let mut files = self.files();
+            let mut files = self.0.files.lock();
             // Another thread may have opened it first.
             if files.iter().all(|(of, _)| of != path) {
                 files.push((path.to_owned(), Arc::new(Open { file, _permit: limit })));
             }
         }
         Ok(())
-    }
-
-    fn files(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<Open>)>> {
-        self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +142,7 @@ mod tests {
             for text in ["1", "", &"long".repeat(3 * PIECE), "2"] {
                 fs::write(&file, text).unwrap();
                 assert_eq!(read(&open_files, &file).unwrap(), text);
-                assert_eq!(open_files.files().len(), open);
+                assert_eq!(open_files.0.files.lock().len(), open);
             }
         }
     }
@@ -160,11 +157,11 @@ mod tests {
             fs::write(path(number), number.to_string()).unwrap();
             assert_eq!(read(&one, &path(number)).unwrap(), number.to_string());
         }
-        assert_eq!((one.files().len(), limit.0.available_permits()), (2, 0));
+        assert_eq!((one.0.files.lock().len(), limit.0.available_permits()), (2, 0));
         drop(one);
         assert_eq!(limit.0.available_permits(), 2, "they are closed with their group");
         read(&other, &path(2)).unwrap();
-        assert_eq!(other.files().len(), 1);
+        assert_eq!(other.0.files.lock().len(), 1);
         read(&other, &path(3)).unwrap_err();
     }
 
@@ -176,10 +173,10 @@ mod tests {
         // It can be opened, but not read, like a file whose cgroup was removed.
         let file = File::open(place.path()).unwrap();
         let limit = Arc::clone(&open_files.0.limit.0).try_acquire_owned().unwrap();
-        open_files.files().push((path.clone(), Arc::new(Open { file, _permit: limit })));
+        open_files.0.files.lock().push((path.clone(), Arc::new(Open { file, _permit: limit })));
         read(&open_files, &path).unwrap_err();
         fs::write(&path, "new").unwrap();
         assert_eq!(read(&open_files, &path).unwrap(), "new");
-        assert_eq!(open_files.files().len(), 1);
+        assert_eq!(open_files.0.files.lock().len(), 1);
     }
 }

@@ -4,8 +4,9 @@ use std::{
     io::Read,
     os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn group_lives(group: u32) -> bool {
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 const WAITS: &str = "sleep 600 & echo; wait";

@@ -114,7 +114,7 @@ async fn a_released_log_is_not_tailed_again() {
     for n in 0..=u32::try_from(REMEMBERED).unwrap() {
         drop(logs.forget(&ContainerId::try_from(format!("{n:064x}")).unwrap()));
     }
-    assert_eq!(logs.known().departed.len(), REMEMBERED, "it is bounded");
+    assert_eq!(logs.known.lock().departed.len(), REMEMBERED, "it is bounded");
 }
 
 /// Whether its last poll comes before the end of the process or not.

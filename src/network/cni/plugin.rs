@@ -5,10 +5,11 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time};
@@ -152,13 +153,13 @@ impl Plugins {
         let reply: VersionReply =
             serde_json::from_slice(&printed).map_err(|e| fail(malformed(&e, &printed)))?;
         let known = reply.known();
-        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = self.versions.lock();
         versions.insert(path, (stamp, known.clone()));
         Ok(known)
     }
 
     fn cached_versions(&self, path: &Path) -> Option<(ExecutableVersion, Vec<Version>)> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.versions.lock().get(path).cloned()
     }
 
     async fn attempt(

@@ -2,9 +2,10 @@
 
 use std::{
     io::{self, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tracing::{debug, info, info_span, level_filters::LevelFilter, warn};
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
@@ -105,7 +106,7 @@ fn controlled(control: &LogControl, speak: impl FnOnce()) -> String {
     let lines = lines(control, false, sink.clone());
     let subscriber = tracing_subscriber::registry().with(lines);
     tracing::subscriber::with_default(subscriber, speak);
-    String::from_utf8(sink.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
+    String::from_utf8(sink.0.lock().clone()).unwrap()
 }
 
 #[derive(Clone, Default)]
@@ -113,7 +114,7 @@ struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
