@@ -16,26 +16,11 @@ pub struct StreamingMetrics {
     in_progress: InProgress,
 }
 
-/// What becomes of tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
-    Given,
-    Used,
-    /// Used too late, twice, for another kind, or unknown.
-    Refused,
-    /// Not given: too many are open.
-    TooManyTokens,
-}
-
 impl StreamingMetrics {
-    pub(super) fn token(&self, outcome: Token) {
-        let word = match outcome {
-            Token::Given => "issued",
-            Token::Used => "used",
-            Token::Refused => "refused",
-            Token::TooManyTokens => "full",
-        };
-        self.tokens.with([word]).inc();
+    /// What becomes of tokens: `issued`, `used`, `refused` (used too late, twice, for another kind, or
+    /// unknown), or `full`: not issued, because too many are open.
+    pub(super) fn token(&self, outcome: &'static str) {
+        self.tokens.with([outcome]).inc();
     }
 
     pub(super) fn window(&self) -> Window {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rand::{TryRngCore, rngs::OsRng};
 use tokio::time::Instant;
 
-use super::{error::StreamError, metrics::{StreamingMetrics, Token}, token::Tokens, upgrade::Purpose};
+use super::{error::StreamError, metrics::StreamingMetrics, token::Tokens, upgrade::Purpose};
 use crate::{
     engine::client::Engine,
     model::{
@@ -81,7 +81,7 @@ impl Streaming {
         let mut tokens = self.tokens.lock();
         let promise = tokens.redeem(token, Instant::now());
         let promise = promise.filter(|promise| promise.name() == name);
-        self.metrics.token(if promise.is_some() { Token::Used } else { Token::Refused });
+        self.metrics.token(if promise.is_some() { "used" } else { "refused" });
         promise
     }
 
@@ -89,7 +89,7 @@ impl Streaming {
         let name = promise.name();
         let mut tokens = self.tokens.lock();
         let issued = tokens.issue(promise, Instant::now(), chance);
-        self.metrics.token(if issued.is_ok() { Token::Given } else { Token::TooManyTokens });
+        self.metrics.token(if issued.is_ok() { "issued" } else { "full" });
         let token = issued.map_err(|_| StreamError::TooMany)?;
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
