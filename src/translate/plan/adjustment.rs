@@ -27,7 +27,10 @@ pub fn check(
 
 /// The first field that no update can change. A removal may have no owner.
 fn asked_for(wanted: &Wanted) -> String {
-    let is_limit = |field: &str| LIMITS.contains(&field.split('[').next().unwrap_or(field));
+    let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
+        Some(limit) => !FIXED.split(' ').any(|fixed| fixed == limit),
+        None => field == "linux.oom_score_adj",
+    };
     let mut owners = wanted.owners.iter();
     match owners.find(|(field, _)| !is_limit(field)) {
         Some((field, plugin)) => format!("NRI plugin {plugin}: {field}"),
@@ -35,20 +38,8 @@ fn asked_for(wanted: &Wanted) -> String {
     }
 }
 
-/// Fields that an update changes.
-const LIMITS: [&str; 12] = [
-    "linux.resources.memory.limit",
-    "linux.resources.memory.reservation",
-    "linux.resources.memory.swap",
-    "linux.resources.cpu.shares",
-    "linux.resources.cpu.quota",
-    "linux.resources.cpu.period",
-    "linux.resources.cpu.cpus",
-    "linux.resources.cpu.mems",
-    "linux.resources.pids",
-    "linux.resources.hugepage_limits",
-    "linux.resources.unified",
-    "linux.oom_score_adj",
-];
+/// Limits that no update changes.
+const FIXED: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
+    memory.use_hierarchy cpu.realtime_runtime cpu.realtime_period rdt_class blockio_class";
 const TOO_LATE: &str = "the container was created without dockbridge-runtime, before the plugin was \
                         connected; the next attempt uses it";
