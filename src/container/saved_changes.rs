@@ -41,15 +41,11 @@ impl SavedChanges {
 
     /// The limits that were asked for last: the engine knows some, we know others.
     pub fn requested(&self, record: &ContainerRecord) -> Resources {
-        let changed = self.limits(&record.id);
-        let engine = &record.limits;
-        let oom_score_adj = changed.as_ref().map_or(engine.oom_score_adj, |all| all.oom_score_adj);
-        let ours = changed.as_ref().unwrap_or(&record.document.spec.resources);
-        Resources {
-            oom_score_adj,
-            hugepage_limits: ours.hugepage_limits.clone(),
-            unified: ours.unified.clone(),
-            ..engine.clone()
+        let (engine, created) = (&record.limits, &record.document.spec.resources);
+        match self.limits(&record.id) {
+            Some(changed) => changed.beside(engine),
+            // The engine may have raised the score.
+            None => Resources { oom_score_adj: engine.oom_score_adj, ..created.beside(engine) },
         }
     }
 

@@ -61,6 +61,16 @@ impl Resources {
         }
     }
 
+    /// Those of these limits that the engine does not keep, beside its own.
+    pub fn beside(&self, engine: &Self) -> Self {
+        Self {
+            oom_score_adj: self.oom_score_adj,
+            hugepage_limits: self.hugepage_limits.clone(),
+            unified: self.unified.clone(),
+            ..engine.clone()
+        }
+    }
+
     /// Memory and swap together under newer limits.
     fn swap_beside(&self, newer: &Self) -> i64 {
         let (before, together) = (self.memory_limit, self.memory_swap_limit);
@@ -86,7 +96,7 @@ impl Resources {
 }
 
 /// Zero means "not set".
-fn stated(value: i64) -> Option<i64> {
+pub fn stated(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 

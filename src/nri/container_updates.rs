@@ -8,8 +8,8 @@ use super::service::Shared;
 use crate::{
     error::shortened,
     translate::{
+        limits::nri::read,
         nri::{owners::Owners, updates::Updates},
-        parse::adjustment::limits,
     },
     wire::nri,
 };
@@ -69,7 +69,7 @@ impl Shared {
             let asked = update.linux.as_ref().and_then(|linux| linux.resources.as_ref());
             let container = update.container_id.clone();
             let (Some(asked), true) = (asked, is_there(&container)) else { continue };
-            let done = match limits(asked) {
+            let done = match read(asked) {
                 Ok(limits) => (hooks.update)(container.clone(), limits).await,
                 Err(error) => Err(error.to_string()),
             };

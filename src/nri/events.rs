@@ -22,9 +22,9 @@ use crate::{
         resources::{PodResources, Resources},
     },
     translate::{
+        limits,
         nri::{owners::Owners, updates::Updates},
-        parse::adjustment::{AdjustmentError, limits},
-        render,
+        parse::adjustment::AdjustmentError,
     },
     wire::nri::{self, Event},
 };
@@ -73,8 +73,8 @@ impl Nri {
         let plugins = shared.plugins().await;
         let request = nri::UpdatePodSandboxRequest {
             pod: shared.pod_subject(&shared.store.snapshot(), record).pod,
-            overhead_linux_resources: newer.overhead.as_ref().map(render::nri::limits),
-            linux_resources: newer.resources.as_ref().map(render::nri::limits),
+            overhead_linux_resources: newer.overhead.as_ref().map(limits::nri::rendered),
+            linux_resources: newer.resources.as_ref().map(limits::nri::rendered),
         };
         for plugin in &plugins.connected {
             let answer: Answer<nri::UpdatePodSandboxResponse> =
@@ -186,7 +186,7 @@ impl Nri {
             let request = nri::UpdateContainerRequest {
                 pod: pod.clone(),
                 container: container.clone(),
-                linux_resources: Some(render::nri::limits(&wanted)),
+                linux_resources: Some(limits::nri::rendered(&wanted)),
             };
             let answer: Answer<nri::UpdateContainerResponse> =
                 shared.ask(plugin, Event::UpdateContainer, &request).await;
@@ -196,7 +196,7 @@ impl Nri {
             updates.add(&mut owners, &plugin.full_name(), &answer.update)?;
             evictions.extend(answer.evict);
             if let Some(merged) = updates.limits_of(record.id.as_str()) {
-                wanted = asked.updated(&limits(merged).map_err(AdjustmentError::from)?);
+                wanted = asked.updated(&limits::nri::read(merged).map_err(AdjustmentError::from)?);
             }
         }
         let others = updates.of_others(record.id.as_str());

@@ -31,7 +31,7 @@ use crate::{
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     streaming::service::Streaming,
     telemetry::metric::GaugeGuard,
-    translate::{parse, render},
+    translate::{limits, parse, render},
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
 
@@ -285,7 +285,7 @@ impl RuntimeService for RuntimeRpc {
         let request = request.get_ref();
         self.about(&request.container_id);
         let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
-        let limits = parse::resources::update(request).map_err(failed)?;
+        let limits = limits::cri::update(request).map_err(failed)?;
         self.limits.update(&id, limits).await.map_err(failed)?;
         Ok(Response::new(cri::UpdateContainerResourcesResponse {}))
     }
@@ -297,7 +297,7 @@ impl RuntimeService for RuntimeRpc {
         let request = request.get_ref();
         self.about(&request.pod_sandbox_id);
         let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
-        let resources = parse::resources::pod_update(request).map_err(failed)?;
+        let resources = limits::cri::pod_update(request).map_err(failed)?;
         self.sandboxes.resize(&id, resources).await.map_err(failed)?;
         Ok(Response::new(cri::UpdatePodSandboxResourcesResponse {}))
     }

@@ -14,12 +14,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
+    limits::{self, cgroup_files},
     observe,
     parse::{self, error::ParseError},
     plan::{
         input::{ContainerInput, PodFiles, SandboxInput},
         sandbox::SandboxPlan,
-        {cgroup_files, container, sandbox, seccomp, update},
+        {container, sandbox, seccomp},
     },
     render,
 };
@@ -61,12 +62,12 @@ pub(crate) fn requests(bytes: &[u8]) {
         }
     }
     if let Ok(request) = cri::UpdateContainerResourcesRequest::decode(bytes)
-        && let Some(requested) = accepted(parse::resources::update(&request))
+        && let Some(requested) = accepted(limits::cri::update(&request))
     {
         planned_update(&requested);
     }
     if let Ok(request) = cri::UpdatePodSandboxResourcesRequest::decode(bytes) {
-        accepted(parse::resources::pod_update(&request));
+        accepted(limits::cri::pod_update(&request));
     }
     streams(bytes);
     if let Ok(request) = cri::PullImageRequest::decode(bytes) {
@@ -196,7 +197,7 @@ fn planned_update(requested: &Resources) {
     {
         let after = before.updated(requested);
         for engine in ENGINES.iter() {
-            let _ = update::update(requested, &after, engine);
+            let _ = limits::docker::update(requested, &after, engine);
             let _ = cgroup_files::cgroup_files(&after, engine);
         }
     }

@@ -14,7 +14,15 @@ const FOREIGN: [Foreign; 12] = [
         what: "CRI types",
         paths: &["crate::wire::cri"],
         // `check` is a client of the socket; `app` hands the services to the listener.
-        only: &["wire::cri", "translate::parse", "translate::render", "rpc", "check", "app"],
+        only: &[
+            "wire::cri",
+            "translate::parse",
+            "translate::render",
+            "translate::limits",
+            "rpc",
+            "check",
+            "app",
+        ],
     },
     Foreign {
         what: "NRI messages",
@@ -24,7 +32,13 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "Docker bodies",
         paths: &["crate::wire::docker"],
-        only: &["wire::docker", "translate::plan", "translate::observe", "engine"],
+        only: &[
+            "wire::docker",
+            "translate::plan",
+            "translate::observe",
+            "translate::limits",
+            "engine",
+        ],
     },
     Foreign { what: "the Docker client", paths: &["bollard"], only: &["wire::docker", "engine"] },
     Foreign {

@@ -18,7 +18,7 @@ use crate::{
         process::{ProcessError, ProcessExit, Program, run},
     },
     model::{record::ContainerRecord, resources::Resources},
-    translate::plan::cgroup_files::{CgroupFile, IfMissing},
+    translate::limits::cgroup_files::{CgroupFile, IfMissing},
 };
 
 /// The control group of one process of a container.

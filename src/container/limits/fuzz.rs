@@ -5,7 +5,7 @@ use crate::{
     fuzz_input::texts,
     host::cgroup::{limits::Limits, weight::CpuWeight},
     model::resources::Resources,
-    translate::plan::cgroup_files::{CgroupFile, CgroupLimit},
+    translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
 /// Texts divided by NULs: what was requested and what the kernel says, number by number.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::{
     host::cgroup::limits::{Limits, UNLIMITED},
     model::resources::{HugepageLimit, Resources},
-    translate::plan::cgroup_files::{CgroupFile, CgroupLimit},
+    translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
 /// The limits in force; `current` reads a file that is there.

@@ -12,8 +12,8 @@ use crate::{
     concurrency::blocking::blocking,
     container::error::ContainerError,
     error::chain,
-    model::{id::ContainerId, record::ContainerRecord},
-    translate::plan::cgroup_files::{CgroupFile, IfMissing, cgroup_files},
+    model::{id::ContainerId, record::ContainerRecord, resources::Resources},
+    translate::limits::cgroup_files::{CgroupFile, IfMissing, cgroup_files},
 };
 
 impl Limits {
@@ -46,7 +46,8 @@ impl Limits {
     /// Whether the container needs limits that the engine does not set.
     pub(in crate::container) fn are_needed(&self, record: &ContainerRecord) -> bool {
         let requested = self.node.saved_changes.requested(record);
-        !requested.unified.is_empty() || !requested.hugepage_limits.is_empty()
+        let (score, unset) = (requested.oom_score_adj, Resources::default());
+        requested.beside(&unset) != Resources { oom_score_adj: score, ..unset }
     }
 
     /// Puts right, in every container that runs, what a crash left undone, and what a reload of

@@ -8,7 +8,7 @@ use super::{cgroup::ContainerCgroup, service::Limits};
 use crate::{
     concurrency::blocking::blocking,
     model::{record::ContainerRecord, resources::Resources},
-    translate::plan::cgroup_files::cgroup_files,
+    translate::limits::cgroup_files::cgroup_files,
 };
 
 impl Limits {

@@ -15,7 +15,7 @@ use crate::{
         id::SandboxId,
         resources::{HugepageLimit, PodResources, Resources},
     },
-    translate::plan::cgroup_files::{CgroupFile, CgroupLimit, IfMissing},
+    translate::limits::cgroup_files::{CgroupFile, CgroupLimit, IfMissing},
 };
 
 fn requested() -> Resources {

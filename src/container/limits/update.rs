@@ -14,10 +14,9 @@ use crate::{
     concurrency::blocking::blocking,
     container::error::ContainerError,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
-    translate::plan::{
-        error::PlanError,
-        resources::oom_score_adj,
-        update::{Update, update},
+    translate::{
+        limits::docker::{Update, oom_score_adj, update},
+        plan::error::PlanError,
     },
 };
 
@@ -102,9 +101,8 @@ impl Limits {
             }
             None => self.without_cgroup(record, &plan.files).await?,
         }
-        let ours =
-            |all: &Resources| (all.unified.clone(), all.hugepage_limits.clone(), all.oom_score_adj);
-        if ours(&self.node.saved_changes.requested(record)) != ours(after) {
+        let requested = self.node.saved_changes.requested(record);
+        if after.beside(&requested) != requested {
             let saved = self.node.saved_changes.put_limits(&record.id, after).await;
             saved.map_err(|cause| LimitError::NotSaved { cause: cause.into() })?;
         }

@@ -8,10 +8,12 @@ use std::{collections::BTreeMap, mem};
 use super::{
     entries::Entries,
     owners::{Claims, Conflict, Owners},
-    resources::{lay, put, put_text},
     updates::Updates,
 };
-use crate::wire::nri::{self, Field, REMOVED};
+use crate::{
+    translate::limits::nri::lay,
+    wire::nri::{self, Field, REMOVED},
+};
 
 /// The answers so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -165,13 +167,12 @@ impl Merge {
         if let Some(resources) = &asked.resources {
             lay(over.resources.get_or_insert_default(), resources, claims)?;
         }
-        put_text(&mut over.cgroups_path, &asked.cgroups_path, Field::CgroupsPath, claims)?;
-        put(&mut over.oom_score_adj, asked.oom_score_adj.as_ref(), Field::OomScoreAdj, claims)?;
-        put(&mut over.io_priority, asked.io_priority.as_ref(), Field::IoPriority, claims)?;
-        put(&mut over.scheduler, asked.scheduler.as_ref(), Field::LinuxSched, claims)?;
-        put(&mut over.memory_policy, asked.memory_policy.as_ref(), Field::MemoryPolicy, claims)?;
-        let seccomp = asked.seccomp_policy.as_ref();
-        put(&mut over.seccomp_policy, seccomp, Field::SeccompPolicy, claims)
+        claims.put(&mut over.cgroups_path, &asked.cgroups_path, Field::CgroupsPath)?;
+        claims.put(&mut over.oom_score_adj, &asked.oom_score_adj, Field::OomScoreAdj)?;
+        claims.put(&mut over.io_priority, &asked.io_priority, Field::IoPriority)?;
+        claims.put(&mut over.scheduler, &asked.scheduler, Field::LinuxSched)?;
+        claims.put(&mut over.memory_policy, &asked.memory_policy, Field::MemoryPolicy)?;
+        claims.put(&mut over.seccomp_policy, &asked.seccomp_policy, Field::SeccompPolicy)
     }
 
     fn apply_linux(&self, shown: &mut nri::LinuxContainer) {
@@ -240,10 +241,10 @@ fn adjust_rdt(
         }
         *over = nri::LinuxRdt { remove: true, ..nri::LinuxRdt::default() };
     }
-    put(&mut over.clos_id, asked.clos_id.as_ref(), Field::RdtClosId, claims)?;
-    put(&mut over.schemata, asked.schemata.as_ref(), Field::RdtSchemata, claims)?;
-    let monitoring = asked.enable_monitoring.as_ref();
-    put(&mut over.enable_monitoring, monitoring, Field::RdtEnableMonitoring, claims)
+    claims.put(&mut over.clos_id, &asked.clos_id, Field::RdtClosId)?;
+    claims.put(&mut over.schemata, &asked.schemata, Field::RdtSchemata)?;
+    let monitoring = &asked.enable_monitoring;
+    claims.put(&mut over.enable_monitoring, monitoring, Field::RdtEnableMonitoring)
 }
 
 fn add_hooks(hooks: &mut nri::Hooks, added: &nri::Hooks) {

@@ -3,7 +3,6 @@
 mod entries;
 pub mod merge;
 pub mod owners;
-mod resources;
 pub mod updates;
 
 #[cfg(test)]

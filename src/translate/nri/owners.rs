@@ -47,7 +47,7 @@ impl Owners {
         all
     }
 
-    pub(super) const fn claims<'a>(
+    pub(in crate::translate) const fn claims<'a>(
         &'a mut self,
         container: &'a str,
         plugin: &'a str,
@@ -62,7 +62,7 @@ impl Owners {
 }
 
 /// What one plugin does to one container.
-pub(super) struct Claims<'a> {
+pub struct Claims<'a> {
     owners: &'a mut Owners,
     container: &'a str,
     plugin: &'a str,
@@ -71,7 +71,7 @@ pub(super) struct Claims<'a> {
 
 impl Claims<'_> {
     /// The plugin sets a field, or an entry of it. It may replace what it removed itself.
-    pub(super) fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
+    pub(in crate::translate) fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
         let owner = self.owner(field, key);
         let other = owner.strip_prefix(REMOVED).unwrap_or(owner);
         if !other.is_empty() && other != self.plugin {
@@ -84,6 +84,20 @@ impl Claims<'_> {
         }
         if !self.is_trial {
             self.own(field, key, self.plugin.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The plugin sets a field if it states it.
+    pub(in crate::translate) fn put<T: Clone + Default + PartialEq>(
+        &mut self,
+        over: &mut T,
+        asked: &T,
+        field: Field,
+    ) -> Result<(), Conflict> {
+        if *asked != T::default() {
+            self.claim(field, "")?;
+            over.clone_from(asked);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{merge::Merge, owners::Owners, updates::Updates};
 use crate::{
     model::spec_edit::SpecEdit,
-    translate::parse::adjustment::{adjustment, limits as limits_of},
+    translate::{limits::nri::read as limits_of, parse::adjustment::adjustment},
     wire::nri,
 };
 

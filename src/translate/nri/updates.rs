@@ -3,9 +3,8 @@
 use super::{
     entries::Entries,
     owners::{Conflict, Owners},
-    resources::lay,
 };
-use crate::wire::nri;
+use crate::{translate::limits::nri::lay, wire::nri};
 
 /// The merged changes, in the order in which the containers were named first.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::limits;
 use crate::{
     model::{
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
@@ -17,6 +16,7 @@ use crate::{
         sandbox::{PidMode, PodMetadata, SandboxNamespaces, SandboxSecurity, SandboxSpec},
         security::ContainerSecurity,
     },
+    translate::limits,
     wire::docker::{ContainerInspect, InspectHostConfig, InspectMount},
 };
 
@@ -79,7 +79,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         stdin: config.open_stdin,
         stdin_once: config.stdin_once,
         tty: config.tty,
-        resources: limits::limits(host),
+        resources: limits::docker::observe(host),
         resources_stated: true,
         pid,
         pid_target,

@@ -14,7 +14,7 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc};
 use serde::de::DeserializeOwned;
 
 use super::{
-    adopted, event, limits,
+    adopted, event,
     process::{self, instant},
     unread,
 };
@@ -27,6 +27,7 @@ use crate::{
         name::{bare, sandbox_name},
         record::{ContainerRecord, ForeignContainer, Observed, SandboxRecord},
     },
+    translate::limits,
     wire::docker::{ContainerInspect, InspectNetwork},
 };
 
@@ -127,7 +128,7 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
         hides_signals: inspect.config.labels.contains_key(event::SIGNAL),
         engine_log: absolute(Some(&inspect.log_path)),
         writable_layer: absolute(inspect.graph_driver.data.get("UpperDir")),
-        limits: limits::limits(&inspect.host_config),
+        limits: limits::docker::observe(&inspect.host_config),
     });
     let host = &inspect.host_config;
     let is_theirs = || joins(&host.ipc_mode) || has_its_name(&observed);

@@ -10,7 +10,6 @@ pub mod container;
 pub mod engine;
 pub mod event;
 pub mod image;
-mod limits;
 pub mod listed;
 mod process;
 mod unread;

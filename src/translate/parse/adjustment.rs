@@ -6,20 +6,15 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::{
-    error::{At, ParseError},
-    resources,
-};
+use super::error::{At, ParseError};
 use crate::{
     model::{
         adjustment::Wanted,
         resources::Resources,
         spec_edit::{SpecEdit, stated},
     },
-    wire::{
-        cri,
-        nri::{self, REMOVED},
-    },
+    translate::limits,
+    wire::nri::{self, REMOVED},
 };
 
 /// Plugins ask for what no container can have.
@@ -67,7 +62,7 @@ pub fn adjustment(
     if let Some(linux) = &given.linux {
         add_linux(&mut edits, linux);
         if let Some(given) = &linux.resources {
-            resources = limits(given)?;
+            resources = limits::nri::read(given)?;
             check_classes(given, &owners)?;
             add_resources(&mut edits, given);
         }
@@ -75,7 +70,7 @@ pub fn adjustment(
             // An update takes it for "not set".
             Some(0) => edits.push(SpecEdit::set(&["process", "oomScoreAdj"], 0)),
             Some(score) => {
-                resources.oom_score_adj = resources::oom_score(score).at("oom_score_adj")?;
+                resources.oom_score_adj = limits::cri::oom_score(score).at("oom_score_adj")?;
             }
             None => {}
         }
@@ -108,47 +103,6 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
         }
         _ => Ok(()),
     }
-}
-
-/// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
-/// kubelet's are.
-///
-/// # Errors
-/// Names the field that is out of the kernel's range, or that no container can have.
-pub fn limits(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
-    let (memory, cpu) = (given.memory.as_ref(), given.cpu.as_ref());
-    let signed = |value: Option<&nri::OptionalInt64>| value.map_or(0, |value| value.value);
-    let unsigned = |value: Option<&nri::OptionalUInt64>| {
-        i64::try_from(value.map_or(0, |value| value.value))
-            .map_err(|_| ParseError::invalid("is out of range"))
-    };
-    let as_kubelet = cri::LinuxContainerResources {
-        cpu_period: unsigned(cpu.and_then(|cpu| cpu.period.as_ref())).at("cpu.period")?,
-        cpu_quota: signed(cpu.and_then(|cpu| cpu.quota.as_ref())),
-        cpu_shares: unsigned(cpu.and_then(|cpu| cpu.shares.as_ref())).at("cpu.shares")?,
-        memory_limit_in_bytes: signed(memory.and_then(|memory| memory.limit.as_ref())),
-        memory_swap_limit_in_bytes: signed(memory.and_then(|memory| memory.swap.as_ref())),
-        cpuset_cpus: cpu.map(|cpu| cpu.cpus.clone()).unwrap_or_default(),
-        cpuset_mems: cpu.map(|cpu| cpu.mems.clone()).unwrap_or_default(),
-        hugepage_limits: (given.hugepage_limits.iter())
-            .map(|limit| cri::HugepageLimit {
-                page_size: limit.page_size.clone(),
-                limit: limit.limit,
-            })
-            .collect(),
-        unified: given.unified.clone(),
-        ..cri::LinuxContainerResources::default()
-    };
-    let asked = cri::UpdateContainerResourcesRequest {
-        linux: Some(as_kubelet),
-        ..cri::UpdateContainerResourcesRequest::default()
-    };
-    let pids = given.pids.as_ref().map(|pids| pids.limit);
-    Ok(Resources {
-        pids_limit: pids.map_or(0, |most| if most < 1 { -1 } else { most }),
-        memory_reservation: signed(memory.and_then(|memory| memory.reservation.as_ref())).max(0),
-        ..resources::update(&asked)?
-    })
 }
 
 /// Classes are names in a configuration of other runtimes.

@@ -8,10 +8,11 @@ use std::{
 use super::{
     cdi,
     error::{At, ParseError},
-    image, mount, resources, sandbox, security, signal, text,
+    image, mount, sandbox, security, signal, text,
 };
 use crate::{
     model::container::{ContainerMetadata, ContainerSpec},
+    translate::limits,
     wire::cri,
 };
 
@@ -69,8 +70,8 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
 }
 
 fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Result<(), ParseError> {
-    if let Some(limits) = &linux.resources {
-        spec.resources = resources::resources(limits).at("resources")?;
+    if let Some(given) = &linux.resources {
+        spec.resources = limits::cri::resources(given).at("resources")?;
         spec.resources_stated = true;
     }
     if let Some(context) = &linux.security_context {

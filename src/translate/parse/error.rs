@@ -17,7 +17,7 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    pub(super) fn invalid(reason: impl Into<String>) -> Self {
+    pub(in crate::translate) fn invalid(reason: impl Into<String>) -> Self {
         Self { field: String::new(), reason: reason.into() }
     }
 
@@ -33,7 +33,7 @@ impl ParseError {
 }
 
 /// Adds the position of a refused value in the request, from the inside outwards.
-pub(super) trait At {
+pub(in crate::translate) trait At {
     /// Puts `field` in front of the path.
     fn at(self, field: impl Display) -> Self;
 }

@@ -13,12 +13,11 @@ pub mod id;
 pub mod image;
 pub mod mount;
 pub mod network;
-pub mod resources;
 pub mod sandbox;
 pub mod security;
 pub mod signal;
 pub mod stream;
-mod text;
+pub(super) mod text;
 mod user_namespace;
 
 #[cfg(test)]

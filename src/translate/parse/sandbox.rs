@@ -4,13 +4,14 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     error::{At, ParseError},
-    network, resources, security, text,
+    network, security, text,
 };
 use crate::{
     model::{
         network::DnsConfig,
         sandbox::{PodMetadata, SandboxSpec},
     },
+    translate::limits,
     wire::cri,
 };
 
@@ -113,5 +114,5 @@ fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
 fn limits(
     given: Option<&cri::LinuxContainerResources>,
 ) -> Result<Option<crate::model::resources::Resources>, ParseError> {
-    given.map(resources::resources).transpose()
+    given.map(limits::cri::resources).transpose()
 }

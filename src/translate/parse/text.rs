@@ -19,7 +19,7 @@ pub(super) fn required(text: &str) -> Result<String, ParseError> {
 }
 
 /// Text of one line.
-pub(super) fn line(text: &str) -> Result<String, ParseError> {
+pub(in crate::translate) fn line(text: &str) -> Result<String, ParseError> {
     if text.chars().any(char::is_control) {
         return Err(ParseError::invalid(format!(
             "must not contain control characters: {}",
@@ -89,7 +89,7 @@ pub(super) fn annotations(
 }
 
 /// Labels and the like, verbatim.
-pub(super) fn pairs(
+pub(in crate::translate) fn pairs(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
     map.iter()
@@ -102,7 +102,7 @@ pub(super) fn pairs(
 }
 
 /// A list, each element parsed by one function; a refusal has the index.
-pub(super) fn each<T, U>(
+pub(in crate::translate) fn each<T, U>(
     items: &[T],
     read: impl Fn(&T) -> Result<U, ParseError>,
 ) -> Result<Vec<U>, ParseError> {
@@ -110,7 +110,7 @@ pub(super) fn each<T, U>(
 }
 
 /// The text in quotes, cut after [`EXCERPT`] characters, to keep errors short.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::translate) fn quoted(text: &str) -> String {
     let beginning: String = text.chars().take(EXCERPT).collect();
     let dots = if beginning.len() < text.len() { "…" } else { "" };
     format!("{beginning:?}{dots}")

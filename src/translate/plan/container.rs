@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::{
-    cgroup_files, cgroup_parent,
+    cgroup_parent,
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     devices,
     error::PlanError,
     express, identity, image,
     input::ContainerInput,
-    labels, mounts, name, oci_edits, oci_runtime, read_only, resources, runtime_handler,
-    security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, runtime_handler, security_options,
 };
 use crate::{
     model::{
@@ -23,6 +22,7 @@ use crate::{
         sandbox::{PidMode, SandboxSpec},
         volume::ImageVolume,
     },
+    translate::limits,
     wire::docker::{ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig},
 };
 
@@ -187,9 +187,9 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
         uts_mode: pod.spec.namespaces.host_network.then(|| "host".to_owned()),
         ..HostConfig::default()
     };
-    resources::limit(&mut host, &spec.resources, input.oom_floor)?;
+    limits::docker::create(&mut host, &spec.resources, input.oom_floor)?;
     // What cannot be set later is refused now.
-    cgroup_files::cgroup_files(&spec.resources, input.engine)?;
+    limits::cgroup_files::cgroup_files(&spec.resources, input.engine)?;
     devices::add(&mut host, spec);
     security_options::confine_container(&mut host, &spec.security, input.engine, input.seccomp)?;
     Ok(host)

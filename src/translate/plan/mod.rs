@@ -3,11 +3,10 @@
 //! It does no I/O and knows no clock and no randomness: a plan depends on its arguments only, and
 //! what CRI does not state is stated here, so that no configuration of the engine or image decides
 //! it. Start with [`container::plan`] and [`sandbox::plan`]; each file holds one topic of the body,
-//! such as [`cgroup_files`], [`identity`], `mounts` or `security_options`.
+//! such as [`identity`], `mounts` or `security_options`.
 
 pub mod adjustment;
 mod capabilities;
-pub mod cgroup_files;
 mod cgroup_parent;
 pub mod container;
 mod defaults;
@@ -27,13 +26,11 @@ pub mod oci_edits;
 mod oci_runtime;
 mod ports;
 mod read_only;
-pub mod resources;
 mod runtime_handler;
 pub mod sandbox;
 pub(super) mod seccomp;
 mod security_options;
 pub mod unstarted;
-pub mod update;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -9,20 +9,22 @@ use serde_json::json;
 
 use super::{
     capabilities,
-    cgroup_files::{CgroupLimit, IfMissing, cgroup_files},
     mounts::{POD_FILES, is_same_path},
 };
-use crate::model::{
-    container::{ContainerSpec, Mount},
-    document::ContainerDocument,
-    engine::{ApiVersion, EngineInfo},
-    oci_edits::{MappedMount, OciEdits},
-    record::ImageRecord,
-    resources::Resources,
-    sandbox::SandboxSpec,
-    security::Profile,
-    spec_edit::{SpecEdit, stated},
-    user_namespace::IdMappings,
+use crate::{
+    model::{
+        container::{ContainerSpec, Mount},
+        document::ContainerDocument,
+        engine::{ApiVersion, EngineInfo},
+        oci_edits::{MappedMount, OciEdits},
+        record::ImageRecord,
+        resources::Resources,
+        sandbox::SandboxSpec,
+        security::Profile,
+        spec_edit::{SpecEdit, stated},
+        user_namespace::IdMappings,
+    },
+    translate::limits::cgroup_files,
 };
 
 /// The changes of a pause, of dockbridge's own image or of another. A profile that the request names is kept.
@@ -77,7 +79,7 @@ pub fn container(
             made.edits.push(SpecEdit::add(&at, ambient.iter().cloned()));
         }
     }
-    limit(&mut made.edits, limits, engine);
+    made.edits.extend(cgroup_files::edits(limits, engine));
     made.edits.extend_from_slice(&document.edits);
     made.edits.extend_from_slice(adjusted);
     made
@@ -148,24 +150,4 @@ fn moved_devices(spec: &ContainerSpec) -> Vec<(String, String)> {
             && !is_same_path(&device.container_path, &device.host_path)
     });
     moved.map(|device| (device.container_path.clone(), device.host_path.clone())).collect()
-}
-
-/// Limits without which the container must not run. The others are set after the start: the kernel
-/// may not have them, and kubelet sends them for every container.
-fn limit(edits: &mut Vec<SpecEdit>, limits: &Resources, engine: &EngineInfo) {
-    // A refusal was the plan's.
-    let files = cgroup_files(limits, engine).unwrap_or_default();
-    for file in files.into_iter().filter(|file| file.if_missing == IfMissing::Fail) {
-        match file.limit {
-            CgroupLimit::Unified(key) => {
-                edits.push(SpecEdit::set(&["linux", "resources", "unified", &key], file.value));
-            }
-            CgroupLimit::Hugepages(size) => {
-                let bytes = limits.hugepage_limits.iter().find(|it| it.page_size == size);
-                let at = ["linux", "resources", "hugepageLimits", size.as_str()];
-                edits.extend(bytes.map(|it| SpecEdit::set(&at, json!({"limit": it.limit}))));
-            }
-            CgroupLimit::HugepageReservations(_) => {}
-        }
-    }
 }

@@ -8,7 +8,7 @@ use super::{
     input::SandboxInput,
     labels, name,
     network_namespace::NetworkNamespace,
-    oci_runtime, ports, resources, runtime_handler, security_options,
+    oci_runtime, ports, runtime_handler, security_options,
 };
 use crate::{
     model::{
@@ -18,6 +18,7 @@ use crate::{
         network::{DnsConfig, NetworkMode},
         sandbox::{PidMode, SandboxSpec},
     },
+    translate::limits,
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
 };
 
@@ -90,7 +91,7 @@ fn host_config(
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
         // The pause container prints nothing.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
-        oom_score_adj: Some(resources::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
+        oom_score_adj: Some(limits::docker::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
         restart_policy: Some(never_restart()),
         runtime: runtime_handler::engine_runtime(&spec.handler, input.engine)?,

@@ -130,7 +130,7 @@ fn add_edits(recorded: &mut Value, edits: &OciEdits) {
 }
 
 /// A refusal as fixtures keep it.
-pub(super) fn refusal(error: &PlanError) -> Value {
+pub(in crate::translate) fn refusal(error: &PlanError) -> Value {
     json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
 }
 

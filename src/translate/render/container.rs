@@ -16,6 +16,7 @@ use crate::{
         resources::Resources,
         time::Nanos,
     },
+    translate::limits,
     wire::cri,
 };
 
@@ -49,7 +50,7 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
         annotations: spec.annotations.clone(),
         mounts: mounts(&record.document),
         log_path: log_path(spec),
-        resources: limits.as_ref().map(resources),
+        resources: limits.as_ref().map(limits::cri::rendered),
         image_id: record.document.image_id.to_string(),
         user: record.document.user.as_ref().map(user),
         stop_signal: signal::stop_signal(record.stop_signal.as_deref()).into(),
@@ -264,27 +265,6 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
         Propagation::HostToContainer => cri::MountPropagation::PropagationHostToContainer,
         Propagation::Bidirectional => cri::MountPropagation::PropagationBidirectional,
     }
-}
-
-/// Limits, requested or in force.
-pub fn resources(given: &Resources) -> cri::ContainerResources {
-    let hugepage = |limit: &crate::model::resources::HugepageLimit| cri::HugepageLimit {
-        page_size: limit.page_size.clone(),
-        limit: limit.limit,
-    };
-    let linux = cri::LinuxContainerResources {
-        cpu_period: given.cpu_period,
-        cpu_quota: given.cpu_quota,
-        cpu_shares: given.cpu_shares,
-        memory_limit_in_bytes: given.memory_limit,
-        oom_score_adj: given.oom_score_adj,
-        cpuset_cpus: given.cpuset_cpus.clone(),
-        cpuset_mems: given.cpuset_mems.clone(),
-        hugepage_limits: given.hugepage_limits.iter().map(hugepage).collect(),
-        unified: given.unified.clone(),
-        memory_swap_limit_in_bytes: given.memory_swap_limit,
-    };
-    cri::ContainerResources { linux: Some(linux), windows: None }
 }
 
 /// The exit code kubelet uses where it is not known: 128 and SIGKILL.

@@ -16,6 +16,7 @@ use crate::{
         sandbox::PidMode,
         security::Profile,
     },
+    translate::limits,
     wire::nri,
 };
 
@@ -47,8 +48,8 @@ pub fn pod(view: &PodView<'_>) -> nri::PodSandbox {
     let spec = &record.document.spec;
     let resources = &view.resources;
     let linux = nri::LinuxPodSandbox {
-        pod_overhead: resources.overhead.as_ref().map(limits),
-        pod_resources: resources.resources.as_ref().map(limits),
+        pod_overhead: resources.overhead.as_ref().map(limits::nri::rendered),
+        pod_resources: resources.resources.as_ref().map(limits::nri::rendered),
         cgroup_parent: spec.cgroup_parent.clone(),
         cgroups_path: cgroups_path(&spec.cgroup_parent, record.id.as_str(), view.engine),
         namespaces: pod_namespaces(view),
@@ -109,40 +110,6 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
     }
 }
 
-/// Limits. Zero and empty mean "not set" in CRI, absent does in NRI.
-pub fn limits(given: &Resources) -> nri::LinuxResources {
-    let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
-    let unsigned = |value: i64| {
-        let value = u64::try_from(value).ok().filter(|value| *value > 0);
-        value.map(|value| nri::OptionalUInt64 { value })
-    };
-    nri::LinuxResources {
-        memory: Some(nri::LinuxMemory {
-            limit: signed(given.memory_limit),
-            swap: signed(given.memory_swap_limit),
-            ..nri::LinuxMemory::default()
-        }),
-        cpu: Some(nri::LinuxCpu {
-            shares: unsigned(given.cpu_shares),
-            quota: signed(given.cpu_quota),
-            period: unsigned(given.cpu_period),
-            cpus: given.cpuset_cpus.clone(),
-            mems: given.cpuset_mems.clone(),
-            ..nri::LinuxCpu::default()
-        }),
-        hugepage_limits: given
-            .hugepage_limits
-            .iter()
-            .map(|limit| nri::HugepageLimit {
-                page_size: limit.page_size.clone(),
-                limit: limit.limit,
-            })
-            .collect(),
-        unified: given.unified.clone(),
-        ..nri::LinuxResources::default()
-    }
-}
-
 /// How a container ended; empty while it has not.
 #[derive(Default)]
 struct Ending<'a> {
@@ -182,7 +149,7 @@ fn linux_container(view: &ContainerView<'_>) -> nri::LinuxContainer {
     nri::LinuxContainer {
         namespaces: container_namespaces(view),
         devices: spec.devices.iter().map(device).collect(),
-        resources: Some(limits(&view.resources)),
+        resources: Some(limits::nri::rendered(&view.resources)),
         oom_score_adj: (score != 0).then_some(nri::OptionalInt { value: score }),
         cgroups_path: cgroups_path(parent, view.record.id.as_str(), view.engine),
         seccomp_profile: spec.security.seccomp.as_ref().map(seccomp),

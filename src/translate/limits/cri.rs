@@ -1,15 +1,15 @@
-//! Limits. In CRI zero and empty mean "not set". Only values outside the kernel's range are refused
+//! Limits of the CRI, where zero and empty mean "not set". Only values outside the kernel's range are refused
 //! here. What limits mean beside each other is checked when they are merged with those in force; the
 //! engine refuses what it bounds itself (minimum memory, CPUs that exist).
 
 use std::collections::BTreeMap;
 
-use super::{
-    error::{At, ParseError},
-    text,
-};
 use crate::{
     model::resources::{HugepageLimit, PodResources, Resources, UNLIMITED},
+    translate::parse::{
+        error::{At, ParseError},
+        text,
+    },
     wire::cri,
 };
 
@@ -72,6 +72,27 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
     })
 }
 
+/// Limits, requested or in force.
+pub fn rendered(given: &Resources) -> cri::ContainerResources {
+    let hugepage = |limit: &HugepageLimit| cri::HugepageLimit {
+        page_size: limit.page_size.clone(),
+        limit: limit.limit,
+    };
+    let linux = cri::LinuxContainerResources {
+        cpu_period: given.cpu_period,
+        cpu_quota: given.cpu_quota,
+        cpu_shares: given.cpu_shares,
+        memory_limit_in_bytes: given.memory_limit,
+        oom_score_adj: given.oom_score_adj,
+        cpuset_cpus: given.cpuset_cpus.clone(),
+        cpuset_mems: given.cpuset_mems.clone(),
+        hugepage_limits: given.hugepage_limits.iter().map(hugepage).collect(),
+        unified: given.unified.clone(),
+        memory_swap_limit_in_bytes: given.memory_swap_limit,
+    };
+    cri::ContainerResources { linux: Some(linux), windows: None }
+}
+
 fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     if value >= least { Ok(value) } else { Err(out_of_range(value)) }
 }
@@ -112,7 +133,7 @@ fn cpu_shares(value: i64) -> Result<i64, ParseError> {
 }
 
 /// The kernel takes -1000 to 1000.
-pub(super) fn oom_score(value: i64) -> Result<i64, ParseError> {
+pub fn oom_score(value: i64) -> Result<i64, ParseError> {
     if (-1000..=1000).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
 }
 

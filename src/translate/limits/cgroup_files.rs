@@ -4,10 +4,15 @@
 //! systemd restores the files it manages whenever it is reloaded, so where it manages the cgroup,
 //! its own properties for such files are set too.
 
-use super::error::PlanError;
-use crate::model::{
-    engine::EngineInfo,
-    resources::{Resources, SWAP_MAX},
+use serde_json::json;
+
+use crate::{
+    model::{
+        engine::EngineInfo,
+        resources::{Resources, SWAP_MAX},
+        spec_edit::SpecEdit,
+    },
+    translate::plan::error::PlanError,
 };
 
 /// A file of a cgroup, and the value to write.
@@ -106,6 +111,28 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
         files.push(CgroupFile::unified(key, value));
     }
     Ok(files)
+}
+
+/// The limits without which the container must not run. The others are set after the start: the kernel
+/// may not have them, and kubelet sends them for every container.
+pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
+    let mut edits = Vec::new();
+    // A refusal was the plan's.
+    let files = cgroup_files(limits, engine).unwrap_or_default();
+    for file in files.into_iter().filter(|file| file.if_missing == IfMissing::Fail) {
+        match file.limit {
+            CgroupLimit::Unified(key) => {
+                edits.push(SpecEdit::set(&["linux", "resources", "unified", &key], file.value));
+            }
+            CgroupLimit::Hugepages(size) => {
+                let bytes = limits.hugepage_limits.iter().find(|it| it.page_size == size);
+                let at = ["linux", "resources", "hugepageLimits", size.as_str()];
+                edits.extend(bytes.map(|it| SpecEdit::set(&at, json!({"limit": it.limit}))));
+            }
+            CgroupLimit::HugepageReservations(_) => {}
+        }
+    }
+    edits
 }
 
 fn hugepages(

@@ -1,0 +1,145 @@
+//! Limits in NRI: as plugins ask for them, as they are shown to plugins, and those of several plugins laid over
+//! each other. Zero and empty mean "not set" in CRI, absent does in NRI.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    model::resources::{HugepageLimit, Resources},
+    translate::{
+        nri::owners::{Claims, Conflict},
+        parse::error::{At, ParseError},
+    },
+    wire::{
+        cri,
+        nri::{self, Field},
+    },
+};
+
+/// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
+/// kubelet's are.
+///
+/// # Errors
+/// Names the field that is out of the kernel's range, or that no container can have.
+pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
+    let (memory, cpu) = (given.memory.unwrap_or_default(), given.cpu.clone().unwrap_or_default());
+    let signed = |value: Option<nri::OptionalInt64>| value.map_or(0, |value| value.value);
+    let unsigned = |value: Option<nri::OptionalUInt64>| {
+        i64::try_from(value.map_or(0, |value| value.value))
+            .map_err(|_| ParseError::invalid("is out of range"))
+    };
+    let pages =
+        |it: nri::HugepageLimit| cri::HugepageLimit { page_size: it.page_size, limit: it.limit };
+    let as_kubelet = cri::LinuxContainerResources {
+        cpu_period: unsigned(cpu.period).at("cpu.period")?,
+        cpu_quota: signed(cpu.quota),
+        cpu_shares: unsigned(cpu.shares).at("cpu.shares")?,
+        memory_limit_in_bytes: signed(memory.limit),
+        memory_swap_limit_in_bytes: signed(memory.swap),
+        cpuset_cpus: cpu.cpus,
+        cpuset_mems: cpu.mems,
+        hugepage_limits: given.hugepage_limits.iter().cloned().map(pages).collect(),
+        unified: given.unified.clone(),
+        ..cri::LinuxContainerResources::default()
+    };
+    let asked = cri::UpdateContainerResourcesRequest {
+        linux: Some(as_kubelet),
+        ..cri::UpdateContainerResourcesRequest::default()
+    };
+    let pids = given.pids.as_ref().map(|pids| pids.limit);
+    Ok(Resources {
+        pids_limit: pids.map_or(0, |most| if most < 1 { -1 } else { most }),
+        memory_reservation: signed(memory.reservation).max(0),
+        ..super::cri::update(&asked)?
+    })
+}
+
+/// Limits as plugins see them.
+pub fn rendered(given: &Resources) -> nri::LinuxResources {
+    let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
+    let unsigned = |value: i64| {
+        let value = u64::try_from(value).ok().filter(|value| *value > 0);
+        value.map(|value| nri::OptionalUInt64 { value })
+    };
+    let pages = |it: HugepageLimit| nri::HugepageLimit { page_size: it.page_size, limit: it.limit };
+    nri::LinuxResources {
+        memory: Some(nri::LinuxMemory {
+            limit: signed(given.memory_limit),
+            swap: signed(given.memory_swap_limit),
+            ..nri::LinuxMemory::default()
+        }),
+        cpu: Some(nri::LinuxCpu {
+            shares: unsigned(given.cpu_shares),
+            quota: signed(given.cpu_quota),
+            period: unsigned(given.cpu_period),
+            cpus: given.cpuset_cpus.clone(),
+            mems: given.cpuset_mems.clone(),
+            ..nri::LinuxCpu::default()
+        }),
+        hugepage_limits: given.hugepage_limits.iter().cloned().map(pages).collect(),
+        unified: given.unified.clone(),
+        ..nri::LinuxResources::default()
+    }
+}
+
+/// Lays the limits of one plugin over those of the plugins before it.
+///
+/// # Errors
+/// Another plugin set the same limit.
+pub fn lay(
+    over: &mut nri::LinuxResources,
+    asked: &nri::LinuxResources,
+    claims: &mut Claims<'_>,
+) -> Result<(), Conflict> {
+    if let Some(memory) = &asked.memory {
+        lay_memory(over.memory.get_or_insert_default(), memory, claims)?;
+    }
+    if let Some(cpu) = &asked.cpu {
+        lay_cpu(over.cpu.get_or_insert_default(), cpu, claims)?;
+    }
+    for limit in &asked.hugepage_limits {
+        claims.claim(Field::HugepageLimits, &limit.page_size)?;
+    }
+    let limits = over.hugepage_limits.drain(..).chain(asked.hugepage_limits.iter().cloned());
+    let by_size: BTreeMap<String, nri::HugepageLimit> =
+        limits.map(|limit| (limit.page_size.clone(), limit)).collect();
+    over.hugepage_limits = by_size.into_values().collect();
+    for (key, value) in &asked.unified {
+        claims.claim(Field::CgroupsUnified, key)?;
+        over.unified.insert(key.clone(), value.clone());
+    }
+    over.devices.extend_from_slice(&asked.devices);
+    claims.put(&mut over.blockio_class, &asked.blockio_class, Field::BlockioClass)?;
+    claims.put(&mut over.rdt_class, &asked.rdt_class, Field::RdtClass)?;
+    claims.put(&mut over.pids, &asked.pids, Field::PidsLimit)
+}
+
+fn lay_memory(
+    over: &mut nri::LinuxMemory,
+    asked: &nri::LinuxMemory,
+    claims: &mut Claims<'_>,
+) -> Result<(), Conflict> {
+    claims.put(&mut over.limit, &asked.limit, Field::MemLimit)?;
+    claims.put(&mut over.reservation, &asked.reservation, Field::MemReservation)?;
+    claims.put(&mut over.swap, &asked.swap, Field::MemSwapLimit)?;
+    claims.put(&mut over.kernel, &asked.kernel, Field::MemKernelLimit)?;
+    claims.put(&mut over.kernel_tcp, &asked.kernel_tcp, Field::MemTcpLimit)?;
+    claims.put(&mut over.swappiness, &asked.swappiness, Field::MemSwappiness)?;
+    let kill = &asked.disable_oom_killer;
+    claims.put(&mut over.disable_oom_killer, kill, Field::MemDisableOomKiller)?;
+    claims.put(&mut over.use_hierarchy, &asked.use_hierarchy, Field::MemUseHierarchy)
+}
+
+fn lay_cpu(
+    over: &mut nri::LinuxCpu,
+    asked: &nri::LinuxCpu,
+    claims: &mut Claims<'_>,
+) -> Result<(), Conflict> {
+    claims.put(&mut over.shares, &asked.shares, Field::CpuShares)?;
+    claims.put(&mut over.quota, &asked.quota, Field::CpuQuota)?;
+    claims.put(&mut over.period, &asked.period, Field::CpuPeriod)?;
+    let runtime = &asked.realtime_runtime;
+    claims.put(&mut over.realtime_runtime, runtime, Field::CpuRealtimeRuntime)?;
+    claims.put(&mut over.realtime_period, &asked.realtime_period, Field::CpuRealtimePeriod)?;
+    claims.put(&mut over.cpus, &asked.cpus, Field::CpuSetCpUs)?;
+    claims.put(&mut over.mems, &asked.mems, Field::CpuSetMems)
+}
