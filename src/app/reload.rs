@@ -153,7 +153,7 @@ impl Reloader {
         }
         self.spans.sample(settings.tracing.per_million);
         self.live.replace(Live::from(settings));
-        self.log.set(settings.log.format, settings.log.level);
+        self.log.set_level(settings.log.level);
         (self.source, self.running) = (source, next.values);
         Ok((names(&changed), names(&waiting)))
     }

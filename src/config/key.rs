@@ -103,7 +103,7 @@ settings! {
     /// File at a container's log path: a CRI file, or a link to docker's own
     ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",
     /// Format of the log on standard error
-    LogFormat: "log-format" Reload "text|json" "text",
+    LogFormat: "log-format" Restart "text|json" "text",
     /// Level of the log
     LogLevel: "log-level" Reload "error|warn|info|debug|trace" "info",
     /// OTLP collector of traces, over gRPC: http://host:4317

@@ -43,36 +43,24 @@ pub enum Format {
 #[error("the log is already set up")]
 pub struct LogError(#[from] TryInitError);
 
-/// How much is logged and in which form, changeable while we run. Clones change the same.
+/// How much is logged, changeable while we run. Clones change the same.
 #[derive(Clone, Debug)]
-pub struct LogControl(Arc<ArcSwap<Chosen>>);
-
-#[derive(Debug)]
-struct Chosen {
-    format: Format,
-    allowed: Targets,
-}
+pub struct LogControl(Arc<ArcSwap<Targets>>);
 
 impl LogControl {
     /// A control that stands at this; it means nothing until a log uses it.
-    pub fn new(format: Format, level: LevelFilter) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Chosen { format, allowed: allowed(level) })))
+    pub fn new(level: LevelFilter) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }
 
     /// From which weight on our own lines are written.
     pub fn level(&self) -> LevelFilter {
-        self.0.load().allowed.default_level().unwrap_or(LevelFilter::OFF)
+        self.0.load().default_level().unwrap_or(LevelFilter::OFF)
     }
 
     /// Writes lines from `level` on, from the next line on. The libraries stay capped.
     pub fn set_level(&self, level: LevelFilter) {
-        self.set(self.0.load().format, level);
-    }
-
-    /// The same, and in this form. Lines of calls that began in the other form lack what the call
-    /// is about.
-    pub fn set(&self, format: Format, level: LevelFilter) {
-        self.0.store(Arc::new(Chosen { format, allowed: allowed(level) }));
+        self.0.store(Arc::new(allowed(level)));
         interest::reset();
     }
 }
@@ -80,37 +68,21 @@ impl LogControl {
 impl Default for LogControl {
     /// What the settings have by default.
     fn default() -> Self {
-        Self::new(Format::Text, LevelFilter::INFO)
+        Self::new(LevelFilter::INFO)
     }
 }
 
-/// Lets lines through while their form is the chosen one.
-#[derive(Debug)]
-struct OfFormat {
-    format: Format,
-    control: LogControl,
-}
-
-impl OfFormat {
-    fn targets(&self) -> Option<Targets> {
-        let chosen = self.control.0.load();
-        (chosen.format == self.format).then(|| chosen.allowed.clone())
-    }
-}
-
-impl<S> Filter<S> for OfFormat {
+impl<S> Filter<S> for LogControl {
     fn enabled(&self, line: &Metadata<'_>, context: &Context<'_, S>) -> bool {
-        let chosen = self.control.0.load();
-        chosen.format == self.format && Filter::enabled(&chosen.allowed, line, context)
+        Filter::enabled(&**self.0.load(), line, context)
     }
 
     fn callsite_enabled(&self, line: &'static Metadata<'static>) -> Interest {
-        let targets = self.targets();
-        targets.map_or_else(Interest::never, |all| Filter::<S>::callsite_enabled(&all, line))
+        Filter::<S>::callsite_enabled(&**self.0.load(), line)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        self.targets().map_or(Some(LevelFilter::OFF), |all| Filter::<S>::max_level_hint(&all))
+        Filter::<S>::max_level_hint(&**self.0.load())
     }
 }
 
@@ -124,26 +96,27 @@ pub fn start(
     level: LevelFilter,
     spans: SpanRecorder,
 ) -> Result<LogControl, LogError> {
-    let control = LogControl::new(format, level);
-    let lines = lines(&control, io::stderr().is_terminal(), io::stderr);
+    let control = LogControl::new(level);
+    let lines = lines((format, &control), io::stderr().is_terminal(), io::stderr);
     tracing_subscriber::registry().with(lines).with(spans.layer()).try_init()?;
     Ok(control)
 }
 
-/// The layers that write to `writer`: one for each form, of which one is active.
+/// The layer that writes to `writer`.
 fn lines<S, W>(
-    control: &LogControl,
+    (format, control): (Format, &LogControl),
     colours: bool,
     writer: W,
-) -> Vec<Box<dyn Layer<S> + Send + Sync>>
+) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
-    W: for<'line> MakeWriter<'line> + Clone + Send + Sync + 'static,
+    W: for<'line> MakeWriter<'line> + Send + Sync + 'static,
 {
-    let of = |format| OfFormat { format, control: control.clone() };
-    let text = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colours);
-    let json = tracing_subscriber::fmt::layer().with_writer(writer).json().flatten_event(true);
-    vec![text.with_filter(of(Format::Text)).boxed(), json.with_filter(of(Format::Json)).boxed()]
+    let (lines, control) = (tracing_subscriber::fmt::layer().with_writer(writer), control.clone());
+    match format {
+        Format::Text => lines.with_ansi(colours).with_filter(control).boxed(),
+        Format::Json => lines.json().flatten_event(true).with_filter(control).boxed(),
+    }
 }
 
 /// Our own lines from `level` on; those of the libraries that see bodies never below `warn`.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tracing::{debug, info, info_span, level_filters::LevelFilter, warn};
+use tracing::{debug, info, level_filters::LevelFilter, warn};
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
 use super::{Format, LogControl, lines};
@@ -49,7 +49,7 @@ fn text_without_a_terminal_has_no_colours() {
 #[test]
 fn the_level_can_be_changed_while_lines_are_written() {
     let control = LogControl::default();
-    let text = controlled(&control, || {
+    let text = controlled((Format::Text, &control), || {
         for (level, line) in [
             (LevelFilter::INFO, "quiet"),
             (LevelFilter::TRACE, "loud"),
@@ -66,44 +66,13 @@ fn the_level_can_be_changed_while_lines_are_written() {
     assert!(!text.contains("password"), "{text}");
 }
 
-/// Also in the middle of a call: no line is lost, and none has both forms.
-#[test]
-fn the_form_can_be_changed_while_lines_are_written() {
-    let control = LogControl::default();
-    let text = controlled(&control, || {
-        info_span!("rpc", about = "p").in_scope(|| {
-            for (format, line) in [
-                (Format::Text, "first"),
-                (Format::Json, "second"),
-                (Format::Json, "third"),
-                (Format::Text, "fourth"),
-            ] {
-                control.set(format, LevelFilter::INFO);
-                info!(line);
-            }
-        });
-        control.set(Format::Json, LevelFilter::INFO);
-        info_span!("rpc", about = "q").in_scope(|| info!("fifth"));
-    });
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 5, "{text}");
-    assert!(lines[0].contains("rpc{about=\"p\"}") && lines[0].contains("first"), "{text}");
-    for (at, word) in [(1, "second"), (2, "third")] {
-        let line: serde_json::Value = serde_json::from_str(lines[at]).unwrap();
-        assert_eq!(line["line"], word);
-    }
-    assert!(!lines[3].starts_with('{') && lines[3].contains("fourth"), "{text}");
-    let line: serde_json::Value = serde_json::from_str(lines[4]).unwrap();
-    assert_eq!((&line["message"], &line["span"]["about"]), (&"fifth".into(), &"q".into()));
-}
-
 fn written(format: Format, level: LevelFilter, speak: impl FnOnce()) -> String {
-    controlled(&LogControl::new(format, level), speak)
+    controlled((format, &LogControl::new(level)), speak)
 }
 
-fn controlled(control: &LogControl, speak: impl FnOnce()) -> String {
+fn controlled(log: (Format, &LogControl), speak: impl FnOnce()) -> String {
     let sink = Sink::default();
-    let lines = lines(control, false, sink.clone());
+    let lines = lines(log, false, sink.clone());
     let subscriber = tracing_subscriber::registry().with(lines);
     tracing::subscriber::with_default(subscriber, speak);
     String::from_utf8(sink.0.lock().clone()).unwrap()

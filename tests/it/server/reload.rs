@@ -378,8 +378,8 @@ async fn a_hangup_reloads() {
         let line = timeout(LONG, found).await.unwrap();
         assert!(line.contains(word), "{line}");
     };
-    write(&node, &docker, "docker", "log-level = 'info'\nlog-format = 'json'\n");
-    said(r#""changed":"log-format","needs_restart":"""#).await;
+    write(&node, &docker, "docker", "log-level = 'info'\npinned-images = 'busybox'\n");
+    said(r#"changed="pinned-images" needs_restart="""#).await;
     write(&node, &docker, "docker", "log-level = 'loud'\n");
     said("line 8").await;
     serving.kill().await.unwrap();
