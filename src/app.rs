@@ -97,8 +97,8 @@ pub async fn run_within(
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
-    let switches = (span_export.clone(), listeners.metrics_switch());
-    let reloader = Reloader::new((source, values), (live.clone(), log.clone()), switches);
+    let reloader =
+        Reloader::new((source, values), (live.clone(), log.clone()), span_export.clone());
     let (work, every, client_timeouts) =
         ((&tracker, &stopping), deadlines.sweep_every, deadlines.client_timeouts);
     let services =

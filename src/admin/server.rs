@@ -2,7 +2,7 @@
 //! closes the oldest.
 
 use std::{
-    convert::Infallible, future::pending, io, iter, mem, net::SocketAddr, path::Path, sync::Arc,
+    convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,
     time::Duration,
 };
 
@@ -12,8 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, UnixListener},
-    sync::mpsc,
+    net::{TcpListener, UnixListener},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -42,35 +41,6 @@ pub struct MetricsAddressError {
 pub struct Listeners {
     tcp: Option<TcpListener>,
     unix: Option<(ListeningSocket, UnixListener)>,
-    replacements: (MetricsSwitch, mpsc::UnboundedReceiver<Option<TcpListener>>),
-}
-
-/// Replaces the address of metrics while they are served. Clones are one.
-#[derive(Clone, Debug)]
-pub struct MetricsSwitch(mpsc::UnboundedSender<Option<TcpListener>>);
-
-impl MetricsSwitch {
-    /// Serves metrics there from now on, and no more where they were. Who has connected is answered.
-    pub fn replace(&self, bound: Option<TcpListener>) {
-        // Nobody is there to take it only when dockbridge ends.
-        let _ = self.0.send(bound);
-    }
-}
-
-/// Binds the address of metrics, if there is one.
-///
-/// # Errors
-/// The address is in use, or not ours.
-pub async fn bind_metrics(
-    address: Option<SocketAddr>,
-) -> Result<Option<TcpListener>, MetricsAddressError> {
-    let Some(address) = address else { return Ok(None) };
-    let bound = TcpListener::bind(address).await;
-    let tcp = bound.map_err(|source| MetricsAddressError { address, source })?;
-    if let Ok(address) = tcp.local_addr() {
-        info!(%address, "serving metrics and health");
-    }
-    Ok(Some(tcp))
 }
 
 impl Listeners {
@@ -83,7 +53,14 @@ impl Listeners {
         run_dir: &Path,
         address: Option<SocketAddr>,
     ) -> Result<Self, MetricsAddressError> {
-        let tcp = bind_metrics(address).await?;
+        let mut tcp = None;
+        if let Some(address) = address {
+            let bound = TcpListener::bind(address).await;
+            let bound = bound.map_err(|source| MetricsAddressError { address, source })?;
+            let address = bound.local_addr().unwrap_or(address);
+            info!(%address, "serving metrics and health");
+            tcp = Some(bound);
+        }
         let unix = listener::bind_private(&run_dir.join(SOCKET)).await;
         let unix = unix.inspect_err(|error| {
             warn!(
@@ -91,30 +68,18 @@ impl Listeners {
                 "cannot open the admin socket; `dockbridge debug` will not work"
             );
         });
-        let (switch, replacements) = mpsc::unbounded_channel();
-        Ok(Self { tcp, unix: unix.ok(), replacements: (MetricsSwitch(switch), replacements) })
-    }
-
-    /// To replace the address of metrics.
-    pub fn metrics_switch(&self) -> MetricsSwitch {
-        self.replacements.0.clone()
+        Ok(Self { tcp, unix: unix.ok() })
     }
 
     /// Serves without end. Dropping the future closes all connections.
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
-        let Self { mut tcp, unix, replacements: (_switch, mut replacements) } = self;
+        let Self { tcp, unix } = self;
         let mut anybody = ListenerConnections::new(&context, Access::Public);
         let for_anybody = async move {
+            let Some(tcp) = tcp else { return pending().await };
             loop {
-                tokio::select! {
-                    Some(next) = replacements.recv() => {
-                        for stream in mem::replace(&mut tcp, next).into_iter().flat_map(waiting) {
-                            anybody.admit(stream).await;
-                        }
-                    }
-                    stream = accept(tcp.as_ref()) => anybody.admit(stream).await,
-                }
+                anybody.admit(tcp.accept().await.map(|(stream, _)| stream)).await;
             }
         };
         let mut root = ListenerConnections::new(&context, Access::Root);
@@ -129,23 +94,6 @@ impl Listeners {
             never = for_root => never,
         }
     }
-}
-
-async fn accept(tcp: Option<&TcpListener>) -> io::Result<TcpStream> {
-    match tcp {
-        Some(tcp) => tcp.accept().await.map(|(stream, _)| stream),
-        None => pending().await,
-    }
-}
-
-/// Those who have connected and wait in the backlog.
-fn waiting(tcp: TcpListener) -> impl Iterator<Item = io::Result<TcpStream>> {
-    let backlog = tcp.into_std().ok();
-    iter::from_fn(move || {
-        let (stream, _) = backlog.as_ref()?.accept().ok()?;
-        Some(stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)))
-    })
-    .take(MOST_CONNECTIONS)
 }
 
 /// The connections of one listener. They end with it.
@@ -213,16 +161,3 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const MOST_HEADERS: usize = 64;
 const LARGEST_HEAD: usize = 16 << 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn who_has_connected_is_answered_when_the_address_changes() {
-        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = tcp.local_addr().unwrap();
-        let clients = [(); 3].map(|()| std::net::TcpStream::connect(address).unwrap());
-        assert_eq!(waiting(tcp).filter(Result::is_ok).count(), clients.len());
-    }
-}

@@ -9,10 +9,7 @@ use tracing::{info, warn};
 
 use super::span_export::SpanExport;
 use crate::{
-    admin::{
-        context::ReloadRequest,
-        server::{MetricsSwitch, bind_metrics},
-    },
+    admin::context::ReloadRequest,
     concurrency::blocking::blocking,
     config::{
         diff::{Difference, differences, names, reloaded},
@@ -64,7 +61,6 @@ pub(super) struct Reloader {
     live: LiveSettings,
     log: LogControl,
     spans: SpanExport,
-    metrics_address: MetricsSwitch,
     metrics: ReloadMetrics,
 }
 
@@ -73,10 +69,10 @@ impl Reloader {
     pub(super) fn new(
         (source, running): (ConfigSource, Vec<RawValue>),
         (live, log): (LiveSettings, LogControl),
-        (spans, metrics_address): (SpanExport, MetricsSwitch),
+        spans: SpanExport,
     ) -> Self {
         let metrics = ReloadMetrics::default();
-        Self { source, running, live, log, spans, metrics_address, metrics }
+        Self { source, running, live, log, spans, metrics }
     }
 
     pub(super) const fn metrics(&self) -> &ReloadMetrics {
@@ -141,14 +137,8 @@ impl Reloader {
         let (waiting, changed): (Vec<Difference>, Vec<Difference>) =
             self.differences(&new).into_iter().partition(Difference::needs_restart);
         let next = reloaded(&self.running, &new).map_err(|error| error.to_string())?;
-        let has_changed = |key| changed.iter().any(|one| one.key == key);
         let settings = &next.settings;
-        // First what may fail. The old address is served until the new one is bound.
-        if has_changed(Key::MetricsAddr) {
-            let bound = bind_metrics(settings.metrics_addr).await;
-            self.metrics_address.replace(bound.map_err(|error| chain(&error))?);
-        }
-        if has_changed(Key::TracingEndpoint) {
+        if changed.iter().any(|one| one.key == Key::TracingEndpoint) {
             self.spans.switch(&settings.tracing);
         }
         self.spans.sample(settings.tracing.per_million);

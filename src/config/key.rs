@@ -89,7 +89,7 @@ settings! {
     StreamingAddr: "streaming-addr" Restart "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
     /// TCP address for metrics and health; without it they are served only on a unix socket in the
     /// run directory
-    MetricsAddr: "metrics-addr" Reload "ADDRESS" "",
+    MetricsAddr: "metrics-addr" Restart "ADDRESS" "",
     /// Cancel an image pull that makes no progress for this long; 0 never
     ImagePullProgressDeadline: "image-pull-progress-deadline" Restart "DURATION" "5m",
     /// Images kubelet must not remove, separated by commas; * matches anything

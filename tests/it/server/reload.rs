@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::SocketAddr,
     path::PathBuf,
     process::{Output, Stdio},
 };
@@ -15,19 +14,19 @@ use dockbridge::{
 use futures_util::future::join_all;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    net::{TcpListener, TcpStream, UnixDatagram},
+    net::UnixDatagram,
     process::Command,
     time::timeout,
 };
 
 use super::{
-    admin::{ask, body, connect, figure, free_address, say, status},
+    admin::{ask, body, connect, figure, say, status},
     networks::{ANSWER, Resident},
     traces::collector,
 };
 use crate::support::{
     bridge::{Bridge, LONG, Node, docker, image, locks, pod},
-    fake_dockerd::server::{FakeDockerd, eventually},
+    fake_dockerd::server::FakeDockerd,
     subscribers::{recording, share},
 };
 
@@ -280,37 +279,6 @@ async fn reloads_come_one_after_another_and_no_call_notices() {
     assert_eq!((changed, unchanged), (1, 19), "{told:?}");
     assert_eq!(bridge.reloads().await, [21.0, 0.0]);
     bridge.clear(&docker).await;
-}
-
-/// A new address is bound before the old one is closed; where that fails nothing changes.
-#[tokio::test]
-async fn the_address_of_metrics_moves_and_stays_when_it_cannot() {
-    let docker = docker().await;
-    let bridge = start(Node::new(), &docker, "docker", "").await;
-    let (first, second) = (free_address().await, free_address().await);
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let with = |address: String| format!("metrics-addr = '{address}'\n");
-    bridge.edit(&docker, &with(first.to_string()));
-    assert_eq!(bridge.reload().await.1, "changed: metrics-addr\n");
-    assert!(is_served(first).await);
-    let used = taken.local_addr().unwrap().to_string();
-    bridge.edit(&docker, &(with(used.clone()) + "log-level = 'debug'\n"));
-    let (code, told) = bridge.reload().await;
-    assert!(code == 422 && told.contains(&format!("serve metrics on {used}")), "{told}");
-    assert!(is_served(first).await && bridge.level().await == "info", "nothing was changed");
-    bridge.edit(&docker, &with(second.to_string()));
-    assert_eq!(bridge.reload().await.1, "changed: metrics-addr\n");
-    assert!(is_served(second).await);
-    eventually(|| std::net::TcpStream::connect(first).is_err()).await;
-    bridge.edit(&docker, "");
-    assert_eq!(bridge.reload().await.1, "changed: metrics-addr\n");
-    eventually(|| std::net::TcpStream::connect(second).is_err()).await;
-    bridge.clear(&docker).await;
-}
-
-async fn is_served(address: SocketAddr) -> bool {
-    let Ok(stream) = TcpStream::connect(address).await else { return false };
-    status(&say(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await) == 200
 }
 
 #[tokio::test]
