@@ -154,11 +154,8 @@ pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
 
 /// `all` or `pulled`.
 pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
-    match text {
-        "all" => Ok(CollectImages::All),
-        "pulled" => Ok(CollectImages::Pulled),
-        _ => Err(Invalid::Collect),
-    }
+    let words = [("all", CollectImages::All), ("pulled", CollectImages::Pulled)];
+    chosen(text, &words, Invalid::Collect)
 }
 
 /// `address`, `address:port` or `:port`; what is left out is loopback and a free port.
@@ -196,20 +193,13 @@ pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
 
 /// `cri` or `docker`.
 pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
-    match text {
-        "cri" => Ok(ContainerLogFormat::Cri),
-        "docker" => Ok(ContainerLogFormat::Docker),
-        _ => Err(Invalid::ContainerLogFormat),
-    }
+    let words = [("cri", ContainerLogFormat::Cri), ("docker", ContainerLogFormat::Docker)];
+    chosen(text, &words, Invalid::ContainerLogFormat)
 }
 
 /// `text` or `json`.
 pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
-    match text {
-        "text" => Ok(Format::Text),
-        "json" => Ok(Format::Json),
-        _ => Err(Invalid::Format),
-    }
+    chosen(text, &[("text", Format::Text), ("json", Format::Json)], Invalid::Format)
 }
 
 /// Our five levels, and those of cri-dockerd.
@@ -246,11 +236,8 @@ pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
 
 /// `on` or `off`.
 pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
-    match text {
-        "on" | "true" => Ok(true),
-        "off" | "false" => Ok(false),
-        _ => Err(Invalid::Switch),
-    }
+    let words = [("on", true), ("true", true), ("off", false), ("false", false)];
+    chosen(text, &words, Invalid::Switch)
 }
 
 /// `unix:///path` or `/path`.
@@ -330,6 +317,10 @@ fn is_cidr(text: &str) -> bool {
         Ok(IpAddr::V6(_)) => length <= 128,
         Err(_) => false,
     }
+}
+
+fn chosen<T: Copy>(text: &str, words: &[(&str, T)], other: Invalid) -> Result<T, Invalid> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or(other)
 }
 
 fn parts(text: &str) -> impl Iterator<Item = &str> {
