@@ -370,7 +370,7 @@ async fn signal(
 ) -> Signalled {
     let (container, finder) = (finder.container.clone(), finder.clone());
     // It is never closed. More at once than there are processors only hold up each other.
-    let _turn = STRIKES.acquire().await;
+    let _turn = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     match blocking(work).await {
         Ok(signalled) => signalled,
@@ -389,7 +389,7 @@ pub(super) fn until_next_look(passed: Duration) -> Duration {
 }
 
 /// Limit of process lookups that run at the same time, for all execs.
-static STRIKES: Semaphore = Semaphore::const_new(4);
+static LOOKUPS: Semaphore = Semaphore::const_new(4);
 
 /// Most ends are known to the engine at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);

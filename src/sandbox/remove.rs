@@ -47,8 +47,8 @@ impl Sandboxes {
 
     async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
         let snapshot = self.deps.node.store.snapshot();
-        for guest in snapshot.guests_of(id) {
-            warn!(sandbox = %id, container = guest, "a container outside the pod uses the pod's network namespace; leaving it running");
+        for container in snapshot.joined_to(id) {
+            warn!(sandbox = %id, container, "a container outside the pod uses the pod's network namespace; leaving it running");
         }
         let removals = snapshot
             .containers_of(id)

@@ -165,9 +165,9 @@ impl Snapshot {
     }
 
     /// Ids of containers that are no part of the pod but have joined its network namespace.
-    pub fn guests_of(&self, pod: &SandboxId) -> impl Iterator<Item = &str> {
-        let guests = self.images.joined.iter().filter(move |(joined, _)| joined == pod);
-        guests.map(|(_, id)| id.as_str())
+    pub fn joined_to(&self, pod: &SandboxId) -> impl Iterator<Item = &str> {
+        let all = self.images.joined.iter().filter(move |(joined, _)| joined == pod);
+        all.map(|(_, id)| id.as_str())
     }
 
     /// Checkpoints that are not needed any more: Docker does not have the sandbox, and it holds no

@@ -45,27 +45,27 @@ pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection
 /// Serves what was promised until either side is done with it.
 pub(super) async fn serve(
     wire: ClientConnection,
-    promise: PendingStream,
-    dialect: Protocol,
+    pending: PendingStream,
+    protocol: Protocol,
     streaming: &Streaming,
     stop: &CancellationToken,
 ) {
     let window = streaming.metrics.window();
-    match promise {
+    match pending {
         PendingStream::Exec(spec) => {
-            let Some(mut client) = open(wire, window, spec.streams, dialect).await else { return };
+            let Some(mut client) = open(wire, window, spec.streams, protocol).await else { return };
             let outcome = exec::run(streaming, &spec, &mut client, stop).await;
             part("exec", &spec.container, client, outcome).await;
         }
         PendingStream::Attach(spec) => {
-            let Some(mut client) = open(wire, window, spec.streams, dialect).await else { return };
+            let Some(mut client) = open(wire, window, spec.streams, protocol).await else { return };
             let outcome = attach::run(streaming, &spec, &mut client, stop).await;
             part("attach", &spec.container, client, outcome).await;
         }
         PendingStream::Forward(spec) => {
             let now = streaming.store.snapshot();
             match now.sandbox(&spec.sandbox) {
-                Some(sandbox) => forward(wire, window, &spec, sandbox, dialect).await,
+                Some(sandbox) => forward(wire, window, &spec, sandbox, protocol).await,
                 None => debug!(
                     sandbox = spec.sandbox,
                     "client disconnected before its ports were forwarded"
@@ -80,10 +80,10 @@ async fn open(
     wire: ClientConnection,
     window: Window,
     streams: Streams,
-    dialect: Protocol,
+    protocol: Protocol,
 ) -> Option<Client> {
     let opening = async {
-        match dialect {
+        match protocol {
             Protocol::Spdy(version) => spdy::open(wire, window, streams, version).await,
             Protocol::Channels(version, encoding) => {
                 channels::open(wire, window, streams, version, encoding).await.ok()
@@ -116,9 +116,9 @@ async fn forward(
     window: Window,
     spec: &ForwardSpec,
     sandbox: &Arc<SandboxRecord>,
-    dialect: Protocol,
+    protocol: Protocol,
 ) {
-    match dialect {
+    match protocol {
         Protocol::Spdy(_) => forward::over_spdy(Connection::start(wire, window), sandbox).await,
         Protocol::Tunnel => {
             forward::over_spdy(Connection::start(Tunnel::open(wire), window), sandbox).await;

@@ -41,16 +41,16 @@ impl HttpHandler {
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
             return answer;
         }
-        let Some(promise) = self.redeem(request.uri().path()) else {
+        let Some(pending) = self.redeem(request.uri().path()) else {
             return plain(StatusCode::NOT_FOUND, "no such token, or it was used already\n");
         };
-        let is_command = matches!(promise, PendingStream::Exec(_));
-        let Some(place) = self.places.take(promise.about(), is_command) else {
-            let about = promise.about();
-            info!(kind = promise.name(), about, "refused a stream: too many are open");
+        let is_command = matches!(pending, PendingStream::Exec(_));
+        let Some(place) = self.places.take(pending.about(), is_command) else {
+            let about = pending.about();
+            info!(kind = pending.name(), about, "refused a stream: too many are open");
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open\n");
         };
-        let agreed = negotiate(&request, promise.purpose());
+        let agreed = negotiate(&request, pending.purpose());
         let upgrade = match agreed {
             Ok(upgrade) => upgrade,
             Err(refusal) => {
@@ -58,11 +58,11 @@ impl HttpHandler {
                 return text(refusal.response::<&'static str>());
             }
         };
-        let Some(promise) = complete(promise, upgrade.dialect, request.uri().query()) else {
+        let Some(pending) = complete(pending, upgrade.protocol, request.uri().query()) else {
             return plain(StatusCode::BAD_REQUEST, "a port is missing or invalid\n");
         };
         let connection = hyper::upgrade::on(&mut request);
-        let stream = self.stream(connection, promise, upgrade.dialect);
+        let stream = self.stream(connection, pending, upgrade.protocol);
         self.tracker.spawn(async move {
             stream.await;
             drop(place);
@@ -79,17 +79,17 @@ impl HttpHandler {
     fn stream(
         &self,
         connection: OnUpgrade,
-        promise: PendingStream,
-        dialect: Protocol,
+        pending: PendingStream,
+        protocol: Protocol,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (streaming, stop) = (self.streaming.clone(), self.stop.clone());
         async move {
             let Some(wire) = dispatch::taken_over(connection).await else { return };
-            let (watch, about) = (wire.watch(), promise.about());
-            let _open = streaming.metrics.begin(promise.name(), about.clone());
+            let (watch, about) = (wire.watch(), pending.about());
+            let _open = streaming.metrics.begin(pending.name(), about.clone());
             tokio::select! {
                 never = close_when_idle(&watch, &about) => match never {},
-                () = dispatch::serve(wire, promise, dialect, &streaming, &stop) => {}
+                () = dispatch::serve(wire, pending, protocol, &streaming, &stop) => {}
                 () = cut_off(&stop) => debug!("stream ended: dockbridge is stopping"),
             }
         }
@@ -98,17 +98,17 @@ impl HttpHandler {
 
 /// Adds the query of a WebSocket client. None when it is invalid.
 fn complete(
-    promise: PendingStream,
-    dialect: Protocol,
+    pending: PendingStream,
+    protocol: Protocol,
     query: Option<&str>,
 ) -> Option<PendingStream> {
-    match (promise, dialect) {
+    match (pending, protocol) {
         (PendingStream::Forward(spec), Protocol::Channels(_, encoding)) => {
             let asked = if spec.ports.is_empty() { ports::of_query(query)? } else { spec.ports };
             let fits = !asked.is_empty() && asked.len() <= ports::most(encoding);
             fits.then_some(PendingStream::Forward(ForwardSpec { ports: asked, ..spec }))
         }
-        (promise, _) => Some(promise),
+        (pending, _) => Some(pending),
     }
 }
 

@@ -48,16 +48,16 @@ impl Endpoint {
     /// Serves until `stop`, then lets streams end for a short while. Everything runs on
     /// `tracker`.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
-        let desk = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
+        let handler = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
             // A client with a token sends it at once.
             let mut waiting = ConnectionLimit::new(MOST_WITHOUT_TOKEN);
             loop {
                 let stream = next(&self.listener).await;
-                let (desk, stop) = (Arc::clone(&desk), stop.clone());
+                let (handler, stop) = (Arc::clone(&handler), stop.clone());
                 let connection = tracker.spawn(async move {
                     tokio::select! {
-                        () = receive(stream, desk) => {}
+                        () = receive(stream, handler) => {}
                         () = stop.cancelled() => {}
                     }
                 });
@@ -94,11 +94,11 @@ async fn next(listener: &TcpListener) -> TcpStream {
 }
 
 /// Reads one request and answers it; streams go on without us.
-async fn receive(stream: TcpStream, desk: Arc<HttpHandler>) {
+async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
     // Keystrokes are small. Without it they are merely late.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = desk.answer(request);
+        let answer = handler.answer(request);
         async { Ok::<_, Infallible>(answer) }
     });
     let serving = http1::Builder::new()

@@ -55,7 +55,7 @@ impl Streaming {
     /// No such container, or it does not run; too many promises are open.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, StreamError> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
-        self.promise(PendingStream::Exec(ExecSpec { container, ..spec }))
+        self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
     }
 
     /// Promises the streams of a container's main process; the URL where they are to be had.
@@ -64,7 +64,7 @@ impl Streaming {
     /// As [`Self::exec`].
     pub async fn attach(&self, spec: AttachSpec) -> Result<String, StreamError> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
-        self.promise(PendingStream::Attach(AttachSpec { container, ..spec }))
+        self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))
     }
 
     /// Promises connections to ports of a sandbox; the URL where they are to be had.
@@ -73,22 +73,22 @@ impl Streaming {
     /// No such sandbox, or it is not ready; too many promises are open.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, StreamError> {
         let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
-        self.promise(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
+        self.issue(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
 
     /// What was promised for this token under this name. Whatever the name, the token is spent.
     pub(super) fn redeem(&self, name: &str, token: &str) -> Option<PendingStream> {
         let mut tokens = self.tokens.lock();
-        let promise = tokens.redeem(token, Instant::now());
-        let promise = promise.filter(|promise| promise.name() == name);
-        self.metrics.token(if promise.is_some() { "used" } else { "refused" });
-        promise
+        let pending = tokens.redeem(token, Instant::now());
+        let pending = pending.filter(|pending| pending.name() == name);
+        self.metrics.token(if pending.is_some() { "used" } else { "refused" });
+        pending
     }
 
-    fn promise(&self, promise: PendingStream) -> Result<String, StreamError> {
-        let name = promise.name();
+    fn issue(&self, pending: PendingStream) -> Result<String, StreamError> {
+        let name = pending.name();
         let mut tokens = self.tokens.lock();
-        let issued = tokens.issue(promise, Instant::now(), chance);
+        let issued = tokens.issue(pending, Instant::now(), random);
         self.metrics.token(if issued.is_ok() { "issued" } else { "full" });
         let token = issued.map_err(|_| StreamError::TooMany)?;
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
@@ -159,7 +159,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Bytes from the kernel, or, if it has none, from the generator it seeded.
-fn chance() -> [u8; 6] {
+fn random() -> [u8; 6] {
     let mut bytes = [0; 6];
     if OsRng.try_fill_bytes(&mut bytes).is_err() {
         bytes = rand::random();

@@ -29,7 +29,7 @@ impl<T> Default for Tokens<T> {
 }
 
 impl<T> Tokens<T> {
-    /// Stores `request` under the token returned. `chance` gives bytes that cannot
+    /// Stores `request` under the token returned. `random` gives bytes that cannot
     /// be guessed, and others when a token happens to be taken.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<T> Tokens<T> {
         &mut self,
         request: T,
         now: Instant,
-        mut chance: impl FnMut() -> [u8; 6],
+        mut random: impl FnMut() -> [u8; 6],
     ) -> Result<String, TooManyTokens> {
         if self.pending.len() >= MOST_PENDING {
             self.pending.retain(|_, pending| now < pending.until);
@@ -47,7 +47,7 @@ impl<T> Tokens<T> {
             return Err(TooManyTokens);
         }
         let token = loop {
-            let token = URL_SAFE_NO_PAD.encode(chance());
+            let token = URL_SAFE_NO_PAD.encode(random());
             let taken = self.pending.get(&token).is_some_and(|pending| now < pending.until);
             if !taken {
                 break token;

@@ -56,7 +56,7 @@ pub enum Encoding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
     /// The protocol from now on.
-    pub dialect: Protocol,
+    pub protocol: Protocol,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -105,7 +105,7 @@ fn spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
     let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
     let (name, version) = found.ok_or(Refusal::NoSpdyVersion(purpose))?;
     Ok(Upgrade {
-        dialect: Protocol::Spdy(*version),
+        protocol: Protocol::Spdy(*version),
         headers: vec![
             (UPGRADE, HeaderValue::from_static(SPDY)),
             (STREAM_VERSION, HeaderValue::from_static(name)),
@@ -124,15 +124,15 @@ fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<U
     if !STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES) {
         return Err(Refusal::BadKey);
     }
-    let (protocol, dialect) = subprotocol(headers, purpose)?;
+    let (name, protocol) = subprotocol(headers, purpose)?;
     let accept =
         STANDARD.encode(Sha1::new().chain_update(key).chain_update(WEBSOCKET_GUID).finalize());
     let accept = HeaderValue::try_from(accept).map_err(|_| Refusal::BadKey)?;
     let mut answer =
         vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
     // A client that asked for none must not get one.
-    answer.extend(protocol.map(|name| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name))));
-    Ok(Upgrade { dialect, headers: answer })
+    answer.extend(name.map(|name| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name))));
+    Ok(Upgrade { protocol, headers: answer })
 }
 
 fn subprotocol(
@@ -148,7 +148,7 @@ fn subprotocol(
         return Ok((None, Protocol::Channels(Version::V1, Encoding::Binary)));
     }
     let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
-    found.map(|(name, dialect)| (Some(*name), *dialect)).ok_or(Refusal::NoSubprotocol)
+    found.map(|(name, protocol)| (Some(*name), *protocol)).ok_or(Refusal::NoSubprotocol)
 }
 
 impl Upgrade {

@@ -73,12 +73,12 @@ impl Client {
         self.stdin = None;
         let watch = self.watch.clone();
         tokio::select! {
-            () = self.farewell(outcome) => {}
+            () = self.send_and_close(outcome) => {}
             () = watch.stalled(PAUSE) => {}
         }
     }
 
-    async fn farewell(&mut self, outcome: &Outcome) {
+    async fn send_and_close(&mut self, outcome: &Outcome) {
         let Self { stdout, stderr, error, line, .. } = self;
         tokio::select! {
             () = send_outcome(stdout, stderr, error, outcome.encode(self.version)) => {}

@@ -64,10 +64,10 @@ where
     let over = CancellationToken::new();
     let wakes_all = over.clone().drop_guard();
     let (mut reader, writer) = split(io);
-    let (orders, waiting) = ControlQueue::new();
+    let (control, waiting) = ControlQueue::new();
     let (outbox, frames) = mpsc::channel(OUTBOX);
     let mut writing = FrameWriter::new(writer, waiting, frames);
-    let ways = (orders, outbox);
+    let ways = (control, outbox);
     let mut reading = FrameReader::new((window, count), over, offers.downgrade(), ways);
     let end = {
         let mut read = pin!(read(&mut reader, &mut reading));
@@ -88,7 +88,7 @@ where
     };
     let last = reading.highest();
     drop(reading);
-    let farewell = match end {
+    let reason = match end {
         ConnectionEnd::Lost(error) => {
             tracing::debug!(%error, "spdy connection lost");
             return;
@@ -99,7 +99,7 @@ where
         }
         ConnectionEnd::Done => GoAwayReason::Done,
     };
-    if in_time(FLUSH, writing.close(last, farewell)).await {
+    if in_time(FLUSH, writing.close(last, reason)).await {
         in_time(LINGER, discard(&mut reader)).await;
     }
 }

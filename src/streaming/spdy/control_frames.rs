@@ -23,7 +23,7 @@ pub(super) enum ControlFrame {
     Probe(u32),
 }
 
-/// Where orders are put. Clones share the queue.
+/// Where frames are put. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(super) struct ControlQueue {
     queue: mpsc::UnboundedSender<ControlFrame>,
@@ -53,13 +53,13 @@ impl ControlQueue {
         )
     }
 
-    pub(super) fn put(&self, order: ControlFrame) {
+    pub(super) fn put(&self, frame: ControlFrame) {
         self.backlog.length.fetch_add(1, Ordering::AcqRel);
         // Without a connection there is no peer to notify.
-        let _ = self.queue.send(order);
+        let _ = self.queue.send(frame);
     }
 
-    /// Waits while more orders than the peer can have good reason for are not written.
+    /// Waits while more frames than the peer can have good reason for are not written.
     pub(super) async fn room(&self) {
         while self.backlog.length.load(Ordering::Acquire) >= MAX_BACKLOG {
             self.backlog.shorter.notified().await;
@@ -68,23 +68,23 @@ impl ControlQueue {
 }
 
 impl ControlReceiver {
-    /// The next order. Cancel-safe.
+    /// The next frame. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<ControlFrame> {
-        let order = self.queue.recv().await;
-        self.taken(order)
+        let frame = self.queue.recv().await;
+        self.taken(frame)
     }
 
-    /// The next order, if there is one.
+    /// The next frame, if there is one.
     pub(super) fn next_now(&mut self) -> Option<ControlFrame> {
-        let order = self.queue.try_recv().ok();
-        self.taken(order)
+        let frame = self.queue.try_recv().ok();
+        self.taken(frame)
     }
 
-    fn taken(&self, order: Option<ControlFrame>) -> Option<ControlFrame> {
-        if order.is_some() && self.backlog.length.fetch_sub(1, Ordering::AcqRel) == MAX_BACKLOG {
+    fn taken(&self, frame: Option<ControlFrame>) -> Option<ControlFrame> {
+        if frame.is_some() && self.backlog.length.fetch_sub(1, Ordering::AcqRel) == MAX_BACKLOG {
             self.backlog.shorter.notify_one();
         }
-        order
+        frame
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct FrameReader {
     window: Window,
     over: CancellationToken,
     offers: mpsc::WeakSender<OfferedStream>,
-    orders: ControlQueue,
+    control: ControlQueue,
     outbox: mpsc::Sender<Outgoing>,
 }
 
@@ -48,7 +48,7 @@ impl FrameReader {
         (window, count): (Window, StreamCount),
         over: CancellationToken,
         offers: mpsc::WeakSender<OfferedStream>,
-        (orders, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
+        (control, outbox): (ControlQueue, mpsc::Sender<Outgoing>),
     ) -> Self {
         Self {
             decoder: Decoder::default(),
@@ -58,7 +58,7 @@ impl FrameReader {
             window,
             over,
             offers,
-            orders,
+            control,
             outbox,
         }
     }
@@ -74,7 +74,7 @@ impl FrameReader {
             match frame {
                 Frame::Open(opening) => self.open(opening).await?,
                 Frame::Reset(id) => self.reset(id),
-                Frame::Ping(id) if id % 2 == 1 => self.order(ControlFrame::Ping(id)).await,
+                Frame::Ping(id) if id % 2 == 1 => self.answer(ControlFrame::Ping(id)).await,
                 Frame::Ping(_) => {}
                 Frame::Data { id, bytes, last } => self.data(id, bytes, last).await,
             }
@@ -92,14 +92,14 @@ impl FrameReader {
         let offers = self.offers.upgrade();
         let offer = offers.as_ref().and_then(|offers| offers.try_reserve().ok());
         let (Some(place), Some(offer)) = (self.count.place(), offer) else {
-            self.order(ControlFrame::Reset(id, ResetReason::Refused)).await;
+            self.answer(ControlFrame::Reset(id, ResetReason::Refused)).await;
             return Ok(());
         };
         let life = Arc::new(StreamState::new(self.over.child_token()));
         life.received_last.store(last, Ordering::Release);
         life.sent_last.store(one_way, Ordering::Release);
         let (inlet, inbox) = self.window.stream();
-        let handle = SharedStream::new(id, Arc::clone(&life), self.orders.clone(), place);
+        let handle = SharedStream::new(id, Arc::clone(&life), self.control.clone(), place);
         let stream = Stream::new(handle, inbox, self.outbox.clone());
         offer.send(OfferedStream::new(headers, stream));
         let inlet = (!last).then_some(inlet);
@@ -139,9 +139,9 @@ impl FrameReader {
         .await;
     }
 
-    async fn order(&self, order: ControlFrame) {
-        self.orders.put(order);
-        self.orders.room().await;
+    async fn answer(&self, frame: ControlFrame) {
+        self.control.put(frame);
+        self.control.room().await;
     }
 
     /// Waits for `work`. While we do not read, a peer that has gone is noticed only by writing.
@@ -151,7 +151,7 @@ impl FrameReader {
             tokio::select! {
                 biased;
                 () = &mut work => return,
-                () = sleep(PROBE_AFTER) => self.orders.put(self.probe()),
+                () = sleep(PROBE_AFTER) => self.control.put(self.probe()),
             }
         }
     }

@@ -26,7 +26,7 @@ use super::{
 pub(super) struct FrameWriter<W> {
     writer: W,
     replied: bool,
-    orders: ControlReceiver,
+    control: ControlReceiver,
     outbox: mpsc::Receiver<Outgoing>,
     chain: VecDeque<Bytes>,
     heads: BytesMut,
@@ -35,13 +35,13 @@ pub(super) struct FrameWriter<W> {
 impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     pub(super) fn new(
         writer: W,
-        orders: ControlReceiver,
+        control: ControlReceiver,
         outbox: mpsc::Receiver<Outgoing>,
     ) -> Self {
         Self {
             writer,
             replied: false,
-            orders,
+            control,
             outbox,
             chain: VecDeque::new(),
             heads: BytesMut::new(),
@@ -57,7 +57,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     }
 
     /// Writes what was queued before, then GOAWAY, and closes our side.
-    pub(super) async fn close(&mut self, last: u32, farewell: GoAwayReason) -> io::Result<()> {
+    pub(super) async fn close(&mut self, last: u32, reason: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         loop {
             self.flush().await?;
@@ -68,7 +68,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
                 break;
             }
         }
-        frame::go_away(last, farewell, &mut self.heads);
+        frame::go_away(last, reason, &mut self.heads);
         self.chain.push_back(self.heads.split().freeze());
         self.flush().await?;
         self.writer.shutdown().await
@@ -78,8 +78,8 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     async fn gather(&mut self) {
         let frame = tokio::select! {
             biased;
-            Some(order) = self.orders.next() => {
-                self.order(order);
+            Some(frame) = self.control.next() => {
+                self.put_control(frame);
                 None
             }
             frame = self.outbox.recv() => frame,
@@ -90,8 +90,8 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// The order that accepts a stream was given before the stream's first data was, but may
     /// have come between our two checks.
     fn encode(&mut self, frame: Option<Outgoing>) {
-        while let Some(order) = self.orders.next_now() {
-            self.order(order);
+        while let Some(frame) = self.control.next_now() {
+            self.put_control(frame);
         }
         if let Some(Outgoing { id, life, bytes, last }) = frame
             && !life.aborted.load(Ordering::Acquire)
@@ -107,9 +107,9 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    fn order(&mut self, order: ControlFrame) {
+    fn put_control(&mut self, frame: ControlFrame) {
         let out = &mut self.heads;
-        match order {
+        match frame {
             ControlFrame::Reply(id) => {
                 frame::reply(id, !std::mem::replace(&mut self.replied, true), out);
             }

@@ -44,7 +44,7 @@ impl OfferedStream {
         let handle = &self.stream.handle;
         if !handle.life.has_ended() {
             handle.life.accepted.store(true, Ordering::Release);
-            handle.order(ControlFrame::Reply(handle.id));
+            handle.put(ControlFrame::Reply(handle.id));
         }
         self.stream
     }
@@ -217,7 +217,7 @@ pub(super) struct SharedStream {
     id: u32,
     life: Arc<StreamState>,
     used: AtomicBool,
-    orders: ControlQueue,
+    control: ControlQueue,
     _place: StreamPlace,
 }
 
@@ -225,14 +225,14 @@ impl SharedStream {
     pub(super) fn new(
         id: u32,
         life: Arc<StreamState>,
-        orders: ControlQueue,
+        control: ControlQueue,
         place: StreamPlace,
     ) -> Self {
-        Self { id, life, used: AtomicBool::new(false), orders, _place: place }
+        Self { id, life, used: AtomicBool::new(false), control, _place: place }
     }
 
-    fn order(&self, order: ControlFrame) {
-        self.orders.put(order);
+    fn put(&self, frame: ControlFrame) {
+        self.control.put(frame);
     }
 
     fn reset(&self, status: ResetReason) {
@@ -240,7 +240,7 @@ impl SharedStream {
             return;
         }
         self.life.end();
-        self.order(ControlFrame::Reset(self.id, status));
+        self.put(ControlFrame::Reset(self.id, status));
     }
 }
 
@@ -256,7 +256,7 @@ impl Drop for SharedStream {
         let quiet = !self.used.load(Ordering::Acquire);
         if quiet && self.life.received_last.load(Ordering::Acquire) {
             self.life.sent_last.store(true, Ordering::Release);
-            self.order(ControlFrame::End(self.id));
+            self.put(ControlFrame::End(self.id));
         } else {
             self.reset(ResetReason::Cancel);
         }

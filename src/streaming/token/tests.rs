@@ -36,9 +36,9 @@ fn a_token_is_good_once() {
 #[test]
 fn a_token_is_good_for_a_minute() {
     let (mut tokens, now) = (Tokens::default(), Instant::now());
-    let mut chance = counter(0);
+    let mut random = counter(0);
     let tokens_of_now: Vec<String> =
-        (0..2).map(|n| tokens.issue(n, now, &mut chance).unwrap()).collect();
+        (0..2).map(|n| tokens.issue(n, now, &mut random).unwrap()).collect();
     let last = now + LIFETIME - Duration::from_nanos(1);
     assert_eq!(tokens.redeem(&tokens_of_now[0], last), Some(0));
     assert_eq!(tokens.redeem(&tokens_of_now[1], now + LIFETIME), None);
@@ -57,8 +57,8 @@ fn a_token_that_is_taken_is_drawn_again() {
 #[test]
 fn more_than_a_thousand_are_refused_until_some_are_used_or_old() {
     let (mut tokens, now) = (Tokens::default(), Instant::now());
-    let mut chance = counter(0);
-    let mut issue = |tokens: &mut Tokens<()>, at| tokens.issue((), at, &mut chance);
+    let mut random = counter(0);
+    let mut issue = |tokens: &mut Tokens<()>, at| tokens.issue((), at, &mut random);
     let first = issue(&mut tokens, now).unwrap();
     for _ in 1..MOST_PENDING {
         issue(&mut tokens, now).unwrap();

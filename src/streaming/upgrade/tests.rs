@@ -54,7 +54,7 @@ fn spdy_uses_the_first_known_version_of_the_client() {
     ];
     for (versions, version, echoed) in rows {
         let upgrade = spdy(versions, Command).unwrap();
-        assert_eq!(upgrade.dialect, Spdy(version), "{versions:?}");
+        assert_eq!(upgrade.protocol, Spdy(version), "{versions:?}");
         let response: Response<()> = upgrade.response();
         assert_eq!(response.status(), 101);
         assert_eq!(response.headers()["upgrade"], "SPDY/3.1");
@@ -62,7 +62,7 @@ fn spdy_uses_the_first_known_version_of_the_client() {
         assert_eq!(response.headers()["x-stream-protocol-version"], echoed);
     }
     let forward = spdy(&["portforward.k8s.io"], Forward).unwrap();
-    assert_eq!(forward.dialect, Spdy(V1));
+    assert_eq!(forward.protocol, Spdy(V1));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn case_and_company_of_the_upgrade_do_not_matter() {
         ("upgrade", "spdy/3.1"),
         ("x-stream-protocol-version", "v4.channel.k8s.io"),
     ];
-    assert_eq!(ask("GET", &lines, Command).unwrap().dialect, Spdy(V4));
+    assert_eq!(ask("GET", &lines, Command).unwrap().protocol, Spdy(V4));
 }
 
 #[test]
@@ -128,13 +128,13 @@ fn websocket_uses_the_first_known_subprotocol() {
         ("v4.base64.channel.k8s.io", Forward, Channels(V4, Base64)),
         ("SPDY/3.1+portforward.k8s.io", Forward, Tunnel),
     ];
-    for (protocol, purpose, dialect) in rows {
-        let offered = format!("unknown, {protocol}");
+    for (name, purpose, protocol) in rows {
+        let offered = format!("unknown, {name}");
         let upgrade = websocket(&[&offered, "channel.k8s.io"], purpose).unwrap();
-        assert_eq!(upgrade.dialect, dialect, "{protocol}");
+        assert_eq!(upgrade.protocol, protocol, "{name}");
         let response: Response<()> = upgrade.response();
         assert_eq!(response.status(), 101);
-        assert_eq!(response.headers()["sec-websocket-protocol"], protocol);
+        assert_eq!(response.headers()["sec-websocket-protocol"], name);
         // The example of RFC 6455.
         assert_eq!(response.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
@@ -144,7 +144,7 @@ fn websocket_uses_the_first_known_subprotocol() {
 fn websocket_without_a_subprotocol_is_given_none() {
     for purpose in [Command, Forward] {
         let upgrade = websocket(&[], purpose).unwrap();
-        assert_eq!(upgrade.dialect, Channels(V1, Binary));
+        assert_eq!(upgrade.protocol, Channels(V1, Binary));
         let response: Response<()> = upgrade.response();
         assert!(!response.headers().contains_key("sec-websocket-protocol"));
     }
