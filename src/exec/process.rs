@@ -15,7 +15,7 @@ use super::{
     refusal,
 };
 use crate::{
-    concurrency::blocking::blocking,
+    concurrency::{backoff::Backoff, blocking::blocking},
     engine::{
         client::Engine,
         exec::{Ending, ExecRequest, ExecState},
@@ -344,7 +344,8 @@ pub(super) async fn end_all(
 ) -> Result<usize, ExecError> {
     let mut met = 0;
     let until = Instant::now() + KILL_TIMEOUT;
-    let (mut pause, mut still, mut scans) = (FIRST_PAUSE, 0, 0);
+    let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_SCAN_PAUSE);
+    let (mut still, mut scans) = (0, 0);
     // A child started between a scan and its parent's end is found by the next scan.
     loop {
         let signalled = signal(finder, main.clone(), ProcessSignal::Kill).await;
@@ -357,8 +358,7 @@ pub(super) async fn end_all(
         if scans >= LEAST_TRIES && Instant::now() > until {
             return Err(finder.unkillable());
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_SCAN_PAUSE);
+        sleep(pauses.failed()).await;
     }
 }
 

@@ -6,11 +6,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    task::{self, JoinSet},
-    time::timeout,
-};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
@@ -21,7 +17,9 @@ use super::{
     position_store::Saved,
     progress::Progress,
 };
-use crate::{host::tail_watch::TailEvents, model::id::ContainerId};
+use crate::{
+    concurrency::blocking::blocking, host::tail_watch::TailEvents, model::id::ContainerId,
+};
 
 /// The logs by container. Their tasks are aborted when this is dropped.
 #[derive(Debug)]
@@ -114,10 +112,10 @@ impl AllLogs {
         let (done, receiver) = watch::channel(Progress::default());
         if known.saved.remove(id).is_some() {
             let (tools, id) = (Arc::clone(&self.tools), id.clone());
-            task::spawn_blocking(move || {
+            drop(blocking(move || {
                 tools.positions.remove(&id);
                 drop(done);
-            });
+            }));
         }
         receiver
     }

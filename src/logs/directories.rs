@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use tokio::{task, time::timeout};
+use tokio::time::timeout;
 
 use super::{error::LogError, log_path::LogPath};
-use crate::concurrency::keyed_locks::KeyedLocks;
+use crate::concurrency::{blocking::blocking, keyed_locks::KeyedLocks};
 
 /// The log directories with a call in progress. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +28,12 @@ impl Directories {
         let directory = at.root().to_owned();
         let asking = async {
             let alone = self.0.write(&directory.to_string_lossy()).await;
-            let asking = task::spawn_blocking(move || {
+            blocking(move || {
                 let done = work(&at);
                 drop(alone);
                 done
-            });
-            asking.await.unwrap_or(Err(LogError::Closed))
+            })
+            .await
         };
         let answer = timeout(TIMEOUT, asking).await;
         answer.unwrap_or(Err(LogError::Hung { directory }))
@@ -78,7 +78,7 @@ mod tests {
         };
         let (answer, ()) = tokio::join!(directories.ask(place("a"), hang), async {
             while began.load(Ordering::SeqCst) == 0 {
-                task::yield_now().await;
+                tokio::task::yield_now().await;
             }
             forward(TIMEOUT).await;
         });

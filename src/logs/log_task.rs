@@ -26,7 +26,9 @@ use super::{
     poll::{Log, PollOutcome, PollRequest, ReadState, Tools},
 };
 use crate::{
-    concurrency::backoff::Backoff, error::chain, model::id::ContainerId,
+    concurrency::{backoff::Backoff, blocking::blocking},
+    error::chain,
+    model::id::ContainerId,
     telemetry::metric::GaugeGuard,
 };
 
@@ -107,12 +109,11 @@ impl LogTask {
                 }
             };
         }
-        let closing = task::spawn_blocking(move || match state.is_removed() {
+        blocking(move || match state.is_removed() {
             true => tools.positions.remove(&log.container.id),
             false => log.close(&tools.positions),
-        });
-        // If it panics, the next start reads more of the log again.
-        let _ = closing.await;
+        })
+        .await;
     }
 
     async fn wait(&self, pause: Pause) {

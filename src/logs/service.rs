@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::{sync::oneshot, task, time::timeout};
+use tokio::{sync::oneshot, time::timeout};
 use tracing::warn;
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     watches::Watches,
 };
 use crate::{
+    concurrency::blocking::blocking,
     engine::client::Engine,
     error::chain,
     host::{beneath, tail_watch::TailWatch},
@@ -43,7 +44,7 @@ impl Logs {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
         if format == ContainerLogFormat::Docker {
-            task::spawn_blocking(move || positions.clear());
+            drop(blocking(move || positions.clear()));
             return Self { all: None, metrics, directories };
         }
         let (watch, events) = match TailWatch::open() {
@@ -57,7 +58,7 @@ impl Logs {
             }
         };
         let loading = positions.clone();
-        let saved = task::spawn_blocking(move || loading.load()).await.unwrap_or_default();
+        let saved = blocking(move || loading.load()).await;
         let watches = Watches::new(watch);
         let tools = Arc::new(Tools::new(engine, positions, watches, metrics.clone(), POLL_LIMIT));
         Self { all: Some(Arc::new(AllLogs::new(tools, saved, events))), metrics, directories }
