@@ -12,15 +12,15 @@ use super::reference::is_digest;
 #[error("not an id: {0:?} (expected 64 hexadecimal digits)")]
 pub struct InvalidId(pub String);
 
-macro_rules! hex_id {
-    ($(#[$doc:meta])* $name:ident) => {
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $is_valid:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
         impl $name {
-            /// The 64 hexadecimal digits.
+            /// The whole id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -30,8 +30,7 @@ macro_rules! hex_id {
             type Error = InvalidId;
 
             fn try_from(text: String) -> Result<Self, InvalidId> {
-                let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-                if hex && text.len() == 64 { Ok(Self(text)) } else { Err(InvalidId(text)) }
+                if $is_valid(&text) { Ok(Self(text)) } else { Err(InvalidId(text)) }
             }
         }
 
@@ -57,59 +56,29 @@ macro_rules! hex_id {
     };
 }
 
-hex_id! {
+id! {
     /// The Docker id of a pod's pause container: 64 lowercase hexadecimal digits.
-    SandboxId
+    SandboxId, is_container_id
 }
-hex_id! {
+id! {
     /// The Docker id of a workload container: 64 lowercase hexadecimal digits.
-    ContainerId
+    ContainerId, is_container_id
+}
+id! {
+    /// An image's identifier as the engine reports it, e.g. `sha256:…`.
+    ///
+    /// Opaque: a config digest on the classic store, a manifest or index digest on the containerd
+    /// store. Only equality means anything.
+    ImageId, is_digest
 }
 
-/// An image's identifier as the engine reports it, e.g. `sha256:…`.
-///
-/// Opaque: a config digest on the classic store, a manifest or index digest on the containerd
-/// store. Only equality means anything.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ImageId(String);
+fn is_container_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
 
 impl ImageId {
-    /// The id with its algorithm prefix.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The hexadecimal part.
     pub fn hex(&self) -> &str {
         self.0.split_once(':').map_or(self.0.as_str(), |(_, hex)| hex)
-    }
-}
-
-impl TryFrom<String> for ImageId {
-    type Error = InvalidId;
-
-    fn try_from(text: String) -> Result<Self, InvalidId> {
-        if is_digest(&text) { Ok(Self(text)) } else { Err(InvalidId(text)) }
-    }
-}
-
-impl TryFrom<&str> for ImageId {
-    type Error = InvalidId;
-
-    fn try_from(text: &str) -> Result<Self, InvalidId> {
-        Self::try_from(text.to_owned())
-    }
-}
-
-impl From<ImageId> for String {
-    fn from(id: ImageId) -> String {
-        id.0
-    }
-}
-
-impl fmt::Display for ImageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
