@@ -11,7 +11,10 @@ use super::{
     ownership::{EngineLocker, EngineOwnership},
 };
 use crate::{
-    checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
+    checkpoint::{
+        directory::Checkpoints,
+        record::{PodCidrs, SandboxCheckpoint},
+    },
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::{live::LiveSettings, settings::Settings},
     container::{
@@ -207,9 +210,9 @@ async fn start_network(
         plugin_timeout,
     });
     // What kubelet sent last is saved over a restart; before the first time the setting counts.
-    let saved = checkpoints.load_pod_cidrs().await;
-    if let Some(saved) = saved {
-        network.set_pod_cidrs(saved);
+    let PodCidrs { pod_cidrs } = checkpoints.load_file().await;
+    if !pod_cidrs.is_empty() {
+        network.set_pod_cidrs(pod_cidrs);
     }
     network
 }

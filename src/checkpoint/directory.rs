@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use tracing::{info, warn};
 
 use super::{
@@ -17,7 +17,8 @@ use super::{
     error::CheckpointError,
     quarantine::{self, DIRECTORY_MODE},
     record::{
-        ChangesSinceCreate, Loaded, MemoryKills, PulledImages, Quarantined, SandboxCheckpoint,
+        ChangesSinceCreate, Loaded, MemoryKills, PodCidrs, PulledImages, Quarantined,
+        SandboxCheckpoint, SingleFile,
     },
     write_order::WriteOrder,
 };
@@ -115,75 +116,22 @@ impl Checkpoints {
         blocking(move || cri_dockerd.ports(&id)).await
     }
 
-    /// Stores the pod CIDRs that kubelet sent.
+    /// Stores what there is one file of; if there is nothing in it, there is no file.
     ///
     /// # Errors
     /// The disk refuses.
-    pub async fn save_pod_cidrs(&self, cidrs: &[String]) -> Result<(), CheckpointError> {
-        let body = PodCidrs { pod_cidrs: cidrs.to_vec() };
-        self.write(self.paths.single(POD_CIDRS), &body, Durability::Synced).await
-    }
-
-    /// The pod CIDRs of the last run; none when kubelet never sent them, or when the file cannot be
-    /// trusted (it is then moved aside; kubelet sends them again).
-    pub async fn load_pod_cidrs(&self) -> Option<Vec<String>> {
-        let loaded: Option<PodCidrs> = self.read(POD_CIDRS).await;
-        loaded.map(|PodCidrs { pod_cidrs }| pod_cidrs)
-    }
-
-    /// Stores which images were pulled for kubelet.
-    ///
-    /// # Errors
-    /// The disk refuses.
-    pub async fn save_pulled(&self, pulled: &PulledImages) -> Result<(), CheckpointError> {
-        self.write(self.paths.single(PULLED), pulled, Durability::Written).await
-    }
-
-    /// The images pulled for kubelet so far; none when the file is missing or cannot be trusted (it
-    /// is then moved aside).
-    pub async fn load_pulled(&self) -> PulledImages {
-        self.read(PULLED).await.unwrap_or_default()
-    }
-
-    /// Stores what was changed since the create; without any change there is no file.
-    ///
-    /// # Errors
-    /// The disk refuses.
-    pub async fn save_changes(&self, changes: &ChangesSinceCreate) -> Result<(), CheckpointError> {
-        let path = self.paths.single(CHANGES);
-        if *changes == ChangesSinceCreate::default() {
+    pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), CheckpointError> {
+        let path = self.paths.root.join(T::NAME);
+        if *body == T::default() {
             return self.erase(path).await;
         }
-        self.write(path, changes, Durability::Written).await
+        self.write(path, body, T::DURABILITY).await
     }
 
-    /// The changes so far; none when the file is missing or cannot be trusted (it is then moved aside,
-    /// and the limits of the create count again).
-    pub async fn load_changes(&self) -> ChangesSinceCreate {
-        self.read(CHANGES).await.unwrap_or_default()
-    }
-
-    /// Stores the OOM kills that the engine does not know; without any there is no file.
-    ///
-    /// # Errors
-    /// The disk refuses.
-    pub async fn save_memory_kills(&self, kills: &MemoryKills) -> Result<(), CheckpointError> {
-        let path = self.paths.single(MEMORY_KILLS);
-        if kills.0.is_empty() {
-            return self.erase(path).await;
-        }
-        self.write(path, kills, Durability::Written).await
-    }
-
-    /// The OOM kills so far; none when the file is missing or cannot be trusted (it is then moved
-    /// aside, and what the engine reports counts).
-    pub async fn load_memory_kills(&self) -> MemoryKills {
-        self.read(MEMORY_KILLS).await.unwrap_or_default()
-    }
-
-    async fn read<T: DeserializeOwned + Send + 'static>(&self, name: &'static str) -> Option<T> {
+    /// The last one; empty when the file is missing or cannot be trusted (it is then moved aside).
+    pub async fn load_file<T: SingleFile>(&self) -> T {
         let paths = Arc::clone(&self.paths);
-        blocking(move || paths.load_single(name)).await
+        blocking(move || paths.load_single(T::NAME)).await.unwrap_or_default()
     }
 
     async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
@@ -221,18 +169,9 @@ struct Paths {
     sandboxes: PathBuf,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct PodCidrs {
-    pod_cidrs: Vec<String>,
-}
-
 impl Paths {
     fn under(state_dir: &Path) -> Self {
         Self { root: state_dir.to_owned(), sandboxes: state_dir.join("sandboxes") }
-    }
-
-    fn single(&self, name: &str) -> PathBuf {
-        self.root.join(name)
     }
 
     fn sandbox(&self, id: &SandboxId) -> PathBuf {
@@ -280,7 +219,8 @@ impl Paths {
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let singles = [POD_CIDRS, PULLED, CHANGES, MEMORY_KILLS];
+            let singles =
+                [PodCidrs::NAME, PulledImages::NAME, ChangesSinceCreate::NAME, MemoryKills::NAME];
             let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
             if file::is_draft(&name) && name.strip_prefix('.').is_some_and(ours) {
                 remove_draft(&entry.path());
@@ -289,7 +229,7 @@ impl Paths {
     }
 
     fn load_single<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let path = self.single(name);
+        let path = self.root.join(name);
         match read(&path).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose()) {
             Ok(body) => body,
             Err(why) => {
@@ -351,9 +291,5 @@ fn remove_draft(draft: &Path) {
 }
 
 const SUFFIX: &str = ".json";
-const POD_CIDRS: &str = "pod-cidrs.json";
-const PULLED: &str = "pulled-images.json";
-const CHANGES: &str = "resized.json";
-const MEMORY_KILLS: &str = "memory-kills.json";
 /// Twice the largest request kubelet can send, which bounds what we could have written.
 const MAX_BYTES: u64 = 32 << 20;

@@ -5,10 +5,8 @@ use std::fmt::Debug;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    cri_dockerd,
-    directory::PodCidrs,
-    envelope,
-    record::{ChangesSinceCreate, MemoryKills, PulledImages, SandboxCheckpoint},
+    cri_dockerd, envelope,
+    record::{ChangesSinceCreate, MemoryKills, PodCidrs, PulledImages, SandboxCheckpoint},
 };
 
 /// A file as a whole, and as a body in an envelope: what is parsed survives a round trip.

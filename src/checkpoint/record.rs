@@ -5,15 +5,18 @@ use std::{
     path::PathBuf,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::model::{
-    attachment::Attachment,
-    document::SandboxDocument,
-    id::{ContainerId, ImageId, SandboxId},
-    resources::{PodResources, Resources},
-    spec_edit::SpecEdit,
-    time::Nanos,
+use crate::{
+    host::file::Durability,
+    model::{
+        attachment::Attachment,
+        document::SandboxDocument,
+        id::{ContainerId, ImageId, SandboxId},
+        resources::{PodResources, Resources},
+        spec_edit::SpecEdit,
+        time::Nanos,
+    },
 };
 
 /// What is known of a sandbox without asking Docker. Its serde form is a durable format: add
@@ -33,10 +36,33 @@ pub struct SandboxCheckpoint {
     pub attachment: Option<Attachment>,
 }
 
+/// What there is one file of.
+pub trait SingleFile:
+    Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    const NAME: &'static str;
+    const DURABILITY: Durability = Durability::Written;
+}
+
+/// The pod CIDRs that kubelet sent last.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PodCidrs {
+    pub pod_cidrs: Vec<String>,
+}
+
+impl SingleFile for PodCidrs {
+    const NAME: &str = "pod-cidrs.json";
+    const DURABILITY: Durability = Durability::Synced;
+}
+
 /// Which images were pulled for kubelet: by id, the names they were pulled under, in full. Its
 /// serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
+
+impl SingleFile for PulledImages {
+    const NAME: &str = "pulled-images.json";
+}
 
 /// What was changed after the create: limits, and what plugins want. Its serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,9 +77,17 @@ pub struct ChangesSinceCreate {
     pub edits: BTreeMap<ContainerId, Vec<SpecEdit>>,
 }
 
+impl SingleFile for ChangesSinceCreate {
+    const NAME: &str = "resized.json";
+}
+
 /// Containers that were OOM-killed without the engine noticing, with the time of their end. Its serde form is a durable format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryKills(pub BTreeMap<ContainerId, Nanos>);
+
+impl SingleFile for MemoryKills {
+    const NAME: &str = "memory-kills.json";
+}
 
 /// What a state directory holds: the checkpoints, and the files that cannot be trusted.
 #[derive(Debug, Default)]

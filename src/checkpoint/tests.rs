@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{
     directory::Checkpoints,
     envelope::{self, Untrusted},
-    record::{Loaded, SandboxCheckpoint},
+    record::{Loaded, PodCidrs, SandboxCheckpoint},
     write_order::WriteOrder,
 };
 use crate::{
@@ -183,12 +183,12 @@ async fn a_directory_that_vanished_is_reported_and_made_again() {
 #[tokio::test]
 async fn pod_cidrs_are_stored_or_quarantined() {
     let state = State::new();
-    assert_eq!(state.checkpoints.load_pod_cidrs().await, None);
-    let cidrs = ["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()];
-    state.checkpoints.save_pod_cidrs(&cidrs).await.unwrap();
-    assert_eq!(state.checkpoints.load_pod_cidrs().await.unwrap(), cidrs);
+    assert_eq!(state.checkpoints.load_file::<PodCidrs>().await, PodCidrs::default());
+    let cidrs = PodCidrs { pod_cidrs: ["10.1.0.0/24", "fd00::/64"].map(str::to_owned).into() };
+    state.checkpoints.save_file(&cidrs).await.unwrap();
+    assert_eq!(state.checkpoints.load_file::<PodCidrs>().await, cidrs);
     fs::write(state.root.path().join("pod-cidrs.json"), [0; 64]).unwrap();
-    assert_eq!(state.checkpoints.load_pod_cidrs().await, None);
+    assert_eq!(state.checkpoints.load_file::<PodCidrs>().await, PodCidrs::default());
     assert_eq!(state.quarantine(), ["pod-cidrs.json"]);
 }
 

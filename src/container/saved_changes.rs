@@ -30,7 +30,7 @@ pub struct SavedChanges {
 impl SavedChanges {
     /// What earlier runs changed.
     pub async fn load(checkpoints: Checkpoints) -> Self {
-        let known = Arc::new(Mutex::new(checkpoints.load_changes().await));
+        let known = Arc::new(Mutex::new(checkpoints.load_file().await));
         Self { known, checkpoints, saving: Arc::default() }
     }
 
@@ -166,6 +166,6 @@ impl SavedChanges {
 
     async fn save(&self) -> Result<(), CheckpointError> {
         let known = self.known.lock().clone();
-        self.checkpoints.save_changes(&known).await
+        self.checkpoints.save_file(&known).await
     }
 }

@@ -27,7 +27,7 @@ pub struct KubeletImages {
 impl KubeletImages {
     /// Reads the list of earlier runs.
     pub async fn load(checkpoints: Checkpoints) -> Self {
-        let known = Arc::new(Mutex::new(checkpoints.load_pulled().await));
+        let known = Arc::new(Mutex::new(checkpoints.load_file().await));
         Self { known, checkpoints, saving: Arc::default() }
     }
 
@@ -78,7 +78,7 @@ impl KubeletImages {
     async fn save(&self) {
         let _guard = self.saving.lock().await;
         let known = self.known.lock().clone();
-        if let Err(error) = self.checkpoints.save_pulled(&known).await {
+        if let Err(error) = self.checkpoints.save_file(&known).await {
             warn!(
                 error = chain(&error),
                 "cannot save the list of images pulled for kubelet; after a restart kubelet cannot remove the new ones"

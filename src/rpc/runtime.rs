@@ -18,7 +18,7 @@ use super::{
     status::{failed, status},
 };
 use crate::{
-    checkpoint::directory::Checkpoints,
+    checkpoint::{directory::Checkpoints, record::PodCidrs},
     config::live::LiveSettings,
     container::{exec_sync::Commands, limits::service::Limits, service::Containers},
     error::Kind,
@@ -452,7 +452,8 @@ impl RuntimeService for RuntimeRpc {
         if !cidrs.is_empty() {
             // No await in between, so that a cancelled call leaves nothing half done.
             self.network.set_pod_cidrs(cidrs.clone());
-            self.checkpoints.save_pod_cidrs(&cidrs).await.map_err(failed)?;
+            let saved = PodCidrs { pod_cidrs: cidrs };
+            self.checkpoints.save_file(&saved).await.map_err(failed)?;
         }
         Ok(Response::new(cri::UpdateRuntimeConfigResponse {}))
     }

@@ -85,7 +85,7 @@ struct Pod {
 impl OomDetector {
     /// With the causes that earlier runs decided.
     pub async fn load(cgroups: Cgroups, checkpoints: Checkpoints) -> Self {
-        let MemoryKills(kills) = checkpoints.load_memory_kills().await;
+        let MemoryKills(kills) = checkpoints.load_file().await;
         let oom = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
         {
             let mut known = oom.known.lock();
@@ -239,7 +239,7 @@ impl OomDetector {
         let _lock = self.saving.lock().await;
         let Some((kills, changes)) = self.known.lock().causes.unsaved() else { return };
         let saved = match &self.checkpoints {
-            Some(checkpoints) => checkpoints.save_memory_kills(&MemoryKills(kills)).await,
+            Some(checkpoints) => checkpoints.save_file(&MemoryKills(kills)).await,
             None => Ok(()),
         };
         match saved {
