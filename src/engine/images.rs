@@ -44,7 +44,8 @@ impl Engine {
     /// [`EngineError::NotFound`] when there is none.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
-        let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;
+        // Older engines ignore the word, and so do graph drivers.
+        let request = self.request(Method::GET, Call::INSPECT, subject, "/json?manifests=1")?;
         let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
         observe::image::observe(&inspect)

@@ -282,7 +282,7 @@ pub struct ImageRecord {
     pub repo_tags: Vec<String>,
     /// `repository@digest` names, without Docker's `<none>`.
     pub repo_digests: Vec<String>,
-    /// Bytes, as the engine counts them; never 0.
+    /// Bytes on the disk, as the engine's list counts them; never 0.
     pub size: u64,
     /// `Config.User` of the image.
     pub user: String,

@@ -246,13 +246,25 @@ pub struct ImageInspect {
     /// `repository@digest`.
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
-    /// Bytes.
+    /// Bytes; with containerd's store those of the compressed layers.
     #[serde(deserialize_with = "nullable")]
     pub size: i64,
+    /// What containerd's store has of the image, one for each platform; only on request.
+    #[serde(deserialize_with = "lenient")]
+    pub manifests: Vec<ImageManifest>,
     #[serde(deserialize_with = "nullable")]
     pub config: ImageConfig,
     #[serde(deserialize_with = "nullable")]
     pub graph_driver: GraphDriver,
+}
+
+/// One entry of `Manifests` of an image.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageManifest {
+    /// Bytes: of compressed layers (`Content`), and together with unpacked ones (`Total`).
+    #[serde(deserialize_with = "lenient")]
+    pub size: BTreeMap<String, i64>,
 }
 
 /// `GraphDriver` of an image or a container.

@@ -7,12 +7,15 @@ use crate::{
 
 /// The record of an image; none when the engine gives it no usable id.
 pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
+    // As the engine's list and its disk usage count it.
+    let totals = inspect.manifests.iter().filter_map(|manifest| manifest.size.get("Total"));
+    let on_disk = totals.fold(0, |sum: i64, bytes| sum.saturating_add(*bytes));
     Some(ImageRecord {
         id: ImageId::try_from(inspect.id.as_str()).ok()?,
         repo_tags: tags(&inspect.repo_tags),
         repo_digests: named(&inspect.repo_digests),
         // CRI clients reject a size of 0.
-        size: u64::try_from(inspect.size).unwrap_or(0).max(1),
+        size: u64::try_from(inspect.size.max(on_disk)).unwrap_or(0).max(1),
         user: inspect.config.user.clone(),
         labels: inspect.config.labels.clone(),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|signal| !signal.is_empty()),

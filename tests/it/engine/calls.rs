@@ -200,7 +200,7 @@ async fn images_are_listed_inspected_and_removed() {
     let record = engine.inspect_image("registry.example:5000/team/app:v1").await.unwrap();
     assert_eq!(record.id.as_str(), id);
     let target = &docker.matching("GET /images/*/json")[0].target;
-    assert_eq!(target, "/v1.45/images/registry.example:5000/team/app:v1/json");
+    assert_eq!(target, "/v1.45/images/registry.example:5000/team/app:v1/json?manifests=1");
     engine.remove_image(&id).await.unwrap();
     assert!(engine.inspect_image(&id).await.unwrap_err().is_not_found());
     assert!(engine.remove_image(&id).await.unwrap_err().is_not_found());
