@@ -54,10 +54,10 @@ impl Images {
             silent: stall.silent,
             layer: stall.layer.map(Box::new),
         };
-        let mut pull = until_stall(&mut detector, self.engine.pull_image(request))
+        let mut pull = until_stall(&detector, self.engine.pull_image(request))
             .await
             .map_err(stalled)??;
-        while let Some(progress) = until_stall(&mut detector, pull.next()).await.map_err(stalled)? {
+        while let Some(progress) = until_stall(&detector, pull.next()).await.map_err(stalled)? {
             let progress = progress?;
             trace!(image = %request.reference, layer = %progress.layer, status = %progress.status);
             bytes.add(&progress);
@@ -68,7 +68,7 @@ impl Images {
 }
 
 /// Waits for the next message of the engine until the pull counts as stalled.
-async fn until_stall<F: Future>(detector: &mut StallDetector, next: F) -> Result<F::Output, Stall> {
+async fn until_stall<F: Future>(detector: &StallDetector, next: F) -> Result<F::Output, Stall> {
     let mut next = std::pin::pin!(next);
     loop {
         let Some(end) = detector.deadline() else { return Ok(next.await) };

@@ -78,6 +78,17 @@ enum Phase {
     Done,
 }
 
+/// Whether a pull waits for others: the engine does a few downloads at a time, over all pulls.
+enum Turn {
+    /// It does not.
+    Comes,
+    /// The engine says so, and nothing else is left to do.
+    Waits,
+    /// With containerd's store (since 29.7) the engine does not say: a manifest or a layer that waits
+    /// looks like one whose registry does not answer.
+    MayWait,
+}
+
 impl LastProgress {
     fn record(&self, now: Instant) {
         let mut last = self.0.lock();
@@ -110,23 +121,24 @@ impl StallDetector {
 
     /// When the pull counts as stalled without another message; none for never.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.progressed_at.checked_add(self.allowed()?)
+        let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
+        let factor = self.transfer.deadline_factor();
+        let others = self.progressed_at.max(self.shared.last());
+        match self.transfer.turn() {
+            Turn::Comes => after(self.progressed_at, factor),
+            // It cannot progress as long as those before it do.
+            Turn::Waits => after(others, factor),
+            Turn::MayWait => {
+                Some(after(others, factor)?.min(after(self.progressed_at, UNSEEN_FACTOR)?))
+            }
+        }
     }
 
     /// The stall, if the pull is stalled now.
-    pub(super) fn stall(&mut self, now: Instant) -> Option<Stall> {
-        // A queued pull cannot progress as long as those before it do.
-        if self.transfer.is_queued() {
-            self.progressed_at = self.progressed_at.max(self.shared.last());
-        }
-        let silent = self.allowed()?;
-        let end = self.progressed_at.checked_add(silent)?;
+    pub(super) fn stall(&self, now: Instant) -> Option<Stall> {
+        let end = self.deadline()?;
+        let silent = end.saturating_duration_since(self.progressed_at);
         (end <= now).then(|| Stall { silent, layer: self.transfer.slowest_layer() })
-    }
-
-    /// How long the pull may be without progress now.
-    fn allowed(&self) -> Option<Duration> {
-        Some(self.deadline?.saturating_mul(self.transfer.deadline_factor()))
     }
 }
 
@@ -152,12 +164,18 @@ impl Transfer {
         if downloads && !any(Phase::Extracting) { 1 } else { UNSEEN_FACTOR }
     }
 
-    /// Whether the pull only waits for other pulls.
-    fn is_queued(&self) -> bool {
-        let waits =
-            |layer: &Layer| matches!(layer.phase, Phase::Queued | Phase::Downloaded | Phase::Done);
-        self.layers.values().all(waits)
-            && self.layers.values().any(|layer| layer.phase == Phase::Queued)
+    /// Whether the pull waits for other pulls.
+    fn turn(&self) -> Turn {
+        let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
+        if any(Phase::Downloading) || any(Phase::Extracting) {
+            Turn::Comes
+        } else if any(Phase::Expected) || self.layers.is_empty() {
+            Turn::MayWait
+        } else if any(Phase::Queued) {
+            Turn::Waits
+        } else {
+            Turn::Comes
+        }
     }
 
     /// The layer that most likely delays the pull.

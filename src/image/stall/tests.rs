@@ -58,7 +58,7 @@ fn progress_is_what_moves_and_silence_is_short_while_bytes_are_owed() {
 }
 
 /// The stall, and when it is one.
-fn stall(detector: &mut StallDetector) -> (Stall, Instant) {
+fn stall(detector: &StallDetector) -> (Stall, Instant) {
     loop {
         let end = detector.deadline().unwrap();
         assert_eq!(detector.stall(end - SECOND), None, "not yet");
@@ -74,12 +74,12 @@ fn a_stall_names_the_layer_and_the_time() {
     let mut detector = StallDetector::new(Some(MINUTE), LastProgress::default(), now);
     detector.record(&message("b", "Waiting", 0), now);
     detector.record(&message("a", "Downloading", 10), now);
-    let (stalled, at) = stall(&mut detector);
+    let (stalled, at) = stall(&detector);
     assert_eq!((stalled.silent, at), (MINUTE, now + MINUTE));
     let layer = stalled.layer.unwrap();
     assert_eq!(layer.to_string(), "layer a is at \"Downloading\", 10 of 1000 bytes");
     detector.record(&PullProgress { total: 0, ..message("a", "Extracting", 0) }, now);
-    let (stalled, at) = stall(&mut detector);
+    let (stalled, at) = stall(&detector);
     assert_eq!((stalled.silent, at), (MINUTE * UNSEEN_FACTOR, now + MINUTE * UNSEEN_FACTOR));
     assert_eq!(stalled.layer.unwrap().to_string(), "layer a is at \"Extracting\"");
 }
@@ -126,11 +126,32 @@ fn waiting_for_a_pull_that_moves_is_no_stall() {
     assert!(detector.stall(now + MINUTE * UNSEEN_FACTOR).is_some());
 }
 
+/// Docker 29.7 with containerd's store shows a download that waits like one that begins.
+#[test]
+fn a_download_that_may_wait_for_a_pull_that_moves_has_longer() {
+    for waiting in [&[][..], &["Pulling fs layer"], &["Download complete", "Pulling fs layer"]] {
+        let (shared, began) = (LastProgress::default(), Instant::now());
+        let mut detector = StallDetector::new(Some(MINUTE), shared.clone(), began);
+        let mut other = StallDetector::new(Some(MINUTE), shared, began);
+        for (layer, status) in ["a", "b"].iter().zip(waiting) {
+            detector.record(&message(layer, status, 0), began);
+        }
+        let (mut now, mut bytes) = (began, 0);
+        while now < began + MINUTE * (UNSEEN_FACTOR - 1) {
+            now += MINUTE - SECOND;
+            bytes += 1;
+            assert_eq!(detector.stall(now), None, "{waiting:?}");
+            other.record(&message("c", "Downloading", bytes), now);
+        }
+        assert_eq!(detector.deadline(), Some(began + MINUTE * UNSEEN_FACTOR), "{waiting:?}");
+    }
+}
+
 #[test]
 fn without_an_end_nothing_is_a_stall() {
     let now = Instant::now();
     for deadline in [None, Some(Duration::MAX)] {
-        let mut detector = StallDetector::new(deadline, LastProgress::default(), now);
+        let detector = StallDetector::new(deadline, LastProgress::default(), now);
         assert_eq!(detector.deadline(), None);
         assert_eq!(detector.stall(now + MINUTE * 60 * 24 * 365), None);
     }
