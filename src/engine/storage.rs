@@ -64,14 +64,16 @@ fn containerds_layers(
     mounted.into_iter().chain(below_roots.map(|root| root.join(&snapshotter))).collect()
 }
 
-/// The configuration of the engine's containerd: beside its socket if the engine started it, otherwise
-/// the system's, which is empty if the file is absent. None if the engine names no containerd.
+/// The configuration of the engine's containerd: beside its socket if the engine started it, the
+/// system's if that listens, which is empty if the file is absent. None if the engine names no
+/// containerd, and for one inside dockerd (29.7, `embedded-containerd`), which has no file.
 async fn configuration(engine: &EngineInfo) -> Option<String> {
     let socket = engine.containerd_socket.as_ref()?;
-    match read_to_string(socket.with_extension("toml")).await {
-        Ok(text) => Some(text),
-        Err(_) => Some(read_to_string(SYSTEM_CONFIGURATION).await.unwrap_or_default()),
+    let own = read_to_string(socket.with_extension("toml")).await.ok();
+    if own.is_none() && SYSTEM_SOCKETS.iter().any(|known| socket == Path::new(known)) {
+        return Some(read_to_string(SYSTEM_CONFIGURATION).await.unwrap_or_default());
     }
+    own
 }
 
 /// The directory of the layers if it is on its own disk, otherwise the directory above it.
@@ -97,6 +99,9 @@ async fn device(path: &Path) -> Option<u64> {
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// Of the system's containerd.
 const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
+/// Where the engine looks for the system's containerd.
+const SYSTEM_SOCKETS: [&str; 2] =
+    ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
 /// The engine's own containerd, below its data root.
 const OWN_CONTAINERD: &str = "containerd/daemon";
 /// Where the engine mounts the root file systems of running containers, below its data root.
@@ -114,6 +119,17 @@ mod tests {
     fn engine(info: serde_json::Value) -> EngineInfo {
         let info: docker::Info = serde_json::from_value(info).unwrap();
         observe::engine::observe(&docker::Version::default(), &info, ApiVersion::NEWEST)
+    }
+
+    /// Otherwise what the system's containerd left behind would come before the layers in use.
+    #[tokio::test]
+    async fn a_containerd_inside_dockerd_has_no_configuration() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("containerd.sock");
+        let engine = engine(serde_json::json!({ "Containerd": { "Address": socket } }));
+        assert_eq!(configuration(&engine).await, None);
+        std::fs::write(directory.path().join("containerd.toml"), "root = '/c'").unwrap();
+        assert_eq!(configuration(&engine).await.as_deref(), Some("root = '/c'"));
     }
 
     #[test]
