@@ -87,10 +87,13 @@ pub async fn examine(
     let engine_answered = info.is_some();
     let settings = settings.clone();
     let pid = server.as_ref().and_then(|server| server.pid);
+    let mut inherited = None;
     if let Some(engine) = &info {
         findings.extend(storage::disks(engine).await.iter().filter_map(|place| node::disk(place)));
+        inherited = node::inherited_files(engine).await;
     }
-    let local = blocking(move || local(&settings, info.as_ref(), (pid, kubelet.as_ref())));
+    let local =
+        blocking(move || local(&settings, info.as_ref(), inherited, (pid, kubelet.as_ref())));
     let (local, file) = local.await;
     findings.extend(local);
     if let Some(file) = file {
@@ -130,18 +133,19 @@ async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) ->
     findings
 }
 
-/// What this host's files say about the engine and its pods, and the file of dockerd's settings. `processes` are
-/// the dockbridge that serves, and kubelet.
+/// What this host's files say about the engine and its pods, and the file of dockerd's settings. `inherited`
+/// are the open files of containers; then the dockbridge that serves, and kubelet.
 fn local(
     settings: &Settings,
     engine: Option<&EngineInfo>,
+    inherited: Option<u64>,
     (server, kubelet): (Option<u32>, Option<&Kubelet>),
 ) -> (Vec<Finding>, Option<String>) {
     let mut findings = Vec::new();
     let mut file = None;
     if let Some(engine) = engine {
         if let Some(flags) = daemon_flags(&settings.docker) {
-            findings.extend(node::container_logs(engine, &flags));
+            findings.extend(node::container_defaults(engine, &flags, inherited));
             file = flags.config_file;
         }
         findings.push(node::confinement(Modules::read(), engine));

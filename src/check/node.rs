@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
     host::{
+        capability,
         disk::{self, Size},
         file,
         process::{self, Program},
@@ -66,22 +67,63 @@ pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Fin
     Finding::ok(Subject::Forwarding, "the kernel forwards what pods send")
 }
 
-/// Whether dockerd's default log options let containers have logs that lose nothing.
-pub(super) fn container_logs(engine: &EngineInfo, flags: &DaemonFlags) -> Option<Finding> {
+/// The part of `daemon.json` with defaults of containers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct DaemonJson {
+    log_opts: BTreeMap<String, IgnoredAny>,
+    default_ulimits: BTreeMap<String, IgnoredAny>,
+}
+
+impl DaemonJson {
+    fn read(text: &str) -> Self {
+        serde_json::from_str(text.trim_start_matches('\u{feff}')).unwrap_or_default()
+    }
+}
+
+/// What dockerd's settings mean for containers: logs that lose nothing, and open files, of which they
+/// inherit `inherited`.
+pub(super) fn container_defaults(
+    engine: &EngineInfo,
+    flags: &DaemonFlags,
+    inherited: Option<u64>,
+) -> Vec<Finding> {
     let path = flags.config_file.as_deref().unwrap_or(USUAL_FILE);
     let text = file::read_text(Path::new(path), LONGEST_DAEMON_JSON).unwrap_or_default();
-    judge_logs(engine, flags, &text)
+    let file = DaemonJson::read(&text);
+    let logs = judge_logs(engine, flags, &file);
+    logs.into_iter().chain(judge_files(inherited, flags, &file)).collect()
+}
+
+/// The open files that containers inherit: the soft limit of containerd's unit. A program in Go raises its
+/// own limit and restores it for its children, so containerd's `/proc` does not show it. None without
+/// systemd, or without a limit.
+pub(super) async fn inherited_files(engine: &EngineInfo) -> Option<u64> {
+    let containerd = capability::listening_pid(engine.containerd_socket.as_deref()?)?;
+    let cgroups = fs::read_to_string(format!("/proc/{containerd}/cgroup")).ok()?;
+    let arguments = ["show", "--property=LimitNOFILESoft", "--value", unit(&cgroups)?];
+    output("systemctl", &arguments).await?.trim().parse().ok()
+}
+
+/// The service in a process's `/proc/<pid>/cgroup`.
+fn unit(cgroups: &str) -> Option<&str> {
+    let mut steps = cgroups.lines().flat_map(|line| line.split('/'));
+    steps.find(|step| step.ends_with(".service"))
+}
+
+/// containerd's unit has set no limit since Docker 29, so systemd's default applies.
+fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -> Option<Finding> {
+    let soft = inherited.filter(|soft| *soft <= FEW_FILES)?;
+    let names = flags.ulimits.iter().filter_map(|limit| limit.split('=').next());
+    if names.chain(file.default_ulimits.keys().map(String::as_str)).any(|name| name == "nofile") {
+        return None;
+    }
+    let seen = format!("a container may open {soft} files, unless its program raises the limit");
+    Some(Finding::warn(Subject::Descriptors, seen, format!("{MORE_FILES}, {RESTART}")))
 }
 
 /// With that option Docker refuses the mode `blocking`, and only for containers with its own driver.
-fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, daemon_json: &str) -> Option<Finding> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "kebab-case", default)]
-    struct DaemonJson {
-        log_opts: BTreeMap<String, serde::de::IgnoredAny>,
-    }
-    let text = daemon_json.trim_start_matches('\u{feff}');
-    let file: DaemonJson = serde_json::from_str(text).unwrap_or_default();
+fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Option<Finding> {
     let names = flags.log_options.iter().filter_map(|option| option.split('=').next());
     let mut names = names.chain(file.log_opts.keys().map(String::as_str));
     if engine.log_driver != "json-file" || !names.any(|name| name == BUFFER_SIZE) {
@@ -212,6 +254,10 @@ const LEAST_INODES: u64 = 5;
 const PER_POD: u64 = 31;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
+/// systemd's soft limit for a unit that sets none.
+const FEW_FILES: u64 = 1024;
+const MORE_FILES: &str = "if programs fail with \"too many open files\": set \"default-ulimits\": {\"nofile\": \
+                          {\"Name\": \"nofile\", \"Soft\": 1048576, \"Hard\": 1048576}} in daemon.json";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const RESTART: &str =
     "then restart Docker (without live-restore that ends every container: drain the node first)";
@@ -279,6 +325,24 @@ mod tests {
     }
 
     #[test]
+    fn containers_with_few_open_files_are_a_warning() {
+        let judged = |soft: Option<u64>, words: &[&str], text: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            judge_files(soft, &DaemonFlags::read(&words), &DaemonJson::read(text)).is_some()
+        };
+        let few = Some(1024);
+        assert!(judged(few, &[], ""));
+        assert!(judged(few, &["dockerd", "--default-ulimit", "core=0"], "{}"));
+        assert!(!judged(Some(1_048_576), &[], "") && !judged(None, &[], ""));
+        assert!(!judged(few, &["dockerd", "--default-ulimit=nofile=65536:65536"], ""));
+        assert!(!judged(few, &[], r#"{"default-ulimits": {"nofile": {"Soft": 65536}}}"#));
+        let version_1 = "5:pids:/system.slice/containerd.service\n0::/\n";
+        assert_eq!(unit(version_1), Some("containerd.service"));
+        assert_eq!(unit("0::/system.slice/docker.service/leaf\n"), Some("docker.service"));
+        assert_eq!(unit("0::/user.slice/session-1.scope\n"), None);
+    }
+
+    #[test]
     fn a_security_module_that_docker_does_not_use_is_a_warning() {
         let options = |name: &str| EngineInfo { security_options: vec![name.to_owned()], ..info() };
         let apparmor = Modules { apparmor: true, selinux: false };
@@ -307,7 +371,7 @@ mod tests {
         let judged = |driver: &str, words: &[&str], text: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let engine = EngineInfo { log_driver: driver.to_owned(), ..info() };
-            judge_logs(&engine, &DaemonFlags::read(&words), text).is_some()
+            judge_logs(&engine, &DaemonFlags::read(&words), &DaemonJson::read(text)).is_some()
         };
         let file = r#"{"log-opts": {"mode": "non-blocking", "max-buffer-size": "4m"}}"#;
         assert!(judged("json-file", &[], file));

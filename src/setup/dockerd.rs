@@ -9,6 +9,8 @@ pub struct DaemonFlags {
     pub adds_runtimes: bool,
     /// `--log-opt`, each as `key=value`.
     pub log_options: Vec<String>,
+    /// `--default-ulimit`, each as `name=soft:hard`.
+    pub ulimits: Vec<String>,
 }
 
 impl DaemonFlags {
@@ -26,6 +28,7 @@ impl DaemonFlags {
             match name {
                 "--config-file" => flags.config_file = value(),
                 "--log-opt" => flags.log_options.extend(value()),
+                "--default-ulimit" => flags.ulimits.extend(value()),
                 "--add-runtime" => flags.adds_runtimes = true,
                 _ => {}
             }
