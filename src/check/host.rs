@@ -1,6 +1,6 @@
 //! Checks everything that dockbridge needs on this host.
 
-use std::{fs, pin::pin, time::Duration};
+use std::{fs, path::Path, pin::pin, time::Duration};
 
 use tokio::time::timeout;
 
@@ -9,7 +9,7 @@ use super::{
     finding::{Finding, Findings},
     kubelet::{self, Kubelet},
     node::{self, Modules, Packets},
-    paths, plugins,
+    paths, plugins, registries,
     runtimes::{self, Others},
     server,
     subject::Subject,
@@ -148,13 +148,14 @@ fn local(
             findings.extend(node::container_defaults(engine, &flags, inherited));
             file = flags.config_file;
         }
+        findings.extend(registries::examine(engine, Path::new(registries::DIRECTORY)));
         findings.push(node::confinement(Modules::read(), engine));
     }
     let most = kubelet.and_then(|one| one.config.as_ref().ok()?.max_pods);
     let limits = server.map_or("/proc/self/limits".to_owned(), |pid| format!("/proc/{pid}/limits"));
     let limits = fs::read_to_string(limits).unwrap_or_default();
     findings.push(node::descriptors(&limits, most.unwrap_or(node::USUAL_PODS)));
-    findings.extend(plugins::examine(&settings.nri, engine));
+    findings.extend(plugins::examine(&settings.nri, engine, server));
     (findings, file)
 }
 

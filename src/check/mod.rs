@@ -21,6 +21,7 @@ mod kubelet;
 mod node;
 mod paths;
 mod plugins;
+mod registries;
 mod runtimes;
 mod server;
 

@@ -4,17 +4,24 @@ use std::{
     fs,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    process,
 };
 
 use super::{finding::Finding, paths, subject::Subject};
 use crate::{
     config::settings::NriSettings,
+    host::capability::listening_pid,
     model::{engine::EngineInfo, sandbox::DEFAULT_HANDLER},
     nri::launcher::{installed, is_executable},
 };
 
-/// What is found when plugins are served; nothing when they are not.
-pub(super) fn examine(settings: &NriSettings, engine: Option<&EngineInfo>) -> Vec<Finding> {
+/// What is found when plugins are served; nothing when they are not. `server` is the dockbridge that
+/// serves the engine.
+pub(super) fn examine(
+    settings: &NriSettings,
+    engine: Option<&EngineInfo>,
+    server: Option<u32>,
+) -> Vec<Finding> {
     if !settings.enabled {
         return Vec::new();
     }
@@ -30,7 +37,10 @@ pub(super) fn examine(settings: &NriSettings, engine: Option<&EngineInfo>) -> Ve
         findings.extend(exposed(&path));
     }
     findings.extend(exposed(&settings.plugin_dir));
-    findings.extend(socket(&settings.socket));
+    findings.extend(socket(&settings.socket, server));
+    if engine.is_some_and(|engine| engine.serves_nri) {
+        findings.push(Finding::warn(Subject::Nri, SERVED_TWICE, ONE_OF_BOTH));
+    }
     findings.extend(missing(settings, &started));
     if let Some(Err(reason)) = engine.map(|engine| engine.edits_runtime(DEFAULT_HANDLER)) {
         let seen = format!("plugins can change limits only: {reason}");
@@ -68,9 +78,15 @@ fn exposed(path: &Path) -> Option<Finding> {
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 
-fn socket(path: &Path) -> Option<Finding> {
+fn socket(path: &Path, server: Option<u32>) -> Option<Finding> {
     let seen = match path.symlink_metadata() {
-        Ok(entry) if entry.file_type().is_socket() => return None,
+        Ok(entry) if entry.file_type().is_socket() => {
+            let listener = listening_pid(path)?;
+            if Some(listener) == server || listener == process::id() {
+                return None;
+            }
+            format!("process {listener} already serves {}", path.display())
+        }
         Ok(_) => format!("{} exists and is not a socket", path.display()),
         Err(_) => {
             let (place, error) = paths::try_writing(path.parent()?).err()?;
@@ -98,6 +114,10 @@ const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then res
 const PROTECT: &str = "chown root and chmod go-w: plugins run as root and decide over every pod";
 const OTHER_SOCKET: &str =
     "run as root, or choose another path with --nri-socket: no plugin can connect there";
+const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin of both changes each container \
+                            twice, and Docker tells it nothing of pods";
+const ONE_OF_BOTH: &str =
+    "remove nri-opts from /etc/docker/daemon.json, then run: systemctl reload docker";
 const CONNECT: &str =
     "install it, or make sure that it connects by itself; no pod starts before that";
 const SETUP: &str =

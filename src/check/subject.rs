@@ -36,6 +36,8 @@ subjects! {
     OciRuntime "oci runtime",
     /// NRI plugins: their socket, their directory, and what they may change.
     Nri "nri",
+    /// Mirrors of registries.
+    Registries "registries",
     /// Whether pods survive a restart of Docker.
     LiveRestore "live-restore",
     /// Space where Docker keeps images and layers.

@@ -117,7 +117,7 @@ fn nri_plugins_are_judged_where_they_are_served() {
         required: ["good", "20-open", "quota"].map(str::to_owned).to_vec(),
         ..NriSettings::default()
     };
-    let told = |settings: &NriSettings| Findings(plugins::examine(settings, Some(&info())));
+    let told = |settings: &NriSettings| Findings(plugins::examine(settings, Some(&info()), None));
     let text = told(&settings).to_string();
     for expected in [
         "nri.sock; started from",
@@ -135,6 +135,9 @@ fn nri_plugins_are_judged_where_they_are_served() {
     assert!(!text.contains("is not a socket"), "{text}");
     let taken = NriSettings { socket: path("file"), ..settings.clone() };
     assert!(told(&taken).to_string().contains("/file exists and is not a socket"));
+    let twice = EngineInfo { serves_nri: true, ..info() };
+    let twice = Findings(plugins::examine(&settings, Some(&twice), None)).to_string();
+    assert!(twice.contains("Docker also serves NRI plugins"), "{twice}");
     assert_eq!(told(&NriSettings { enabled: false, ..settings }), Findings::default());
 }
 
@@ -334,6 +337,8 @@ pub(super) fn info() -> EngineInfo {
         kernel: "6.1.0".to_owned(),
         containerd_socket: None,
         nftables: false,
+        hub_mirrors: Vec::new(),
+        serves_nri: false,
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: String::new(),

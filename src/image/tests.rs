@@ -265,6 +265,8 @@ fn engine(root_dir: PathBuf, containerd_store: bool) -> EngineInfo {
         kernel: String::new(),
         containerd_socket: None,
         nftables: false,
+        hub_mirrors: Vec::new(),
+        serves_nri: false,
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: String::new(),

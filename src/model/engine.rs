@@ -92,6 +92,10 @@ pub struct EngineInfo {
     pub containerd_socket: Option<PathBuf>,
     /// Docker filters packets with nftables instead of iptables.
     pub nftables: bool,
+    /// Mirrors of Docker Hub (`registry-mirrors`).
+    pub hub_mirrors: Vec<String>,
+    /// Docker serves NRI plugins itself (since 29.1, `nri-opts`).
+    pub serves_nri: bool,
     /// OCI runtimes by name → what they report of their features (JSON of the runtime-spec
     /// features document), where the engine passes it on.
     pub runtimes: BTreeMap<String, Option<serde_json::Value>>,

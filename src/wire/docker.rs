@@ -16,7 +16,7 @@ pub use bollard::models::{
     MountBindOptions, MountBindOptionsPropagationEnum, MountImageOptions, MountType, PortBinding,
     RestartPolicy, RestartPolicyNameEnum,
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use self::lenient::{labels, lenient};
 use super::nullable::nullable;
@@ -378,6 +378,12 @@ pub struct Info {
     /// What filters packets.
     #[serde(deserialize_with = "nullable")]
     pub firewall_backend: InfoFirewall,
+    /// Settings of registries.
+    #[serde(deserialize_with = "nullable")]
+    pub registry_config: InfoRegistries,
+    /// Docker's own service of NRI plugins, if it is on (API 1.53).
+    #[serde(rename = "NRI")]
+    pub nri: Option<IgnoredAny>,
 }
 
 /// `Info.Containerd`.
@@ -396,6 +402,15 @@ pub struct InfoFirewall {
     /// `iptables`, `iptables+firewalld`, `nftables`, …
     #[serde(deserialize_with = "nullable")]
     pub driver: String,
+}
+
+/// `Info.RegistryConfig`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InfoRegistries {
+    /// `registry-mirrors`: for Docker Hub only.
+    #[serde(deserialize_with = "nullable")]
+    pub mirrors: Vec<String>,
 }
 
 /// One runtime of `Info.Runtimes`.

@@ -26,6 +26,8 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         containerd_socket: Some(PathBuf::from(&info.containerd.address))
             .filter(|socket| socket.is_absolute()),
         nftables: info.firewall_backend.driver.starts_with("nftables"),
+        hub_mirrors: info.registry_config.mirrors.clone(),
+        serves_nri: info.nri.is_some(),
         runtimes: runtimes(&info.runtimes),
         edits_runtime_path: edits_runtime.map(|runtime| runtime.path.clone().into()),
         edits_runtime_arguments: edits_runtime

@@ -149,6 +149,8 @@ pub(super) fn engine() -> EngineInfo {
         kernel: "6.1.0-13-amd64".to_owned(),
         containerd_socket: None,
         nftables: false,
+        hub_mirrors: Vec::new(),
+        serves_nri: false,
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: "id".to_owned(),

@@ -1,0 +1,146 @@
+//! Through which mirrors does Docker pull? Its settings name mirrors of Docker Hub. With containerd's
+//! image store, a `hosts.toml` can name some for any registry.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::{finding::Finding, subject::Subject};
+use crate::{host::file, model::engine::EngineInfo};
+
+/// What decides about pulls: the engine's settings, and the files in its directory of registries.
+pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
+    let (mut findings, mut mirrors) = (Vec::new(), Vec::new());
+    let mut hub = engine.hub_mirrors.clone();
+    for name in configured(directory) {
+        let path = directory.join(&name).join(HOSTS_FILE);
+        let read = file::read_text(&path, LONGEST_HOSTS_FILE).and_then(|text| Hosts::read(&text));
+        match read {
+            Ok(_) if !engine.containerd_store => {
+                let seen = format!("{} has no effect on a graph driver", path.display());
+                findings.push(Finding::warn(Subject::Registries, seen, NEEDS_CONTAINERD));
+            }
+            Ok(hosts) => {
+                // Docker applies its own settings only to a registry with one host.
+                if name == HUB && !hosts.tried_first.is_empty() {
+                    hub.clear();
+                }
+                mirrors.extend(told(&name, &hosts.mirrors_of(&name)));
+            }
+            Err(error) => {
+                let seen = format!("Docker does not use {}: {error}", path.display());
+                findings.push(Finding::warn(Subject::Registries, seen, "correct the file"));
+            }
+        }
+    }
+    mirrors.extend(told(HUB, &hub));
+    let seen = if mirrors.is_empty() { "no mirrors".to_owned() } else { mirrors.join("; ") };
+    findings.insert(0, Finding::ok(Subject::Registries, seen));
+    findings
+}
+
+/// The registries that have such a file.
+fn configured(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let have_it = entries.filter(|entry| entry.path().join(HOSTS_FILE).exists());
+    let names = have_it.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+fn told(name: &str, mirrors: &[String]) -> Option<String> {
+    let name = if name == EVERY_OTHER { "all other registries" } else { name };
+    (!mirrors.is_empty()).then(|| format!("{name} through {}", mirrors.join(", ")))
+}
+
+/// A `hosts.toml`.
+struct Hosts {
+    /// In the order of the file, each with whether it may be pulled from.
+    tried_first: Vec<(String, bool)>,
+    /// Tried last; the registry itself if there is none.
+    server: Option<String>,
+}
+
+impl Hosts {
+    fn read(text: &str) -> io::Result<Self> {
+        #[derive(Deserialize)]
+        struct File {
+            server: Option<String>,
+            #[serde(default)]
+            host: BTreeMap<Spanned<String>, Value>,
+        }
+        let unreadable = |error: toml::de::Error| io::Error::other(error.message().to_owned());
+        let file: File = toml::from_str(text).map_err(unreadable)?;
+        let mut hosts: Vec<_> = file.host.into_iter().collect();
+        hosts.sort_by_key(|(url, _)| url.span().start);
+        let tried_first =
+            hosts.into_iter().map(|(url, host)| (url.into_inner(), may_pull(&host))).collect();
+        Ok(Self { tried_first, server: file.server.filter(|server| !server.is_empty()) })
+    }
+
+    /// The hosts that Docker asks before the registry of this name, or instead of it.
+    fn mirrors_of(self, registry: &str) -> Vec<String> {
+        let first = self.tried_first.into_iter().filter(|(_, may_pull)| *may_pull);
+        // A folder's name has the port as `:5000` or `_5000_`.
+        let host = registry.split(['_', ':']).next().filter(|host| !host.is_empty());
+        let instead = self.server.filter(|server| !host.is_some_and(|host| server.contains(host)));
+        first.map(|(url, _)| url).chain(instead).collect()
+    }
+}
+
+/// Without the key a host may do everything.
+fn may_pull(host: &Value) -> bool {
+    let able = host.get("capabilities").and_then(Value::as_array);
+    able.is_none_or(|able| able.is_empty() || able.iter().any(|one| one.as_str() == Some("pull")))
+}
+
+/// Where Docker looks for settings and certificates of registries.
+pub(super) const DIRECTORY: &str = "/etc/docker/certs.d";
+const HOSTS_FILE: &str = "hosts.toml";
+const LONGEST_HOSTS_FILE: u64 = 1 << 20;
+/// Docker Hub, as such files call it.
+const HUB: &str = "docker.io";
+/// The folder for registries without one of their own.
+const EVERY_OTHER: &str = "_default";
+const NEEDS_CONTAINERD: &str = "remove it: it needs containerd's image store, and a switch hides all \
+                                images and containers";
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{finding::Severity, tests::info},
+        *,
+    };
+
+    #[test]
+    fn the_mirrors_in_force_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(directory.path().join(name)).unwrap();
+            fs::write(directory.path().join(name).join("hosts.toml"), text).unwrap();
+        };
+        let told = |containerd_store| {
+            let hub_mirrors = vec!["https://hub.lan/".to_owned()];
+            let engine = EngineInfo { containerd_store, hub_mirrors, ..info() };
+            let found = examine(&engine, directory.path());
+            let warned = found.iter().filter(|one| one.severity == Severity::Warn).count();
+            (found[0].seen.clone(), warned)
+        };
+        fs::create_dir_all(directory.path().join("with.certificates.only")).unwrap();
+        assert_eq!(told(true), ("docker.io through https://hub.lan/".to_owned(), 0));
+        write("registry.lan_5000_", "server = \"https://registry.lan\"\n[host.\"http://b:1\"]\n");
+        write("_default", "server = \"https://cache.lan\"");
+        let two = "[host.\"https://z\"]\ncapabilities = [\"pull\", \"resolve\"]\n\
+                   [host.\"https://a\"]\n[host.\"https://p\"]\ncapabilities = [\"push\"]\n";
+        write("docker.io", two);
+        let seen = "all other registries through https://cache.lan; docker.io through https://z, \
+                    https://a; registry.lan_5000_ through http://b:1";
+        assert_eq!(told(true), (seen.to_owned(), 0));
+        assert_eq!(told(false), ("docker.io through https://hub.lan/".to_owned(), 3));
+        write("docker.io", "[host.");
+        let (seen, warned) = told(true);
+        assert!(seen.ends_with("docker.io through https://hub.lan/") && warned == 1, "{seen}");
+    }
+}
