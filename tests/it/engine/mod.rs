@@ -6,6 +6,7 @@ mod faults;
 mod hijack;
 mod pulls;
 mod real;
+mod recorded;
 mod streams;
 mod versions;
 
