@@ -297,6 +297,10 @@ lint: toolchain ## Let clippy look at everything, and rustdoc at the links of th
 lines: ## Count the shipped lines of src, module by module (COMMIT=…)
 	@tests/env/lines.sh $(COMMIT)
 
+.PHONY: sentences
+sentences: ## Draw 90 sentences of the documents, messages and comments to check for plain English (COMMIT=…)
+	@tests/env/sentences.sh $(COMMIT)
+
 .PHONY: arm64
 arm64: toolchain ## Compile for arm64 without linking, if `rustup target add aarch64-unknown-linux-gnu` was run
 	@if rustup target list --installed 2>/dev/null | grep -q aarch64-unknown-linux-gnu; then \
