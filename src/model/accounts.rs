@@ -1,8 +1,7 @@
 //! The users and groups of an image: its `/etc/passwd` and `/etc/group`.
 //!
-//! Read as engines read them: of several lines that fit the first counts, fields beyond the last
-//! are ignored. Engines take a number they cannot read for 0, which is root; such a line is
-//! unknown here.
+//! The files are read as engines read them: if several lines match, the first counts, and extra fields are
+//! ignored. Engines read a number that they cannot parse as 0, which is root. Here such a line is unknown.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +12,7 @@ pub struct Accounts {
     pub users: Vec<Account>,
     /// Lines of `/etc/group`, in their order.
     pub groups: Vec<Group>,
-    /// Some lines are no accounts or groups to us and may be to an engine.
+    /// Some lines are not valid here, but an engine may accept them.
     pub is_ambiguous: bool,
 }
 
@@ -30,7 +29,7 @@ pub struct Account {
 pub struct Group {
     pub name: String,
     pub gid: u32,
-    /// Login names of those who belong to it beside their primary group.
+    /// Login names of the members. A user whose primary group this is may be missing.
     pub members: Vec<String>,
 }
 
@@ -39,12 +38,12 @@ pub struct Group {
 pub struct ProcessUser {
     pub uid: u32,
     pub gid: u32,
-    /// All its groups, the primary one among them, ascending, each once.
+    /// All its groups with the primary one, ascending, without duplicates.
     pub groups: Vec<u32>,
 }
 
 impl ProcessUser {
-    /// The same, in more groups.
+    /// Adds groups.
     pub fn with_groups(mut self, more: &[u32]) -> Self {
         self.groups.extend(more);
         self.groups.sort_unstable();
@@ -54,7 +53,7 @@ impl ProcessUser {
 }
 
 impl Accounts {
-    /// Reads the two files; a missing one is empty. Nothing in them is an error.
+    /// Reads the two files. An empty text means that the file is missing. No content is an error.
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         let (users, groups) = (lines(passwd, account), lines(group, self::group));
         let is_ambiguous = users.iter().any(Option::is_none) || groups.iter().any(Option::is_none);
@@ -65,17 +64,17 @@ impl Accounts {
         }
     }
 
-    /// The account of a login name.
+    /// The account with this login name.
     pub fn named(&self, name: &str) -> Option<&Account> {
         self.users.iter().find(|user| user.name == name)
     }
 
-    /// The account of a user id.
+    /// The account with this user id.
     pub fn numbered(&self, uid: u32) -> Option<&Account> {
         self.users.iter().find(|user| user.uid == uid)
     }
 
-    /// The id of a group's name.
+    /// The id of the group with this name.
     pub fn group_named(&self, name: &str) -> Option<u32> {
         self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
     }
@@ -87,7 +86,7 @@ impl Accounts {
     }
 }
 
-/// The entry of each line except blank ones; none for an invalid line.
+/// The entry of each line that is not blank, or none if the line is invalid.
 fn lines<T>(file: &[u8], read: fn(&str) -> Option<T>) -> Vec<Option<T>> {
     let text = String::from_utf8_lossy(file);
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).map(read).collect()
@@ -111,7 +110,7 @@ fn group(line: &str) -> Option<Group> {
     Some(Group { name, gid, members })
 }
 
-/// A comment has none.
+/// None for a comment.
 fn fields(line: &str) -> Option<std::str::Split<'_, char>> {
     (!line.starts_with('#')).then(|| line.split(':'))
 }

@@ -1,18 +1,19 @@
-//! What NRI plugins want of a container that was created and not started yet, merged over all of them.
+//! Changes that NRI plugins request for a container that was created but not started, merged over all
+//! plugins.
 
 use std::collections::BTreeMap;
 
 use super::{resources::Resources, spec_edit::SpecEdit};
 
-/// What they want; the default changes nothing.
+/// The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Limits, for an update of the container; what is not set stays.
+    /// Limits to update. A limit that is not set stays as it is.
     pub resources: Resources,
-    /// CDI devices that are added.
+    /// CDI devices to add.
     pub cdi_devices: Vec<String>,
-    /// What our OCI runtime changes.
+    /// Changes that our OCI runtime makes.
     pub edits: Vec<SpecEdit>,
-    /// Field, as the interface spells it → the plugin that set it.
+    /// Field name, as in the NRI interface → the plugin that set it.
     pub owners: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! How a pod is connected to its network, and what has to be released. Stored in the checkpoint.
+//! How a pod is connected to its network, and what has to be released. This is stored in the checkpoint.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -21,28 +21,28 @@ pub struct PodNetwork {
     /// Where the network namespace is pinned (`CNI_NETNS`).
     pub netns: PathBuf,
     pub ports: Vec<PortMapping>,
-    /// DNS set-up, for plugins that take it.
+    /// DNS settings, for plugins that support them.
     pub dns: Option<DnsConfig>,
-    /// Pod annotations (bandwidth, and the pod-annotations capability).
+    /// Pod annotations, for bandwidth limits and the pod-annotations capability.
     pub annotations: BTreeMap<String, String>,
-    /// The pod's cgroup, for plugins that take it.
+    /// The pod's cgroup, for plugins that support it.
     pub cgroup_parent: String,
 }
 
-/// The state of a pod's connection. It is stored before each step that could leak something.
+/// The state of a pod's connection. It is stored before each step that could leak a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Attachment {
-    /// Plugins may have been called; only DEL makes it safe to forget.
+    /// Plugins may have been called. Only a DEL ensures that nothing leaks.
     Adding(AttachmentIntent),
-    /// Plugins answered; the pod has these addresses.
+    /// The plugins succeeded. The pod has these addresses.
     Ready {
         intent: AttachmentIntent,
         /// Addresses of the pod's interface, primary first.
         addresses: Vec<IpAddr>,
-        /// The last plugin's result, as it printed it.
+        /// The result that the last plugin printed.
         result: serde_json::Value,
-        /// When the process that owns the namespace was started; none where it was not recorded.
+        /// Start time of the process that owns the namespace, if it was recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         started_at: Option<Nanos>,
     },
@@ -50,22 +50,21 @@ pub enum Attachment {
     Released,
 }
 
-/// All that DEL needs, recorded before the first ADD.
+/// Everything that DEL needs, recorded before the first ADD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentIntent {
-    /// The pod as the plugins see it.
+    /// The pod as plugins see it.
     pub pod: PodNetwork,
     pub network: String,
     /// Name of the interface in the pod.
     pub interface: String,
-    /// The network's configuration list as it was loaded (JSON text), so that DEL works after
-    /// the file has gone.
+    /// The network's configuration list as it was loaded (JSON text), so that DEL works after the file was
+    /// removed.
     pub config: String,
     /// Pod CIDRs known at the time, for the `ipRanges` capability.
     #[serde(default)]
     pub pod_cidrs: Vec<String>,
-    /// Values of capabilities that another runtime passed to plugins; none when they follow from
-    /// `pod`.
+    /// Capability values that another runtime passed to the plugins. If none, they are made from `pod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -95,6 +94,6 @@ pub struct NetworkStatus {
     pub ready: bool,
     /// The reason as a CamelCase word; may be empty when ready.
     pub reason: String,
-    /// Why not, for the operator.
+    /// Why pods cannot be connected, for the operator.
     pub message: String,
 }

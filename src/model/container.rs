@@ -1,4 +1,4 @@
-//! `ContainerConfig` of CRI, checked and free of wire types.
+//! `ContainerConfig` of CRI, validated and without protocol types.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -17,15 +17,15 @@ pub struct ContainerMetadata {
     pub attempt: u32,
 }
 
-/// The request of CreateContainer. Stored in a label of the container, but for what the engine stores
-/// itself ([`super::document::Unread`]), so its serde form is a durable format: add fields with
+/// The request of CreateContainer. It is stored in a label of the container, without the parts that the
+/// engine stores itself ([`super::document::Unread`]). Its serde form is a durable format: add fields with
 /// defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
     pub metadata: ContainerMetadata,
     /// The image as the caller names it (an id or a reference), prefixes stripped.
     pub image: String,
-    /// The image as the user wrote it; empty when the caller did not say.
+    /// The image as the user wrote it, or empty if the caller did not say.
     #[serde(default)]
     pub user_image: String,
     /// Replaces the image's entrypoint when not empty.
@@ -53,8 +53,9 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// Directory of the pod's logs, in which `log_path` lies: ours to write into, while what is
-    /// below it may be the pod's doing. None without a log, and for a container of another program.
+    /// Directory of the pod's logs, which contains `log_path`. dockbridge may write to it, but the pod may
+    /// have created anything below it. None if there is no log, or if another program created the
+    /// container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_directory: Option<PathBuf>,
     /// Absolute path of the CRI log: log directory joined with the container's log path.
@@ -74,16 +75,16 @@ pub struct ContainerSpec {
     pub resources_stated: bool,
     #[serde(default)]
     pub pid: PidMode,
-    /// With [`PidMode::Target`]: the container whose processes it sees.
+    /// With [`PidMode::Target`]: the container whose processes it can see.
     #[serde(default)]
     pub pid_target: String,
-    /// The user namespace as the request states it, which is the pod's; none means the host's users.
+    /// The user namespace in the request, which is the pod's. None means the host's users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
     #[serde(default)]
     pub security: ContainerSecurity,
-    /// Signal that asks the process to stop, in Docker's spelling (`SIGTERM`, `RTMIN+3`); none
-    /// means the image's.
+    /// Signal that asks the process to stop, as Docker writes it (`SIGTERM`, `RTMIN+3`). None means the
+    /// image's.
     #[serde(default)]
     pub stop_signal: Option<String>,
 }
@@ -104,39 +105,39 @@ pub struct Mount {
     pub host_path: String,
     pub readonly: bool,
     pub selinux_relabel: bool,
-    /// Whether later mounts cross the boundary.
+    /// Whether mounts made later on one side appear on the other.
     pub propagation: Propagation,
     pub recursive_read_only: bool,
-    /// Mount this image instead of a host path.
+    /// The image to mount instead of a host path.
     pub image: Option<String>,
-    /// Sub path within the image.
+    /// Path within the image.
     pub image_sub_path: String,
-    /// Owners of its files are shown with these ids.
+    /// ID mappings for the owners of its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_mappings: Option<IdMappings>,
-    /// Mount options requested beyond the fields above.
+    /// Requested mount options that have no field above.
     pub options: Vec<String>,
 }
 
 /// The kind of file at the CRI log path of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContainerLogFormat {
-    /// A file of ours in the CRI's format, which the kubelet rotates.
+    /// A file in CRI format that dockbridge writes and kubelet rotates.
     #[default]
     Cri,
-    /// A symlink to the engine's own file, which the engine rotates.
+    /// A symlink to the engine's log file, which the engine rotates.
     Docker,
 }
 
 /// `MountPropagation` of CRI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
-    /// Neither way.
+    /// In neither direction.
     #[default]
     Private,
-    /// Host mounts appear in the container.
+    /// Mounts of the host appear in the container.
     HostToContainer,
-    /// Both ways.
+    /// In both directions.
     Bidirectional,
 }
 

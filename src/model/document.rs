@@ -1,5 +1,4 @@
-//! The JSON documents in our labels on Docker objects, from which a pod or container is read back.
-//! Docker is the database; these are its rows.
+//! The JSON documents in dockbridge's labels on Docker objects. Pods and containers are read back from them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,12 +22,12 @@ pub struct SandboxDocument {
     pub version: u32,
     pub spec: SandboxSpec,
     pub network: NetworkMode,
-    /// Value of the OCI annotation that lets all containers of the pod share one containerd
-    /// shim; none where the engine cannot pass annotations.
+    /// Value of the OCI annotation with which all containers of the pod share one containerd shim. None if
+    /// the engine cannot pass annotations.
     #[serde(default)]
     pub shim_group: Option<String>,
-    /// Rebuilt from labels and an inspect, because no readable document exists. The engine reports
-    /// neither DNS, ports nor ID mappings: where these are empty, they are unknown and not unset.
+    /// Rebuilt from labels and an inspect, because there is no readable document. The engine does not
+    /// report DNS, ports or ID mappings: if these fields are empty, their values are unknown, not unset.
     #[serde(default, skip_serializing_if = "is_no")]
     pub is_adopted: bool,
 }
@@ -42,33 +41,34 @@ pub struct ContainerDocument {
     pub image_id: ImageId,
     /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
     pub image_ref: String,
-    /// User and groups of its main process; none where the image was not inspected.
+    /// User and groups of its main process. None if the image was not inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
     /// The image of each image mount, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
-    /// It was made with our OCI runtime, so that NRI plugins may change it before its start.
+    /// It was created with our OCI runtime, so NRI plugins may change it before it starts.
     #[serde(default, skip_serializing_if = "is_no")]
     pub is_adjustable: bool,
-    /// Where the engine mounts a volume because the image says so. Only in a pod with users of its own.
+    /// Paths at which the engine mounts a volume because the image declares one. Only set in a pod with a
+    /// user namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// What CDI devices ask of our OCI runtime.
+    /// Changes for CDI devices, which our OCI runtime makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<SpecEdit>,
-    /// The same in the form of an earlier version, which is not read: such a container does not start.
+    /// The same in the format of an earlier version, which is not read. Such a container cannot be started.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub cdi: Value,
-    /// What `spec` lacks because the engine stores it itself. In every label; none once it was read
-    /// back from an inspect, and in labels of dockbridge 0.1, whose `spec` has everything.
+    /// The parts that `spec` lacks because the engine stores them. Set in every label. None after they were
+    /// read back from an inspect, and in labels of dockbridge 0.1, whose `spec` is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,
 }
 
-/// What of a [`ContainerSpec`] is not in its label: command, arguments and environment, of which the
-/// label has the lengths, and the paths of mounts, which the label has without. Labels are in every
-/// event and list of the engine, and the values of variables are often secret.
+/// The parts of a [`ContainerSpec`] that its label lacks. For command, arguments and environment, the label
+/// has only their lengths. It has the mounts without their paths. Labels are in every event and list of the
+/// engine, and environment values are often secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
     /// Length of [`ContainerSpec::command`].
@@ -80,7 +80,7 @@ pub struct Unread {
 }
 
 impl ContainerDocument {
-    /// The form for the label.
+    /// The form that is stored in the label.
     #[must_use]
     pub fn without_engine_part(&self) -> Self {
         let mut stored = self.clone();

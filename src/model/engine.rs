@@ -1,4 +1,4 @@
-//! What we know of the Docker Engine at the other end of the socket.
+//! Facts about the Docker Engine.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 
@@ -18,19 +18,20 @@ pub struct ApiVersion {
 impl ApiVersion {
     /// 20.10: the oldest engine served.
     pub const OLDEST: Self = Self::new(41);
-    /// The newest we know the meaning of; later engines are used with this one.
+    /// The newest version that dockbridge knows. Newer engines are also used with this version.
     pub const NEWEST: Self = Self::new(55);
-    /// From here `/system/df` can be asked for a part (23.0).
+    /// From here on, `/system/df` can return only a part (23.0).
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
-    /// From here the engine makes missing sources of mounts (23.0).
+    /// From here on, the engine creates missing mount sources (23.0).
     pub const MAKES_MOUNT_SOURCES: Self = Self::new(42);
-    /// From here `seccomp=builtin` is known (23.0). 20.10 reads `builtin` as the text of a profile.
+    /// From here on, `seccomp=builtin` is known (23.0). 20.10 would read `builtin` as the text of a
+    /// profile.
     pub const SECCOMP_BUILTIN: Self = Self::new(42);
-    /// From here a container can carry OCI annotations (24.0).
+    /// From here on, a container can have OCI annotations (24.0).
     pub const ANNOTATIONS: Self = Self::new(43);
-    /// From here read-only binds are recursive by default (25.0).
+    /// From here on, read-only binds are recursive by default (25.0).
     pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
-    /// From here images can be mounted (28.0).
+    /// From here on, images can be mounted (28.0).
     pub const IMAGE_MOUNTS: Self = Self::new(48);
 
     /// Version 1.`minor`.
@@ -45,7 +46,7 @@ impl fmt::Display for ApiVersion {
     }
 }
 
-/// A text that is no API version.
+/// Not an API version.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an engine API version: {0:?}")]
 pub struct InvalidApiVersion(pub String);
@@ -73,7 +74,7 @@ pub enum CgroupDriver {
     None,
 }
 
-/// `/version` and `/info` of the engine, as far as we use them.
+/// The fields of the engine's `/version` and `/info` that dockbridge uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
     /// Release, e.g. `26.1.5`; never empty.
@@ -82,9 +83,9 @@ pub struct EngineInfo {
     pub cgroup_driver: CgroupDriver,
     /// 1 or 2.
     pub cgroup_version: u8,
-    /// Where it keeps its data (`DockerRootDir`).
+    /// The engine's data directory (`DockerRootDir`).
     pub root_dir: PathBuf,
-    /// Images live in containerd's content store instead of a graph driver.
+    /// Images are in containerd's content store instead of a graph driver.
     pub containerd_store: bool,
     /// Storage driver's name, e.g. `overlay2`.
     pub storage_driver: String,
@@ -99,54 +100,54 @@ pub struct EngineInfo {
     /// OCI runtimes by name → what they report of their features (JSON of the runtime-spec
     /// features document), where the engine passes it on.
     pub runtimes: BTreeMap<String, Option<serde_json::Value>>,
-    /// The program of our own runtime, [`oci_edits::RUNTIME`], where the engine has it.
+    /// The path of our own runtime, [`oci_edits::RUNTIME`], if the engine has it.
     pub edits_runtime_path: Option<PathBuf>,
-    /// The words it is given before those of each call: `--dockbridge-runtime`, or none for runc.
+    /// The arguments that the engine puts before those of each call: `--dockbridge-runtime`, or none for runc.
     pub edits_runtime_arguments: Vec<String>,
     /// Name of the default runtime.
     pub default_runtime: String,
     /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
     pub security_options: Vec<String>,
     pub log_driver: String,
-    /// Pods survive a restart of the daemon.
+    /// Pods keep running while the daemon restarts.
     pub live_restore: bool,
     /// Kernel release, e.g. `6.1.0`.
     pub kernel: String,
     /// CDI specification directories; empty when CDI is off.
     pub cdi_spec_dirs: Vec<String>,
-    /// Warnings the engine prints about its host.
+    /// The engine's warnings about its host.
     pub warnings: Vec<String>,
     /// Identifier of the daemon's data root (`/info` ID).
     pub daemon_id: String,
 }
 
 impl EngineInfo {
-    /// Whether it confines by AppArmor.
+    /// Whether it confines containers with AppArmor.
     pub fn has_apparmor(&self) -> bool {
         self.has_option("apparmor")
     }
 
-    /// Whether it labels by SELinux.
+    /// Whether it labels containers with SELinux.
     pub fn has_selinux(&self) -> bool {
         self.has_option("selinux")
     }
 
-    /// Whether it maps all containers' users (userns-remap).
+    /// Whether it maps the users of all containers (userns-remap).
     pub fn remaps_users(&self) -> bool {
         self.has_option("userns")
     }
 
-    /// Whether it names a security option, e.g. `name=apparmor` or `name=seccomp,profile=…`.
+    /// Whether the engine lists a security option, e.g. `name=apparmor` or `name=seccomp,profile=…`.
     fn has_option(&self, name: &str) -> bool {
         self.security_options.iter().any(|option| {
             option.split(',').next().and_then(|first| first.strip_prefix("name=")) == Some(name)
         })
     }
 
-    /// Whether containers of pods with this handler can be given what only our OCI runtime can do.
+    /// Whether pods with this handler can use features that only our OCI runtime supports.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, if they cannot.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
@@ -160,7 +161,7 @@ impl EngineInfo {
                         that can",
             );
         }
-        // Others are the administrator's: dockbridge's runtime runs runc in their place.
+        // Other handlers belong to the administrator. dockbridge's runtime would run runc instead of them.
         if !["", DEFAULT_HANDLER, RUNC].contains(&handler) {
             return Err(
                 "the engine's API has no field for it, and dockbridge's runtime does it for \
@@ -176,10 +177,10 @@ impl EngineInfo {
         Ok(())
     }
 
-    /// Whether pods with this handler can have a user namespace of their own.
+    /// Whether pods with this handler can have a user namespace.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason, if they cannot.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         self.edits_runtime(handler)?;
         if self.has_other_than_runc() {
@@ -199,9 +200,9 @@ impl EngineInfo {
         Ok(())
     }
 
-    /// Whether our OCI runtime runs another one than runc, by its features, or by its arguments where the
-    /// engine has no features of it. crun attaches mounts such that the root of a user namespace can take
-    /// back `nodev` and read-only, and would open the devices of an image.
+    /// Whether our OCI runtime runs another runtime than runc. Its features show this. If the engine does
+    /// not report them, its arguments do. With crun, the root of a user namespace could remove `nodev` and
+    /// read-only from a mount, and open device files in an image.
     fn has_other_than_runc(&self) -> bool {
         let features = self.runtimes.get(oci_edits::RUNTIME).and_then(Option::as_ref);
         match features {
@@ -210,7 +211,7 @@ impl EngineInfo {
         }
     }
 
-    /// Whether one of its OCI runtimes can make mounts read-only with everything below them.
+    /// Whether this OCI runtime of the engine can make mounts recursively read-only.
     pub fn recursive_read_only(&self, runtime: &str) -> bool {
         let listed = self
             .runtimes
@@ -223,7 +224,7 @@ impl EngineInfo {
             && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
     }
 
-    /// Whether our OCI runtime makes such mounts, because the engine is too old for it.
+    /// Whether our OCI runtime makes mounts recursively read-only because the engine is too old for it.
     pub fn edits_read_only(&self, handler: &str) -> bool {
         self.api < ApiVersion::RECURSIVE_READ_ONLY
             && self.edits_runtime(handler).is_ok()
@@ -231,19 +232,19 @@ impl EngineInfo {
     }
 }
 
-/// Major and minor of a release such as `6.1.0-13-amd64`.
+/// Major and minor version of a kernel release such as `6.1.0-13-amd64`.
 fn kernel_release(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What runc alone has in its features.
+/// Only runc has this in its features.
 const RUNC_VERSION: &str = "/annotations/org.opencontainers.runc.version";
 /// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
-/// Overlays take id-mapped layers from here on.
+/// Overlays support id-mapped layers from here on.
 const KERNEL_WITH_MAPPED_LAYERS: (u32, u32) = (5, 19);
-/// Storage drivers whose root file systems are overlays: the graph driver and containerd's.
+/// Storage drivers whose root file systems are overlays, for the graph driver and for containerd's store.
 const OVERLAYS: [&str; 2] = ["overlay2", "overlayfs"];
 const RUNC: &str = "runc";
 
@@ -252,11 +253,11 @@ const RUNC: &str = "runc";
 pub enum EngineHealth {
     /// Not known yet.
     Starting,
-    /// The event stream is open and the first list is in.
+    /// The event stream is open and the first list has arrived.
     Reachable,
     /// It does not answer.
     Unreachable {
-        /// The real cause, for the operator.
+        /// The cause, for the operator.
         reason: String,
     },
 }
@@ -265,37 +266,37 @@ pub enum EngineHealth {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedContainer {
     pub id: String,
-    /// What it was made of.
+    /// The image that it was created from.
     pub image: Option<ImageId>,
     pub claim: Claim,
-    /// What it is according to the list; none where its entry is incomplete.
+    /// What the list says about it. None if its entry is incomplete.
     pub observed: Option<Box<Observed>>,
 }
 
-/// What a container's labels say it is. Labels may come from an image: only an inspect shows whether
-/// it is true.
+/// What a container is according to its labels. Labels may come from an image, so only an inspect shows
+/// whether this is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Not a pod's, which is true: our own containers have labels.
+    /// Not part of a pod. This is certain, because dockbridge's own containers have labels.
     None,
     Workload,
-    /// Something else of a pod.
+    /// Another part of a pod.
     Other,
 }
 
-/// A change of a container whose event tells nothing new to the caller who asked the engine for it.
+/// A change that the caller requested from the engine, so that its event brings nothing new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// It was created. It is there as a whole when the event comes.
+    /// It was created. It is complete when the event arrives.
     Created,
-    /// It was started. Before it can be started again it ends, which is another event.
+    /// It was started. It must end before it can be started again, and the end is another event.
     Started,
 }
 
-/// Something changed in the engine: which object has to be inspected again.
+/// Something changed in the engine, so an object has to be inspected again.
 ///
-/// An event does not carry the state of the object: events come late, twice or not at all, so the
-/// source of truth is always the next inspect.
+/// An event does not have the object's state. Events may be late, repeated or lost, so the next inspect is
+/// the only source of truth.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
     /// A container was created or started.
@@ -303,11 +304,11 @@ pub enum EngineEvent {
         id: String,
         transition: Transition,
     },
-    /// A container ended, was renamed, …
+    /// A container ended, was renamed, or changed in another way.
     ContainerChanged {
         id: String,
     },
-    /// The engine sent SIGKILL to a container's main process, on request.
+    /// The engine sent SIGKILL to a container's main process because a client asked for it.
     ContainerKilled {
         id: String,
     },
@@ -320,7 +321,7 @@ pub enum EngineEvent {
     },
     /// An image was added, or one of its names was added or removed.
     ImageChanged {
-        /// Id or reference, as the engine gives it.
+        /// Id or reference, as the engine reports it.
         name: String,
     },
     ImageGone {
@@ -329,7 +330,7 @@ pub enum EngineEvent {
     },
     /// The daemon reloaded its configuration.
     DaemonReloaded,
-    /// An event that dockbridge cannot read: only a list shows what changed.
+    /// An event that dockbridge cannot read. Only a list shows what changed.
     Unreadable {
         reason: String,
     },

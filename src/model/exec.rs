@@ -9,16 +9,16 @@ pub struct ExecSyncSpec {
     pub container: String,
     /// Program and arguments; never empty.
     pub command: Vec<String>,
-    /// How long it may take; none without limit.
+    /// The timeout; none means no limit.
     pub timeout: Option<Duration>,
 }
 
 /// The output and exit code of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecOutcome {
-    /// Standard output, from its beginning.
+    /// Standard output from the start.
     pub stdout: Vec<u8>,
-    /// Standard error, from its beginning.
+    /// Standard error from the start.
     pub stderr: Vec<u8>,
     /// 0 is success.
     pub exit_code: i32,

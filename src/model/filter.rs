@@ -1,10 +1,10 @@
-//! The filters of CRI's list calls, as plain predicates over records.
+//! The filters of CRI's list calls, as plain conditions on records.
 
 use std::collections::BTreeMap;
 
 use super::record::{ContainerRecord, ListedState, Process, SandboxRecord, SandboxState};
 
-/// `PodSandboxFilter` of CRI: every stated part must match.
+/// `PodSandboxFilter` of CRI. Every field that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxFilter {
     /// Prefix of the id; empty matches all.
@@ -12,11 +12,11 @@ pub struct SandboxFilter {
     pub state: Option<SandboxState>,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
-    /// Nothing can match: a state of a newer interface.
+    /// Nothing can match: the filter has a state that this version of CRI does not know.
     pub unsatisfiable: bool,
 }
 
-/// `ContainerFilter` of CRI: every stated part must match.
+/// `ContainerFilter` of CRI. Every field that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerFilter {
     /// Prefix of the id; empty matches all.
@@ -26,7 +26,7 @@ pub struct ContainerFilter {
     pub sandbox: String,
     /// Labels that must be present with these values.
     pub labels: BTreeMap<String, String>,
-    /// Nothing can match: a state of a newer interface.
+    /// Nothing can match: the filter has a state that this version of CRI does not know.
     pub unsatisfiable: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum ContainerStateFilter {
     Created,
     Running,
     Exited,
-    /// Not known.
+    /// The state is not known.
     Unknown,
 }
 

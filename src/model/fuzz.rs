@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: texts that others choose: image references, names, ids, accounts.
+//! Entry points for `make fuzz`: texts from outside, such as image references, names, ids and accounts.
 
 use super::{
     accounts::Accounts,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::fuzz_input::texts;
 
-/// `passwd` and `group` of an image, divided by a NUL.
+/// `passwd` and `group` of an image, separated by a NUL byte.
 pub(crate) fn accounts(bytes: &[u8]) {
     let mut files = bytes.splitn(2, |byte| *byte == 0);
     let [passwd, group] = [(); 2].map(|()| files.next().unwrap_or_default());
@@ -27,7 +27,7 @@ pub(crate) fn accounts(bytes: &[u8]) {
     }
 }
 
-/// References are read as they are printed, and a name is never an id.
+/// A printed reference parses to the same reference, and a name is never an id.
 pub(crate) fn texts_of_names(bytes: &[u8]) {
     for text in texts(bytes) {
         match ImageReference::parse(text) {

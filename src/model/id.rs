@@ -1,4 +1,4 @@
-//! Ids as Docker gives them, validated once so that they can go into a path or a file name.
+//! Docker's ids, validated once so that they are safe in a path or a file name.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::reference::is_digest;
 
-/// A text that is no engine id.
+/// Not an id of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an id: {0:?} (expected 64 hexadecimal digits)")]
 pub struct InvalidId(pub String);

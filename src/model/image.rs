@@ -1,21 +1,21 @@
-//! What a pull is asked for, the credentials it brings, and the space images take.
+//! The request to pull an image, its credentials, and the space that images use.
 
 use std::{fmt, path::PathBuf};
 
 use super::{reference::ImageReference, time::Nanos};
 
-/// PullImage, checked.
+/// A validated PullImage request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PullRequest {
     /// What to pull; always carries a tag or a digest (Docker pulls *every* tag without one).
     pub reference: ImageReference,
-    /// Credentials; none for anonymous.
+    /// Credentials; none for an anonymous pull.
     pub credentials: Option<Credentials>,
 }
 
-/// A credential for a registry, in the form CRI's `AuthConfig` carried it.
+/// A registry credential, as CRI's `AuthConfig` has it.
 ///
-/// `Debug` shows only whom it is for.
+/// `Debug` shows only the registry.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Credentials {
     pub username: String,
@@ -34,15 +34,15 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The file system that images and writable layers are on, and what images take of it.
+/// The file system of images and writable layers, and how much images use of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesystemUsage {
-    /// Directory the images are in; kubelet resolves it to a device.
+    /// Directory of the images; kubelet finds its device.
     pub mountpoint: PathBuf,
     /// Bytes of all image layers, each counted once.
     pub image_bytes: u64,
-    /// Inodes in use on the file system by any program; none where it does not count them.
+    /// Inodes that any program uses on the file system. None if the file system does not count them.
     pub inodes: Option<u64>,
-    /// When the file system was read.
+    /// When the file system was measured.
     pub measured_at: Nanos,
 }

@@ -23,16 +23,16 @@ pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
 /// Prefix of the labels that hold CRI annotations.
 pub const ANNOTATION_PREFIX: &str = "annotation.";
-/// Our own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]): the source of
-/// truth for what CRI reports, independent of labels that an image has.
+/// dockbridge's own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]). CRI answers
+/// come from it, because an image can set the other labels.
 pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
-/// Our own JSON document on a container ([`crate::model::document::ContainerDocument`]).
+/// dockbridge's own JSON document on a container ([`crate::model::document::ContainerDocument`]).
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
-/// On a container that is never started, made to read the files of its image: useless once the
-/// dockbridge that made it is gone.
+/// On a container that only exists to read files of its image and is never started. It can be removed when
+/// the dockbridge that created it no longer runs.
 pub const IMAGE_INSPECTION: &str = "io.dockbridge.image-inspection";
-/// On a container that is never started, made so that an image cannot be removed while its files
-/// are mounted into others.
+/// On a container that is never started. It only exists so that its image cannot be removed while the
+/// image's files are mounted into other containers.
 pub const IMAGE_PIN: &str = "io.dockbridge.image-pin";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

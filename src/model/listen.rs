@@ -5,17 +5,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The socket the CRI is served on.
+/// The socket on which the CRI is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A path. A socket that a systemd socket unit has opened there is used; otherwise one is made.
+    /// A path. If a systemd socket unit already listens there, its socket is used. Otherwise dockbridge
+    /// creates one.
     Path(PathBuf),
-    /// The sockets of a systemd socket unit: all of them, or those with this name or descriptor.
+    /// The sockets of a systemd socket unit: all of them, or those with this name or file descriptor.
     Inherited(Option<String>),
 }
 
 impl Listen {
-    /// The path, if it is known without looking at what systemd passes on.
+    /// The path, if it is known without asking systemd.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),

@@ -1,8 +1,8 @@
-//! The data types of pods, containers and images: ids, specifications, records, states, labels and names, correct by construction.
+//! The data types of pods, containers and images: ids, specifications, records, states, labels and names.
 //!
-//! It does no I/O and knows no clock, no async and neither wire; it imports nothing of ours but
-//! `error`. Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`] (what was requested),
-//! [`record`] (what is true now), [`document`] (what is stored in Docker labels) and [`engine`].
+//! The module does no I/O. It does not know the clock, async code, CRI or Docker messages, and imports only
+//! `error`. Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`] (the request), [`record`]
+//! (the current state), [`document`] (what Docker labels store) and [`engine`].
 
 pub mod accounts;
 pub mod adjustment;

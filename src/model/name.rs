@@ -1,10 +1,9 @@
-//! Container names in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, the scheme
-//! dockershim began and tools rely on. Identity lives in labels; the name only has to be unique
-//! and readable.
+//! Container names in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as dockershim named
+//! them. Tools rely on this. Labels hold the identity, so the name only has to be unique and readable.
 
 use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox::PodMetadata};
 
-/// The parts of a name of the scheme.
+/// The parts of such a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedName {
     /// Container name; `POD` for a sandbox.
@@ -26,7 +25,7 @@ pub fn container_name(container: &ContainerMetadata, pod: &PodMetadata) -> Strin
     join(&container.name, pod, container.attempt)
 }
 
-/// The name to use when the engine reports that `name` is taken by a container it does not show.
+/// The name to use if the engine reports that a container has `name`, but does not list that container.
 pub fn with_suffix(name: &str, random: u32) -> String {
     format!("{name}_{random:08x}")
 }
@@ -36,7 +35,7 @@ pub fn bare(name: &str) -> &str {
     name.strip_prefix('/').unwrap_or(name)
 }
 
-/// Reads a name of the scheme; for objects made by others, which carry no document of ours.
+/// Reads the name of a container that another program created, without a document of dockbridge.
 pub fn parse(name: &str) -> Option<ParsedName> {
     let fields: Vec<&str> = bare(name).split('_').collect();
     // A seventh field is the suffix of `with_suffix`.

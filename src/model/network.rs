@@ -1,4 +1,4 @@
-//! What a pod asks of its network: DNS, ports, and how it is to be connected.
+//! The network settings of a pod: DNS, ports, and how it is connected.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ impl Protocol {
     }
 }
 
-/// `PortMapping` of CRI; a host port of 0 asks for no mapping.
+/// `PortMapping` of CRI. A host port of 0 means no mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortMapping {
@@ -48,9 +48,9 @@ pub struct PortMapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkMode {
-    /// A private namespace that CNI plugins connect.
+    /// A network namespace that CNI plugins connect.
     Cni,
-    /// The engine's own bridge and port publishing.
+    /// The engine's own bridge and published ports.
     Docker,
     Host,
 }

@@ -5,40 +5,42 @@ use serde::{Deserialize, Serialize};
 
 use super::{spec_edit::SpecEdit, user_namespace::IdMappings};
 
-/// The changes for one container; the default changes nothing. Beside the edits it has what needs work on
-/// the host, or depends on what the engine wrote.
+/// The changes for one container. The default changes nothing. `edits` has simple changes. The other fields
+/// are for changes that need work on the host, or that depend on what the engine wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OciEdits {
-    /// Id of the engine that the container is of: only its server removes the file in a sweep. Another
-    /// server may have another engine on this machine.
+    /// Id of the container's engine. Only the server of this engine removes unused files, because another
+    /// engine may run on this machine.
     pub engine: String,
     /// The ids of the container's user namespace. The root file system is mounted with them.
     pub users: Option<IdMappings>,
-    /// Mounts of the engine that are mounted with mapped ids.
+    /// Mounts made by the engine that get mapped ids.
     pub mapped_mounts: Vec<MappedMount>,
-    /// Devices, or directories of them, whose path in the container is not the one on the host: container
-    /// path and host path. They are mounted: a device cannot be made in a user namespace.
+    /// Devices, or directories of devices, that have another path in the container than on the host:
+    /// container path and host path. They are bind-mounted, because devices cannot be created in a user
+    /// namespace.
     pub moved_devices: Vec<(String, String)>,
-    /// The container is a pause of our own image, which reads no file: mounts that runc itself does not
-    /// need are left out.
+    /// This is a pause container from our own image, which reads no files. Mounts that runc does not need
+    /// are left out.
     pub own_pause: bool,
     /// In the order in which they are applied.
     pub edits: Vec<SpecEdit>,
 }
 
-/// A mount whose files are shown with other owners.
+/// A mount whose files have mapped owners in the container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappedMount {
-    /// Path in the container. Of several mounts there, the last is mapped.
+    /// Path in the container. If several mounts have it, the last one is mapped.
     pub destination: String,
     pub mappings: IdMappings,
-    /// The mapping is not the request's, but follows from the pod's users: for a file or volume that the
-    /// engine mounts by itself, and for an image. Then the mount may be missing, and where its ids cannot be
-    /// mapped its files belong to nobody inside. Otherwise both are errors.
+    /// The mapping was not requested but follows from the pod's user namespace. This is so for files and
+    /// volumes that the engine mounts on its own, and for images. The mount may then be missing. If its ids
+    /// cannot be mapped, its files belong to nobody in the container. For a requested mapping, both are
+    /// errors.
     pub is_implicit: bool,
-    /// It is an image or a volume of one. An image brings nodes of the host's devices along, with owners
-    /// of the pod's: the root of a privileged container could open them.
+    /// The mount is an image, or a volume of an image. An image may contain device files. With mapped ids
+    /// they would belong to the pod, so the root of a privileged container could open the host's devices.
     pub without_devices: bool,
 }
 
@@ -49,10 +51,10 @@ impl OciEdits {
     }
 }
 
-/// Format version of the file. A runtime refuses any other.
+/// Format version of the file. The runtime refuses any other version.
 pub const VERSION: u32 = 2;
-/// OCI annotation of a container that must not start without its edits. The Engine API passes
-/// annotations on from 1.43 on.
+/// OCI annotation of a container that must not start without its edits. The Engine API supports annotations
+/// from 1.43 on.
 pub const REQUIRED: &str = "io.dockbridge.edits";
 /// The name of our runtime among the engine's, as `dockbridge setup` writes it.
 pub const RUNTIME: &str = "dockbridge";

@@ -1,7 +1,7 @@
-//! Paths in a container, as the texts they are before there is a container.
+//! Paths in a container, handled as text.
 
-/// The parts of a path from the root on, without what leads nowhere: two spellings of one place
-/// are equal. Links are not resolved; `..` at the root stays there.
+/// The parts of a path from the root, without empty parts and `.`, so that two spellings of a path are
+/// equal. Links are not resolved. `..` at the root stays at the root.
 pub fn parts(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/') {

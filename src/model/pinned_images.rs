@@ -1,4 +1,4 @@
-//! Images that kubelet's garbage collection must not remove, by name and by label.
+//! Images that kubelet's garbage collection must not remove, selected by name or label.
 
 use std::{fmt, str::FromStr};
 
@@ -6,41 +6,41 @@ use thiserror::Error;
 
 use super::{record::ImageRecord, reference::ImageReference};
 
-/// A pattern of image names. `*` stands for any number of any characters, also `/`.
+/// A pattern for image names. `*` matches any characters, also `/`.
 ///
-/// It may be spelt like the full name (`docker.io/library/busybox:1`) or in Docker's short form
-/// (`busybox:1`), and with or without tag or digest: without, it means all of them.
+/// The pattern may have the full name (`docker.io/library/busybox:1`) or Docker's short form (`busybox:1`).
+/// Without a tag or digest it matches all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
 
-/// A label, `key` or `key=value`.
+/// A label pattern, `key` or `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelPattern {
     key: String,
     value: Option<String>,
 }
 
-/// A text that no image name or label could match.
+/// A pattern that no image name or label can match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not an image name or label")]
 pub struct InvalidPattern;
 
-/// The operator's patterns.
+/// The patterns that the operator configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinnedImages {
-    /// By name; one match is enough.
+    /// Patterns for names. One match is enough.
     pub names: Vec<NamePattern>,
-    /// By label; one match is enough.
+    /// Patterns for labels. One match is enough.
     pub labels: Vec<LabelPattern>,
 }
 
-/// Which images kubelet may remove to free disk space, besides the pinned ones.
+/// Which images kubelet may remove to free disk space, apart from pinned ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CollectImages {
     /// Every image that no pod uses.
     #[default]
     All,
-    /// Only what it had pulled: images that were built or loaded by hand cannot be pulled again.
+    /// Only images that kubelet had pulled. Images that were built or loaded by hand cannot be pulled again.
     Pulled,
 }
 
@@ -112,8 +112,8 @@ impl fmt::Display for NamePattern {
     }
 }
 
-/// Whether a text matches the pattern. Taking each part between stars where it first occurs is
-/// always right, because `*` matches anything.
+/// Whether a text matches the pattern. It is enough to find each part between stars at its first
+/// occurrence, because `*` matches anything.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
@@ -128,11 +128,11 @@ fn glob_matches(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// Docker leaves it out of names on its default registry.
+/// Docker omits it from names on its default registry.
 const DEFAULT_DOMAIN: &str = "docker.io/";
-/// Docker leaves it out of names of official images.
+/// Docker omits it from names of official images.
 const LIBRARY: &str = "library/";
-/// A name with a digest is shorter, stars included.
+/// Longer than any image name with a digest, with room for stars.
 const MAX_PATTERN: usize = 1024;
 
 #[cfg(test)]

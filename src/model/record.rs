@@ -1,5 +1,5 @@
-//! What is true of a sandbox, a container or an image now. Records are facts; readiness and
-//! states are derived from them, never stored beside them.
+//! The current state of a sandbox, a container or an image. Records hold facts. Readiness and states are
+//! derived from them and never stored.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
     user_namespace::IdMappings,
 };
 
-/// A sandbox: Docker's facts joined with the checkpoint's.
+/// A sandbox: facts from Docker and from the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxRecord {
     /// Docker id of the pause container.
@@ -23,20 +23,20 @@ pub struct SandboxRecord {
     pub document: Arc<SandboxDocument>,
     /// When Docker created it.
     pub created_at: Nanos,
-    /// The pause process according to Docker; none when Docker no longer has the container and only
-    /// the checkpoint says that its network must be released.
+    /// The pause process according to Docker. None if Docker no longer has the container, and only the
+    /// checkpoint shows that its network must be released.
     pub process: Option<Process>,
     /// Addresses from Docker itself ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// The state of CNI ([`NetworkMode::Cni`]); none before the intent was recorded.
+    /// The state of CNI ([`NetworkMode::Cni`]). None before the checkpoint records that plugins will run.
     pub attachment: Option<Attachment>,
 }
 
 /// Whether a sandbox can hold containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SandboxState {
-    /// Its pause runs and its network is up. Connecting is the last step of RunPodSandbox, so
-    /// a half-made sandbox is never ready.
+    /// Its pause container runs and its network is connected. Connecting is the last step of RunPodSandbox,
+    /// so a sandbox that is not complete is never ready.
     Ready,
     NotReady,
 }
@@ -54,8 +54,8 @@ impl SandboxRecord {
         if running && connected { SandboxState::Ready } else { SandboxState::NotReady }
     }
 
-    /// Addresses of the pod, primary first. Empty for host-network pods (kubelet fills in the
-    /// node's) and for pods that are not ready.
+    /// Addresses of the pod, primary first. Empty for host-network pods (kubelet uses the node's addresses)
+    /// and for pods that are not ready.
     pub fn addresses(&self) -> &[IpAddr] {
         match (self.document.network, &self.attachment) {
             (NetworkMode::Host, _) | (NetworkMode::Cni, None) => &[],
@@ -64,8 +64,8 @@ impl SandboxRecord {
         }
     }
 
-    /// The pod as a container is created in it. What is unknown of an adopted pod comes from the
-    /// container's request, with which callers send the pod's DNS and ID mappings.
+    /// The pod for which a container is created. DNS and ID mappings of an adopted pod may be unknown. The
+    /// container's request also has them, so they are taken from it.
     #[must_use]
     pub fn completed(
         self: Arc<Self>,
@@ -77,14 +77,14 @@ impl SandboxRecord {
         }
         let mut record = Arc::unwrap_or_clone(self);
         let spec = &mut Arc::make_mut(&mut record.document).spec;
-        // cri-dockerd also left the engine's file alone for an empty configuration.
+        // cri-dockerd also kept the engine's file for an empty configuration.
         spec.dns = dns.filter(|dns| *dns != DnsConfig::default());
         spec.namespaces.users = users;
         Arc::new(record)
     }
 
-    /// Whether its process is the one that was connected, as far as anybody knows: started anew, as
-    /// with `docker restart`, it has a namespace of its own that nothing is connected to.
+    /// Whether the pause process is still the one that was connected, as far as dockbridge knows. After
+    /// `docker restart` it is another process, in a new network namespace that is not connected.
     pub fn is_as_connected(&self) -> bool {
         match (&self.attachment, self.process.as_ref().and_then(Process::started_at)) {
             (Some(Attachment::Ready { started_at: Some(then), .. }), Some(now)) => {
@@ -111,36 +111,36 @@ pub struct ContainerRecord {
     pub created_at: Nanos,
     /// Its process according to Docker.
     pub process: Process,
-    /// The signal a stop sends: the container's own or the image's, in Docker's spelling.
+    /// The signal that a stop sends, from the container or the image, as Docker writes it.
     pub stop_signal: Option<String>,
-    /// It has a label `signal`, which events of the engine show in place of the signal that was sent.
+    /// It has a label named `signal`. The engine's events show this label instead of the signal that was sent.
     pub hides_signals: bool,
-    /// The engine's log file, when its driver keeps one.
+    /// The engine's log file, if its log driver has one.
     pub engine_log: Option<std::path::PathBuf>,
     /// Directory of its writable layer, if the engine's storage driver reports one.
     pub writable_layer: Option<std::path::PathBuf>,
-    /// Limits as the engine knows them: no huge pages, no keys of cgroup v2.
+    /// Limits that the engine knows. Huge pages and cgroup v2 keys are missing.
     pub limits: Resources,
 }
 
-/// What a container of the engine is.
+/// A container of the engine, by its role.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "taken apart at once, never kept")]
 pub enum Observed {
-    /// A pod's pause. What only the checkpoint knows, the attachment, is still missing.
+    /// A pod's pause container. The attachment is still missing, because only the checkpoint has it.
     Sandbox(SandboxRecord),
-    /// A workload of a pod.
+    /// A container of a pod.
     Container(ContainerRecord),
-    /// A container of no pod.
+    /// A container that is not part of a pod.
     Foreign(ForeignContainer),
 }
 
-/// What counts of a container that is no part of a pod.
+/// The relevant facts about a container that is not part of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignContainer {
-    /// What it was made of.
+    /// The image that it was created from.
     pub image: Option<ImageId>,
-    /// The container whose network namespace it has joined: perhaps a pod's.
+    /// The container whose network namespace it joined. This may be a pod's pause container.
     pub joined: Option<SandboxId>,
 }
 
@@ -160,34 +160,34 @@ pub enum Process {
         pid: u32,
         started_at: Nanos,
     },
-    /// Ended, or never got off the ground.
+    /// Ended, or could not be started.
     Exited {
-        /// Start time; equals the creation time when the start failed.
+        /// Start time. If the start failed, it is the creation time.
         started_at: Nanos,
         finished_at: Nanos,
         /// Exit code of the main process.
         exit_code: i32,
-        /// The reason, as kubelet knows it.
+        /// The reason that kubelet shows.
         reason: ExitReason,
-        /// The engine's message, e.g. why the start failed.
+        /// The engine's message, e.g. why it could not be started.
         message: String,
     },
-    /// From the engine's list: its inspect has not answered yet.
+    /// Known only from the engine's list, because its inspect has not answered yet.
     Listed(ListedState),
     /// The engine reports a state that dockbridge does not know.
     Unknown,
 }
 
-/// The state of a container in the engine's list (`GET /containers/json`), which knows neither times
-/// nor causes.
+/// The state of a container in the engine's list (`GET /containers/json`), which has neither times nor
+/// causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedState {
-    /// Never started; or its start failed, which the list does not say.
+    /// Never started, or the start failed. The list does not distinguish them.
     Created,
     /// Running (or paused, or restarting).
     Running,
     Exited {
-        /// Exit code of the main process, where the list has it.
+        /// Exit code of the main process, if the list has it.
         exit_code: Option<i32>,
     },
 }
@@ -203,35 +203,35 @@ impl Process {
         }
     }
 
-    /// Whether a process is there.
+    /// Whether a process exists.
     pub const fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. } | Self::Listed(ListedState::Running))
     }
 
-    /// Whether its process was seen to be over.
+    /// Whether its process is known to have ended.
     pub const fn has_ended(&self) -> bool {
         matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
 
-    /// Whether only the engine's list is known of it, not its inspect.
+    /// Whether only the engine's list is known, and not an inspect.
     pub const fn is_listed(&self) -> bool {
         matches!(self, Self::Listed(_))
     }
 
-    /// Whether the engine's list, being newer, contradicts it: created, running and ended are all a
-    /// list can distinguish.
+    /// Whether the engine's list, which is newer, contradicts this state. A list only distinguishes
+    /// created, running and exited.
     pub const fn contradicts(&self, listed: ListedState) -> bool {
         !matches!(
             (self, listed),
             (Self::Created | Self::Listed(ListedState::Created), ListedState::Created)
-                // A start that failed: the list goes on saying created.
+                // After a failed start the list still says created.
                 | (Self::Exited { reason: ExitReason::CannotRun, .. }, ListedState::Created)
                 | (Self::Running { .. } | Self::Listed(ListedState::Running), ListedState::Running)
                 | (Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }), ListedState::Exited { .. })
         )
     }
 
-    /// When it was started; none before.
+    /// When it was started, if it was.
     pub const fn started_at(&self) -> Option<Nanos> {
         match self {
             Self::Running { started_at, .. } | Self::Exited { started_at, .. } => Some(*started_at),
@@ -239,7 +239,7 @@ impl Process {
         }
     }
 
-    /// Host pid while running; none while Docker restarts it.
+    /// Host pid while it runs. None while Docker restarts it.
     pub const fn pid(&self) -> Option<u32> {
         match self {
             Self::Running { pid, .. } if *pid > 0 => Some(*pid),
@@ -255,7 +255,7 @@ pub enum ExitReason {
     Completed,
     /// Exit code other than 0.
     Error,
-    /// The kernel killed it, or a process in it, for lack of memory.
+    /// The kernel killed it, or one of its processes, because memory ran out.
     OomKilled,
     /// The main process could not be started.
     CannotRun,
@@ -273,10 +273,10 @@ impl ExitReason {
     }
 }
 
-/// An image of the engine's store.
+/// An image in the engine's store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRecord {
-    /// The one identifier used everywhere.
+    /// The id, which is the same in all answers.
     pub id: ImageId,
     /// `repository:tag` names, without Docker's `<none>`.
     pub repo_tags: Vec<String>,
@@ -291,7 +291,6 @@ pub struct ImageRecord {
     pub stop_signal: Option<String>,
     /// `Config.Volumes` of the image: paths in its containers.
     pub volumes: std::collections::BTreeSet<String>,
-    /// Whether its inspect has answered; the engine's list has neither user, nor stop signal, nor
-    /// volumes.
+    /// Whether its inspect has answered. The engine's list has no user, stop signal or volumes.
     pub inspected: bool,
 }

@@ -1,9 +1,9 @@
-//! Image references: parsed and normalised as the engine does it, so that names can be compared
-//! and so that nothing but a reference ever reaches an engine path.
+//! Image references, parsed and normalised as the engine does it. Names can be compared, and only valid
+//! references are put into Engine API paths.
 //!
-//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain when it holds
-//! a `.`, a `:` or an upper-case letter, or is `localhost`; anything else lives on the default
-//! registry, and there a single component is one of its `library/`.
+//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain if it contains a `.`, a
+//! `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a
+//! single component is put below `library/`.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,17 +12,17 @@ use thiserror::Error;
 #[cfg(test)]
 mod tests;
 
-/// A text that is no image reference.
+/// Not an image reference.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an image reference: {text:?}: {reason}")]
 pub struct InvalidReference {
-    /// What was given; its beginning when it is very long.
+    /// The text; only its beginning if it is very long.
     pub text: String,
     pub reason: &'static str,
 }
 
-/// What may be printed of an image's name, whatever it is: some write name and password before the
-/// registry, as in an address. No name of an image has an `@` but before its digest.
+/// An image name that is safe to print, even if it is invalid. Some users write `name:password@` before the
+/// registry, as in a URL. A valid image name has an `@` only before its digest.
 pub fn printable(name: &str) -> Cow<'_, str> {
     let (rest, digest) = match name.rsplit_once('@') {
         Some((rest, digest)) if looks_like_digest(digest) => (rest, Some(digest)),
@@ -35,7 +35,7 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether it is a digest, though perhaps a malformed one, and not a registry.
+/// Whether it looks like a digest, even a malformed one, and not like a registry.
 fn looks_like_digest(text: &str) -> bool {
     let (algorithm, hex) = text.split_once(':').unwrap_or_default();
     matches!(algorithm, "sha256" | "sha384" | "sha512") && !hex.contains('/')
@@ -43,7 +43,7 @@ fn looks_like_digest(text: &str) -> bool {
 
 /// A normalised image reference: `domain/path[:tag][@digest]`.
 ///
-/// Two references are equal when they name the same thing, however they were spelled.
+/// Two references are equal if they name the same image, whatever their spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageReference {
     domain: String,
@@ -53,11 +53,11 @@ pub struct ImageReference {
 }
 
 impl ImageReference {
-    /// Reads a reference in any spelling the engine takes.
+    /// Parses a reference in any form that the engine accepts.
     ///
     /// # Errors
-    /// Refuses whatever the engine's grammar refuses, and image ids ([`names_id`]): as a name
-    /// they would be something else.
+    /// Refuses everything that the engine's grammar refuses, and image ids ([`names_id`]), which would mean
+    /// something else as a name.
     pub fn parse(text: &str) -> Result<Self, InvalidReference> {
         Self::read(text).map_err(|reason| InvalidReference {
             text: printable(text).chars().take(SHOWN_CHARS).collect(),
@@ -65,8 +65,8 @@ impl ImageReference {
         })
     }
 
-    /// The same with `latest` where neither tag nor digest is stated: without either, the engine
-    /// would pull every tag of the repository.
+    /// The same reference with the tag `latest` if it has neither tag nor digest. Without either, the
+    /// engine would pull every tag of the repository.
     #[must_use]
     pub fn with_default_tag(mut self) -> Self {
         if self.tag.is_none() && self.digest.is_none() {
@@ -90,7 +90,7 @@ impl ImageReference {
         self.digest.as_deref()
     }
 
-    /// Registry and repository, without tag and digest, in full.
+    /// Registry and repository in full, without tag and digest.
     pub fn repository(&self) -> String {
         format!("{}/{}", self.domain, self.path)
     }
@@ -104,7 +104,7 @@ impl ImageReference {
             Some((name, digest)) => (name, Some(digest)),
             None => (rest, None),
         };
-        // A colon before the last slash belongs to no tag (and to no valid path either).
+        // A colon before the last slash does not start a tag (and is not valid in a path either).
         let (path, tag) = match name.rsplit_once(':') {
             Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
             _ => (name, None),
@@ -140,8 +140,8 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// The registry that an address of credentials is for: a host name, or `https://host/v1/`. The default
-/// registry has three host names.
+/// The registry of a credential's address, which is a host name or `https://host/v1/`. The default registry
+/// has three host names.
 pub fn registry_of(address: &str) -> &str {
     let place = address.split_once("://").map_or(address, |(_, rest)| rest);
     match place.split('/').next().unwrap_or(place) {
@@ -150,26 +150,25 @@ pub fn registry_of(address: &str) -> &str {
     }
 }
 
-/// Whether the text is a whole image id (a digest, or 64 hexadecimal digits alone), which by the
-/// grammar could also be read as a name.
+/// Whether the text is a whole image id (a digest, or only 64 hexadecimal digits). The grammar would also
+/// accept it as a name.
 pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }
 
-/// Whether a name can mean another image from one moment to the next, as a tag can. An id or a
-/// digest cannot.
+/// Whether a name can refer to another image later, as a tag can. An id or a digest cannot.
 pub fn can_move(name: &str) -> bool {
     let is_digest = |reference: ImageReference| reference.digest().is_some();
     !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
 }
 
-/// Whether the text is a digest of a known algorithm, with as many digits as that one makes. Any
-/// other `word:hex` is a repository with a tag.
+/// Whether the text is a digest of a known algorithm with the right number of digits. Any other `word:hex`
+/// is a repository with a tag.
 pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }
 
-/// Splits off the registry; the rest may still lack `library/`.
+/// Splits off the registry. The rest may still need `library/`.
 fn split_domain(text: &str) -> (&str, &str) {
     match text.split_once('/') {
         Some((INDEX_DOMAIN, rest)) => (DEFAULT_DOMAIN, rest),
@@ -188,7 +187,7 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
         return Err("the registry's name is too long");
     }
     let (host, port) = match domain.rsplit_once(':') {
-        // The last colon of a bare IPv6 address is inside its brackets.
+        // In an IPv6 address without a port, the last colon is inside the brackets.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (domain, None),
     };
@@ -262,13 +261,13 @@ fn is_lower_hex(text: &str) -> bool {
 }
 
 const DEFAULT_DOMAIN: &str = "docker.io";
-/// What the default registry was called once; still in configuration files.
+/// Old name of the default registry, which is still in configuration files.
 const INDEX_DOMAIN: &str = "index.docker.io";
 const LIBRARY: &str = "library/";
 const DEFAULT_TAG: &str = "latest";
-/// A host name of 253 bytes and a port, generously.
+/// A host name of 253 bytes and a port, rounded up.
 const MAX_DOMAIN: usize = 262;
 const MAX_PATH: usize = 255;
 const MAX_TAG: usize = 128;
-/// How much of a refused text an error repeats.
+/// How many characters of a refused text an error repeats.
 const SHOWN_CHARS: usize = 128;

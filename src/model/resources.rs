@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// `LinuxContainerResources` of CRI, and what NRI plugins limit besides: zero and empty mean "not set".
+/// `LinuxContainerResources` of CRI, and limits that only NRI plugins set: zero and empty mean "not set".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {

@@ -23,8 +23,8 @@ pub struct PodMetadata {
     pub attempt: u32,
 }
 
-/// The request of RunPodSandbox. It is stored whole in a label of the pause container
-/// and in the checkpoint, so its serde form is a durable format: add fields with defaults only.
+/// The request of RunPodSandbox. The whole request is stored in a label of the pause container and in the
+/// checkpoint. Its serde form is a durable format: add fields with defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxSpec {
     pub metadata: PodMetadata,
@@ -34,7 +34,7 @@ pub struct SandboxSpec {
     /// Directory of the pod's container logs, absolute.
     #[serde(default)]
     pub log_directory: Option<PathBuf>,
-    /// DNS set-up; none leaves the host's.
+    /// DNS settings; none keeps the host's.
     #[serde(default)]
     pub dns: Option<DnsConfig>,
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct SandboxSpec {
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// The pod's cgroup as the caller names it; empty means the engine's default.
+    /// The pod's cgroup as in the request; empty means the engine's default.
     #[serde(default)]
     pub cgroup_parent: String,
     /// Namespaces shared with the host.
@@ -55,7 +55,7 @@ pub struct SandboxSpec {
     /// Confinement of the pause container.
     #[serde(default)]
     pub security: SandboxSecurity,
-    /// Resources of the pod besides its containers (informational).
+    /// Resources of the pod in addition to its containers (informational).
     #[serde(default)]
     pub overhead: Option<Resources>,
     /// Sum of the containers' resources (informational).
@@ -66,30 +66,30 @@ pub struct SandboxSpec {
     pub handler: String,
 }
 
-/// Which of a sandbox's namespaces are the host's, and the default modes its containers see.
+/// Which namespaces the sandbox shares with the host, and the default modes of its containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxNamespaces {
-    /// The pod lives in the host's network.
+    /// The pod uses the host's network namespace.
     pub host_network: bool,
     pub pid: PidMode,
     /// The pod uses the host's IPC namespace.
     pub host_ipc: bool,
-    /// The pod has a user namespace of its own; none means the host's users.
+    /// The pod's user namespace; none means the host's users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
 }
 
-/// Whose processes a container sees.
+/// Whose processes a container can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PidMode {
-    /// All containers of the pod share one.
+    /// Those of all containers in the pod.
     #[default]
     Pod,
-    /// Each container has its own.
+    /// Only its own.
     Container,
     Node,
-    /// Another container's (only in a container's spec).
+    /// Those of another container (only in a container's spec).
     Target,
 }
 
@@ -100,19 +100,19 @@ pub struct SandboxSecurity {
     pub identity: Identity,
     /// Some container of the pod is privileged.
     pub privileged: bool,
-    /// The pause's root is read-only.
+    /// The pause container's root is read-only.
     pub readonly_rootfs: bool,
-    /// Seccomp profile of the pause.
+    /// Seccomp profile of the pause container.
     pub seccomp: Option<Profile>,
-    /// AppArmor profile of the pause.
+    /// AppArmor profile of the pause container.
     pub apparmor: Option<Profile>,
     /// SELinux label of the pod.
     pub selinux: Option<SelinuxLabel>,
-    /// The request is not known: another program made the pod, or its label is damaged.
+    /// The request is unknown, because another program created the pod or its label is damaged.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
 }
 
-/// The runtime handler name that means the default as well as the empty one does; RuntimeClasses
-/// made for cri-dockerd carry it.
+/// A runtime handler name that means the default, as the empty name does. RuntimeClasses for cri-dockerd
+/// use it.
 pub const DEFAULT_HANDLER: &str = "docker";

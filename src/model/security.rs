@@ -2,35 +2,35 @@
 
 use serde::{Deserialize, Serialize};
 
-/// User and groups a process starts with.
+/// User and groups of a process at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
     pub user: RunAs,
-    /// Primary group; only together with a user (CRI refuses it alone).
+    /// Primary group. Only valid with a user (CRI refuses it alone).
     pub group: Option<i64>,
     pub supplemental_groups: Vec<i64>,
-    /// What happens with the groups the image's `/etc/group` gives the user.
+    /// Whether the groups that the image's `/etc/group` lists for the user are added.
     pub groups_policy: GroupsPolicy,
 }
 
-/// The user asked for.
+/// The requested user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunAs {
     #[default]
     Image,
     Uid(i64),
-    /// A user name that must resolve inside the image.
+    /// A user name that must exist in the image.
     Name(String),
 }
 
 /// `SupplementalGroupsPolicy` of CRI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupsPolicy {
-    /// The image's groups of the user are added.
+    /// The user's groups in the image are added.
     #[default]
     Merge,
-    /// Only the groups asked for.
+    /// Only the requested groups.
     Strict,
 }
 
@@ -40,7 +40,7 @@ pub enum Profile {
     RuntimeDefault,
     /// No confinement.
     Unconfined,
-    /// A profile of this host: a path (seccomp) or a loaded profile's name (AppArmor).
+    /// A profile of this host: a file path (seccomp) or the name of a loaded profile (AppArmor).
     Localhost(String),
 }
 
@@ -54,7 +54,7 @@ pub struct SelinuxLabel {
     pub level: String,
 }
 
-/// Capabilities to add and drop, without the `CAP_` prefix, upper case; `ALL` is allowed.
+/// Capabilities to add and drop, in upper case without the `CAP_` prefix. `ALL` is allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
@@ -62,25 +62,25 @@ pub struct Capabilities {
     pub add: Vec<String>,
     /// Removed from the engine's default set.
     pub drop: Vec<String>,
-    /// Kept by programs that a user other than root starts.
+    /// Ambient capabilities, which programs of a non-root user keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambient: Vec<String>,
 }
 
-/// Everything a container may ask about its confinement.
+/// All security settings that a container may request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerSecurity {
     pub identity: Identity,
-    /// All capabilities, all devices, no confinement.
+    /// All capabilities and all devices, without confinement.
     pub privileged: bool,
     pub readonly_rootfs: bool,
-    /// The process cannot gain privileges by set-uid programs.
+    /// Set-uid programs do not give the process more privileges.
     pub no_new_privs: bool,
     pub capabilities: Capabilities,
-    /// Paths hidden from the container; CRI's list is literal: empty hides nothing.
+    /// Paths hidden from the container. CRI's list is complete: an empty list hides nothing.
     pub masked_paths: Vec<String>,
-    /// Paths made read-only; literal too.
+    /// Paths made read-only. This list is also complete.
     pub readonly_paths: Vec<String>,
     /// Seccomp profile; none means unconfined.
     pub seccomp: Option<Profile>,
@@ -88,6 +88,6 @@ pub struct ContainerSecurity {
     pub apparmor: Option<Profile>,
     /// SELinux label; none lets the engine choose.
     pub selinux: Option<SelinuxLabel>,
-    /// Whether the request carried a security context at all.
+    /// Whether the request had a security context.
     pub stated: bool,
 }

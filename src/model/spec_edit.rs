@@ -1,7 +1,8 @@
-//! Changes of a container in the words of the OCI runtime specification: the one form in which the CRI,
-//! CDI devices and NRI plugins ask for what the Engine API has no field for.
+//! Changes of a container, described as in the OCI runtime specification. CRI, CDI devices and NRI plugins
+//! all use this form to request what the Engine API has no field for.
 //!
-//! A durable format: in a label, in the state directory, and in the file for our OCI runtime.
+//! This is a durable format: it is stored in a label, in the state directory, and in the file for our OCI
+//! runtime.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,48 +13,49 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecEdit {
-    /// Replaces what is there. An entry of a list is stated without its key, and a variable as its value
-    /// alone. A device also has `access` (of `rwm`), and `hostPath` where the engine has to copy it.
+    /// Replaces the current value, if any. A list entry is written without its key, and an environment
+    /// variable as its value only. A device also has `access` (of `rwm`), and `hostPath` if the engine has
+    /// to copy it.
     Set { at: Vec<String>, value: Value },
-    /// Removes what is there, if anything.
+    /// Removes the value, if there is one.
     Remove { at: Vec<String> },
-    /// Adds to the end of a list. Groups and capabilities that the process already has are not added again.
+    /// Appends to a list. Groups and capabilities that the process already has are not added again.
     Add { at: Vec<String>, values: Vec<Value> },
 }
 
 impl SpecEdit {
-    /// [`Self::Set`].
+    /// A [`Self::Set`].
     pub fn set(at: &[&str], value: impl Into<Value>) -> Self {
         Self::Set { at: owned(at), value: value.into() }
     }
 
-    /// [`Self::Remove`].
+    /// A [`Self::Remove`].
     pub fn remove(at: &[&str]) -> Self {
         Self::Remove { at: owned(at) }
     }
 
-    /// [`Self::Add`].
+    /// A [`Self::Add`].
     pub fn add<T: Into<Value>>(at: &[&str], values: impl IntoIterator<Item = T>) -> Self {
         Self::Add { at: owned(at), values: values.into_iter().map(Into::into).collect() }
     }
 
-    /// The path.
+    /// The path of the field.
     pub fn keys(&self) -> Vec<&str> {
         let (Self::Set { at, .. } | Self::Remove { at } | Self::Add { at, .. }) = self;
         at.iter().map(String::as_str).collect()
     }
 
-    /// The path as a text, for errors.
+    /// The path as text, for errors.
     pub fn name(&self) -> String {
         self.keys().join(".")
     }
 
-    /// Whether it also changes commands that are executed in the running container.
+    /// Whether the change also applies to exec commands in the running container.
     pub fn is_for_commands(&self) -> bool {
         matches!(self.keys().as_slice(), ["process", "env" | "user" | "capabilities", ..])
     }
 
-    /// Whether a CDI device or an NRI plugin may ask for it.
+    /// Whether a CDI device or an NRI plugin may request it.
     pub fn is_for_plugins(&self) -> bool {
         let keys = self.keys();
         let places = if let Self::Add { .. } = self { ADDED_BY_PLUGINS } else { SET_BY_PLUGINS };
@@ -65,7 +67,7 @@ impl SpecEdit {
     }
 }
 
-/// The object without members that say nothing: null, an empty text, an empty list.
+/// The object without members that mean nothing: null, an empty text, an empty list.
 pub fn stated(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, member| match member {
@@ -82,8 +84,8 @@ fn owned(at: &[&str]) -> Vec<String> {
     at.iter().map(|key| (*key).to_owned()).collect()
 }
 
-/// Mount options that every vendor writes and the Engine API has no field for: a bind keeps those of
-/// its source on the host.
+/// Mount options that every vendor writes and the Engine API has no field for. A bind mount keeps the
+/// options of its source on the host.
 pub const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
 /// In [`SET_BY_PLUGINS`]: any key.
 const ANY: &str = "*";

@@ -1,7 +1,7 @@
-//! What containers and pods use, as the kernel counts it.
+//! Resource usage of containers and pods, as the kernel counts it.
 //!
-//! A figure is none where the kernel does not keep it, or where that much was not asked for
-//! ([`Detail`]); a figure that is there was read, never guessed.
+//! A figure is none if the kernel does not keep it, or if this detail was not requested ([`Detail`]).
+//! Figures are read and never estimated.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -10,41 +10,41 @@ use super::{
     time::Nanos,
 };
 
-/// How much is read of a control group.
+/// How much is read from a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What the statistics of CRI carry.
+    /// The figures in the CRI statistics.
     Usage,
-    /// That and everything metrics are made of.
+    /// These and all other figures of the metrics.
     Everything,
 }
 
-/// What a container uses.
+/// Usage of a container.
 #[derive(Clone, Debug)]
 pub struct ContainerReading {
     pub record: Arc<ContainerRecord>,
-    /// Of its control group; all none while it has none.
+    /// Usage of its cgroup. All figures are none while it has no cgroup.
     pub group: GroupReading,
-    /// Of its processes; only with [`Detail::Everything`].
+    /// Usage of its processes; only with [`Detail::Everything`].
     pub processes: Option<ProcessReading>,
-    /// What it wrote outside of mounts; none until it was measured, and where it cannot be.
+    /// What it wrote outside of mounts. None until it was measured, and if it cannot be measured.
     pub layer: Option<LayerReading>,
 }
 
-/// What a pod uses.
+/// Usage of a pod.
 #[derive(Clone, Debug)]
 pub struct PodReading {
     pub record: Arc<SandboxRecord>,
-    /// Of the pod's control group, or the sum over the groups of its pause and its containers.
+    /// Usage of the pod's cgroup, or the sum over the cgroups of its pause container and its containers.
     pub group: GroupReading,
-    /// Of its network; none of the host's.
+    /// Usage of its network; none in the host's network.
     pub network: Option<NetworkReading>,
     /// Its running containers, newest first.
     pub containers: Vec<ContainerReading>,
 }
 
 impl PodReading {
-    /// Nothing is known of what it uses.
+    /// A pod whose usage is unknown.
     pub fn blank(record: &Arc<SandboxRecord>) -> Self {
         Self {
             record: Arc::clone(record),
@@ -55,7 +55,7 @@ impl PodReading {
     }
 }
 
-/// What the kernel counts for a control group.
+/// What the kernel counts for a cgroup.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupReading {
     pub cpu: Option<CpuReading>,
@@ -71,26 +71,25 @@ pub struct GroupReading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuReading {
     pub at: Nanos,
-    /// Used since the beginning, over all processors.
+    /// Used since the cgroup was created, over all processors.
     pub usage: u64,
-    /// Used in a second of late: 1,000,000,000 is one processor in full use. None until there
-    /// are two readings.
+    /// Recent usage per second: 1,000,000,000 is one processor in full use. None until there are two
+    /// readings.
     pub nano_cores: Option<u64>,
-    /// Of the usage, what ran in user mode.
+    /// The part of the usage in user mode.
     pub user: Option<u64>,
-    /// Of the usage, what ran in the kernel.
+    /// The part of the usage in the kernel.
     pub system: Option<u64>,
-    /// Periods of the quota in which it wanted to run.
+    /// Quota periods in which it had processes that wanted to run.
     pub periods: Option<u64>,
-    /// Those in which it was throttled.
+    /// Quota periods in which it was throttled.
     pub throttled_periods: Option<u64>,
     pub throttled: Option<u64>,
-    /// What it may use in each period, in microseconds; only with [`Detail::Everything`].
+    /// How long it may run in each period, in microseconds; only with [`Detail::Everything`].
     pub quota: Option<Limit>,
     /// Length of a period in microseconds; only with [`Detail::Everything`].
     pub period: Option<u64>,
-    /// Its share of the processors on version 1's scale, usually 1024; only with
-    /// [`Detail::Everything`].
+    /// Its weight on the cgroup v1 scale, usually 1024; only with [`Detail::Everything`].
     pub shares: Option<u64>,
     pub pressure: Option<Pressure>,
 }
@@ -99,48 +98,48 @@ pub struct CpuReading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryReading {
     pub at: Nanos,
-    /// All of it, page cache included.
+    /// All memory, including the page cache.
     pub usage: u64,
-    /// Without the page cache not used lately: what cannot be reclaimed cheaply.
+    /// Memory without the inactive page cache, which is what cannot be reclaimed cheaply.
     pub working_set: u64,
-    /// What is left of the limit; none without a limit below the machine's memory.
+    /// What is left up to the limit. None if there is no limit below the machine's memory.
     pub available: Option<u64>,
     pub rss: Option<u64>,
     pub cache: Option<u64>,
     pub active_file: Option<u64>,
-    /// Page cache not used lately.
+    /// Page cache that was not used recently.
     pub inactive_file: Option<u64>,
     pub mapped_file: Option<u64>,
-    /// The kernel's own, on its behalf.
+    /// Memory that the kernel uses for the cgroup.
     pub kernel: Option<u64>,
-    /// The most it ever was.
+    /// The highest usage so far.
     pub peak: Option<u64>,
-    /// How often the limit was met.
+    /// How often the limit was reached.
     pub limit_hits: Option<u64>,
-    /// Processes killed for lack of memory.
+    /// Processes that the OOM killer killed.
     pub oom_kills: Option<u64>,
-    /// Page faults, those of groups below it included.
+    /// Page faults, including those of cgroups below it.
     pub faults: Option<u64>,
-    /// Page faults that needed the disk, likewise.
+    /// Page faults that needed the disk, including those of cgroups below it.
     pub major_faults: Option<u64>,
-    /// Page faults of the group itself, where they are counted apart: version 1.
+    /// Page faults of the cgroup itself. Only cgroup v1 counts them separately.
     pub own_faults: Option<u64>,
     /// Those that needed the disk.
     pub own_major_faults: Option<u64>,
-    /// The most it may be.
+    /// The memory limit.
     pub limit: Option<Limit>,
-    /// The most it and swap may be together.
+    /// The limit for memory and swap together.
     pub swap_limit: Option<Limit>,
-    /// What it keeps when memory is short: the soft limit of version 1, `memory.min` of version
-    /// 2. Only with [`Detail::Everything`].
+    /// Memory that is kept when memory is short: the soft limit of cgroup v1, `memory.min` of cgroup v2.
+    /// Only with [`Detail::Everything`].
     pub reserved: Option<Limit>,
     pub pressure: Option<Pressure>,
 }
 
-/// The most of something that a group may have.
+/// A limit of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// As much as there is.
+    /// No limit.
     Unlimited,
     At(u64),
 }
@@ -162,7 +161,7 @@ pub struct SwapReading {
     pub at: Nanos,
     /// In use.
     pub usage: u64,
-    /// What is left of the limit; none without one.
+    /// What is left up to the limit; none if there is no limit.
     pub available: Option<u64>,
 }
 
@@ -175,7 +174,7 @@ pub struct IoReading {
     pub devices: Vec<DeviceReading>,
 }
 
-/// What was read from and written to a block device.
+/// Bytes and operations on a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
     pub major: u32,
@@ -192,9 +191,9 @@ pub struct DeviceReading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidsReading {
     pub at: Nanos,
-    /// How many there are.
+    /// The number of tasks.
     pub tasks: u64,
-    /// How many there may be; only with [`Detail::Everything`].
+    /// The limit of tasks; only with [`Detail::Everything`].
     pub limit: Option<Limit>,
 }
 
@@ -205,25 +204,25 @@ pub struct HugepageReading {
     pub size: String,
     /// In use.
     pub usage: u64,
-    /// The most that ever was in use; version 1 only.
+    /// The highest usage so far; cgroup v1 only.
     pub peak: Option<u64>,
-    /// How often the limit was met.
+    /// How often the limit was reached.
     pub limit_hits: Option<u64>,
 }
 
-/// Pressure stall information: how long tasks waited.
+/// Pressure stall information: how long tasks had to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
-    /// While at least one task waited.
+    /// Time in which at least one task waited.
     pub some: Stall,
-    /// While all tasks waited; absent for processors on older kernels, and then all zero.
+    /// Time in which all tasks waited. Older kernels do not report it for processors; it is then 0.
     pub full: Stall,
 }
 
-/// One line of it.
+/// One line of the pressure file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stall {
-    /// Since the beginning, in microseconds as the kernel counts them.
+    /// Since the cgroup was created, in microseconds.
     pub total: u64,
     pub avg10: f64,
     pub avg60: f64,
@@ -234,7 +233,7 @@ pub struct Stall {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     pub at: Nanos,
-    /// The one that holds the pod's address.
+    /// The interface with the pod's address.
     pub default: InterfaceReading,
     pub others: Vec<InterfaceReading>,
 }
@@ -250,7 +249,6 @@ pub struct InterfaceReading {
 /// Traffic in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficReading {
-    /// Bytes.
     pub bytes: u64,
     pub packets: u64,
     pub errors: u64,
@@ -260,57 +258,57 @@ pub struct TrafficReading {
 /// The processes of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
-    /// How many there are.
+    /// The number of processes.
     pub processes: u64,
-    /// Their threads, where the cgroup does not count tasks.
+    /// Their threads, if the cgroup does not count tasks.
     pub threads: u64,
-    /// Their open file descriptors; none where there are too many to be counted.
+    /// Their open file descriptors; none if there are too many to count.
     pub descriptors: Option<u64>,
     pub sockets: Option<u64>,
-    /// Soft limits of the main process: name as `ulimit` and cAdvisor have it → value.
+    /// Soft limits of the main process: name as in `ulimit` and cAdvisor → value.
     pub ulimits: Vec<(&'static str, u64)>,
 }
 
 /// What a container wrote outside of mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerReading {
-    /// When its measurement ended.
+    /// When the measurement ended.
     pub at: Nanos,
-    /// The directory the engine keeps layers in, as ImageFsInfo names it.
+    /// The engine's directory of layers, as ImageFsInfo names it.
     pub mountpoint: PathBuf,
-    /// Bytes on disk.
+    /// Disk usage in bytes.
     pub bytes: u64,
     pub inodes: u64,
 }
 
-/// The disks of this machine, as far as figures of containers name them.
+/// The disks of this machine that figures of containers refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// Names of block devices by their numbers: `/dev/sda`.
+    /// Names of block devices by device number, e.g. `/dev/sda`.
     pub names: BTreeMap<(u32, u32), String>,
-    /// The file system that writable layers are on; none while it cannot be read.
+    /// The file system of the writable layers; none while it cannot be read.
     pub layers: Option<DiskReading>,
 }
 
 /// A file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskReading {
-    /// What is mounted: `/dev/sda1`.
+    /// The mounted device, e.g. `/dev/sda1`.
     pub device: String,
-    /// Bytes it has in all.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Inodes it has in all; 0 where it has no such limit.
+    /// Total number of inodes; 0 if there is no limit.
     pub inodes: u64,
     pub free_inodes: u64,
 }
 
-/// Every figure that this machine has, each with some value: what is none here is none
-/// in every reading.
+/// All figures that this machine can provide, with any value. A figure that is none here is none in every
+/// reading.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSample {
     pub group: GroupReading,
     pub processes: ProcessReading,
-    /// Of writable layers; none where they cannot be measured.
+    /// Disk usage of writable layers; none if it cannot be measured.
     pub layer: Option<LayerReading>,
     pub network: NetworkReading,
     pub disks: Disks,

@@ -1,11 +1,11 @@
-//! What Exec, Attach and PortForward are asked to connect.
+//! The requests of Exec, Attach and PortForward.
 
 /// Which standard streams a caller wants connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
     pub stdin: bool,
     pub stdout: bool,
-    /// The caller takes errors. Never together with `tty`: a terminal has one output.
+    /// Standard error is connected. Never together with `tty`: a terminal has a single output.
     pub stderr: bool,
     /// The process has a terminal.
     pub tty: bool,
@@ -18,7 +18,7 @@ pub struct ExecSpec {
     pub container: String,
     /// Program and arguments; never empty.
     pub command: Vec<String>,
-    /// What to connect; at least one of the three.
+    /// The streams to connect; at least one of the three.
     pub streams: Streams,
 }
 
@@ -27,7 +27,7 @@ pub struct ExecSpec {
 pub struct AttachSpec {
     /// The container as the caller names it.
     pub container: String,
-    /// What to connect; at least one of the three.
+    /// The streams to connect; at least one of the three.
     pub streams: Streams,
 }
 
@@ -36,8 +36,8 @@ pub struct AttachSpec {
 pub struct ForwardSpec {
     /// The sandbox as the caller names it.
     pub sandbox: String,
-    /// Ports announced, none 0. SPDY clients name the port of each connection again, so the list
-    /// may be empty; WebSocket clients rely on its order.
+    /// Announced ports, none of them 0. SPDY clients send the port again with each connection, so the list
+    /// may be empty. WebSocket clients rely on its order.
     pub ports: Vec<u16>,
 }
 
@@ -50,7 +50,7 @@ pub struct TerminalSize {
     pub height: u16,
 }
 
-/// Which of its outputs a process wrote to. A terminal's is always the first.
+/// The output to which a process wrote. A terminal only has standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     Stdout,
@@ -58,7 +58,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The stream's name in CRI logs and Docker's logs.
+    /// The stream's name in CRI and Docker logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",

@@ -1,5 +1,5 @@
-//! The data types: what counts as an id or a name, which state follows from which facts, what a
-//! filter selects, and the durable format of documents.
+//! The data types: valid ids and names, which state follows from which facts, what a filter selects, and
+//! the durable format of documents.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -261,7 +261,8 @@ fn zero_is_no_instant() {
     assert_eq!(serde_json::to_value(Nanos(5)).unwrap(), json!(5));
 }
 
-/// What the first release wrote must be read for ever: fields may be added, never asked for.
+/// Documents of the first release must always stay readable. New fields may be added, but must not be
+/// required.
 #[test]
 fn the_smallest_documents_are_read() {
     let sandbox: SandboxDocument = read(&json!({

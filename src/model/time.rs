@@ -1,10 +1,10 @@
-//! Instants the way CRI counts them.
+//! Points in time as CRI represents them.
 
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds since the Unix epoch; 0 means unset (CRI's convention for every time field).
 ///
-/// Docker's `0001-01-01T00:00:00Z` is unset too and must be read as [`Nanos::UNSET`].
+/// Docker's `0001-01-01T00:00:00Z` also means unset and must be read as [`Nanos::UNSET`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub i64);
 
 impl Nanos {
-    /// No such instant.
+    /// No time.
     pub const UNSET: Self = Self(0);
 
-    /// Whether the instant is known.
+    /// Whether the time is known.
     pub const fn is_set(self) -> bool {
         self.0 != 0
     }

@@ -1,15 +1,15 @@
-//! User namespaces: which ids of a pod are which ids of the host.
+//! User namespaces: how ids in a pod map to ids on the host.
 
 use serde::{Deserialize, Serialize};
 
-/// The users and groups of a pod with a user namespace of its own, as kubelet maps them.
+/// The users and groups of a pod that has its own user namespace, as kubelet maps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMappings {
     pub uids: IdMapping,
     pub gids: IdMapping,
 }
 
-/// `IDMapping` of CRI with the one start that Kubernetes uses: id 0 of the container is `host` on the
+/// `IDMapping` of CRI with the only start that Kubernetes uses: id 0 in the container is `host` on the
 /// host, id 1 is `host + 1`, and so on for `length` ids. The length is never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMapping {

@@ -1,4 +1,4 @@
-//! An image mounted into a container: where the mount comes from, and what is stored about it.
+//! An image mounted into a container: the source of the mount, and what is stored about it.
 
 use std::path::PathBuf;
 
@@ -13,17 +13,17 @@ pub struct ImageVolume {
     pub source: VolumeSource,
 }
 
-/// Where the files of an image volume come from.
+/// The source of an image volume's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
     /// The engine mounts the image itself.
     Engine {
-        /// Path in the image, relative and free of links; empty means all of it.
+        /// Relative path in the image without links; empty means the whole image.
         sub_path: String,
     },
-    /// The image is unpacked on this host, and this path of it is bound.
+    /// The image is unpacked on this host, and this path in it is bind-mounted.
     Directory {
-        /// Absolute, free of links below the image's root.
+        /// Absolute, without links below the image's root.
         path: PathBuf,
     },
 }
@@ -32,9 +32,9 @@ pub enum VolumeSource {
 /// defaults only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountedImage {
-    /// The image that the mount's name meant.
+    /// The image that the name in the mount referred to.
     pub image: ImageId,
-    /// Whether its files are a directory of ours instead of the engine's own mount.
+    /// Whether its source is a directory of dockbridge instead of the engine's own mount.
     #[serde(default)]
     pub unpacked: bool,
 }

@@ -1,4 +1,4 @@
-//! Files as images have them, good and bad.
+//! Valid and invalid files, as images have them.
 
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 

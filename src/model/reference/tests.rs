@@ -1,4 +1,4 @@
-//! The reference grammar, case by case, and what must hold for any text.
+//! The reference grammar, case by case, and properties of any text.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -151,7 +151,7 @@ fn a_password_in_a_name_is_hidden() {
     }
 }
 
-/// As the engine counts: a name that it completes is as long as what it becomes.
+/// The engine limits the length of the completed name, so this test counts the completed name.
 #[test]
 fn the_longest_name_is_read_as_it_is_printed() {
     let longest = ImageReference::parse(&"a".repeat(255 - "library/".len())).unwrap();
