@@ -1,8 +1,8 @@
-//! What happened to containers and pods between two snapshots, in the order of a lifecycle: the
-//! source of CRI's container events.
+//! Finds what happened to containers and pods between two snapshots, in the order of their lifecycle. CRI's
+//! container events are made from this.
 //!
-//! A reader must compare every snapshot: what came and went between two of them is not reported.
-//! A change is never reported before a snapshot shows it, because it is found there.
+//! A reader must compare every snapshot: an object that appears and disappears between two compared
+//! snapshots is not reported. Every reported change is already visible in a snapshot.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,27 +14,27 @@ use crate::model::{
     time::Nanos,
 };
 
-/// One step, of one container or pod.
+/// One lifecycle step of one container or pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Id of the container, or of the sandbox when it is the pod's own.
+    /// Id of the container, or of the sandbox if the step is the pod's own.
     pub id: String,
     pub step: ContainerEventType,
-    /// Its pod, as the newer snapshot shows it; as it was last shown when it is gone.
+    /// Its pod in the newer snapshot. If the pod is gone: as it was last shown.
     pub sandbox: Arc<SandboxRecord>,
 }
 
-/// Compares snapshots. Nothing is reported of what the first one shows.
+/// Compares snapshots. The content of the first one is not reported.
 #[derive(Debug)]
 pub struct ChangeTracker {
-    /// This is the first snapshot: what is known from a list only is taken as listed.
+    /// This is the first snapshot. Objects that are only known from a list have the list's state.
     is_first: bool,
     objects: HashMap<String, Object>,
-    /// Pods, those included that are gone but still have containers.
+    /// Pods, including those that are gone but still have containers.
     pods: HashMap<SandboxId, Arc<SandboxRecord>>,
 }
 
-/// A container or a pod, and how far it had come.
+/// A container or a pod, and its stage.
 #[derive(Clone, Debug)]
 struct Object {
     stage: Stage,
@@ -42,12 +42,12 @@ struct Object {
     present: bool,
 }
 
-/// How far an object has come. The times distinguish the runs of a container.
+/// The lifecycle stage of an object. The times distinguish the runs of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Created,
     Running(Nanos),
-    /// With the time the run began, none when it never did.
+    /// When the run started (none if it never did), and when it ended.
     Ended(Option<Nanos>, Nanos),
 }
 
@@ -60,8 +60,8 @@ impl ChangeTracker {
         tracker
     }
 
-    /// What happened since the last call: pods come before their containers and go after them.
-    /// A container of a pod that was never shown is left out: an event must carry its pod.
+    /// What happened since the last call. Pods are reported before their containers, and their removal
+    /// after them. A container whose pod was never shown is left out, because an event must have its pod.
     pub fn changes(&mut self, now: &Snapshot) -> Vec<Change> {
         for object in self.objects.values_mut() {
             object.present = false;
@@ -70,7 +70,7 @@ impl ChangeTracker {
             self.pods.insert(pod.id.clone(), Arc::clone(pod));
         }
         let mut changes = Vec::new();
-        // A pod that ends does so after its containers, so pods are compared twice.
+        // A pod's end is reported after its containers', so pods are compared twice.
         for pod in now.sandboxes().iter().rev() {
             self.pod(pod, Half::Beginning, &mut changes);
         }
@@ -107,7 +107,7 @@ impl ChangeTracker {
         }
     }
 
-    /// Reports the steps between the stage it had and the one it has; none when that is unknown.
+    /// Reports the steps from the known stage to this one. An unknown stage (`None`) reports nothing.
     fn advance(
         &mut self,
         id: &str,
@@ -123,7 +123,7 @@ impl ChangeTracker {
         self.objects.insert(id.to_owned(), Object { stage, pod: pod.clone(), present: true });
     }
 
-    /// What this snapshot lacks is gone: containers first, then pods.
+    /// Objects that this snapshot lacks are gone. Containers are reported first, then pods.
     fn remove_absent(&mut self, changes: &mut Vec<Change>) {
         let gone: Vec<(String, SandboxId)> = self
             .objects
@@ -159,23 +159,23 @@ impl ChangeTracker {
     }
 }
 
-/// Which part of a pod's lifecycle is compared.
+/// Which part of a pod's lifecycle to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     Beginning,
     End,
 }
 
-/// The steps from one stage to another. An object that ran again, or one whose end was missed, is
-/// reported as the run that ended and the one that began.
+/// The steps from one stage to another. If the object ran again, or the end of a run was missed, the end of
+/// one run and the start of the next are reported.
 fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     use ContainerEventType::{Created, Started, Stopped};
     let created = if before.is_none() { vec![Created] } else { Vec::new() };
     let rest: &[ContainerEventType] = match (before.unwrap_or(Stage::Created), now) {
         (one, other) if one == other => &[],
-        // It cannot become unstarted; such an answer is ignored.
+        // A started container cannot become unstarted, so such an answer is ignored.
         (_, Stage::Created) => &[],
-        // The engine corrected when it ended.
+        // The engine corrected the time of the end.
         (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_same_run(run, same) => &[],
         (Stage::Running(run), Stage::Running(same)) if is_same_run(run, same) => &[],
         (Stage::Running(_), Stage::Running(_)) => &[Stopped, Started],
@@ -185,7 +185,7 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
         {
             &[Stopped]
         }
-        // Listed as ended, and it never ran.
+        // The list said that it had ended, but it never ran.
         (Stage::Ended(Some(Nanos::UNSET), _), Stage::Ended(None, _)) => &[],
         (Stage::Running(_), Stage::Ended(..)) => &[Stopped, Started, Stopped],
         (_, Stage::Ended(Some(_), _)) => &[Started, Stopped],
@@ -194,13 +194,13 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     created.into_iter().chain(rest.iter().copied()).collect()
 }
 
-/// Whether two runs, by when they began, are the same. A list has no times.
+/// Whether two start times mean the same run. A list has no times.
 fn is_same_run(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
 }
 
-/// Whether a pod is reported from now on. A kubelet that goes by events would create another pod for
-/// one that is created and not ready; one that never becomes ready is removed by its RunPodSandbox.
+/// Whether a pod is reported from now on. A pod that is created and not ready is not reported: a kubelet
+/// that relies on events would create another one. RunPodSandbox removes a pod that does not become ready.
 const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
     match stage {
         Some(Stage::Running(_)) => true,
@@ -209,13 +209,14 @@ const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
     }
 }
 
-/// None while it is unknown. The state of a list is not reported: the next inspect has more.
+/// The stage, or none if it is unknown. A state from a list is not reported, because the inspect that
+/// follows has more details.
 fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
         Process::Listed(_) if !is_first => None,
         Process::Listed(ListedState::Running) => Some(Stage::Running(Nanos::UNSET)),
-        // One that could not be started is listed as created: its end is not reported again.
+        // A container that could not be started is listed as created. Its end is not reported again.
         Process::Listed(ListedState::Created | ListedState::Exited { .. }) => {
             Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
         }
@@ -230,16 +231,15 @@ fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     }
 }
 
-/// A pod starts when it is ready and stops when its own process is gone; what its network does
-/// in between is no step.
+/// A pod starts when it is ready and stops when its own process has ended. A change of its network is not a step.
 fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Option<Stage> {
     let process = match &record.process {
-        // Docker has lost it.
+        // Docker no longer has it.
         None => Some(Stage::Ended(None, Nanos::UNSET)),
         Some(process) => of_process(process, is_first),
     };
     match process {
-        // Its process was restarted: what is reported is the end of the run before.
+        // Its process was restarted. The end of the earlier run is reported.
         Some(Stage::Running(at)) if !record.is_as_connected() => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
             before => before.or(Some(Stage::Ended(None, at))),
@@ -247,10 +247,10 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Opti
         Some(Stage::Running(_)) if record.state() != SandboxState::Ready => {
             before.or(Some(Stage::Created))
         }
-        // One that never was ready never started.
+        // A pod that was never ready never started.
         Some(Stage::Ended(_, at)) => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            // It has ended already; now Docker has lost it, too.
+            // It ended earlier. Now Docker no longer has it.
             Some(ended @ Stage::Ended(..)) => Some(ended),
             _ => Some(Stage::Ended(None, at)),
         },

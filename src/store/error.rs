@@ -11,36 +11,32 @@ use crate::{engine::error::EngineError, error::Kind};
 pub enum StoreError {
     #[error("Docker has not listed its containers yet: {reason}")]
     NeverSynced {
-        /// Why not, from the last attempt.
+        /// The reason from the last attempt.
         reason: String,
     },
     #[error("cannot inspect {name}")]
     Inspect {
         /// The object, as the caller named it.
         name: String,
-        /// What the engine answered, or why it could not be asked.
+        /// The engine's answer, or why it could not be asked.
         #[source]
         source: EngineError,
     },
     #[error("Docker did not answer the inspect of {name} within {waited:?}")]
     InspectTimeout {
-        /// The object, as the caller named it.
         name: String,
         /// How long it was waited for.
         waited: Duration,
     },
     #[error("internal error: the inspect of {name} panicked")]
-    InspectPanicked {
-        /// The object, as the caller named it.
-        name: String,
-    },
-    /// The writer task has ended: the process is going down.
+    InspectPanicked { name: String },
+    /// The writer task has ended because the process is shutting down.
     #[error("dockbridge is shutting down")]
     Closed,
 }
 
 impl StoreError {
-    /// What sort of failure it is.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Inspect { source, .. } => source.kind(),

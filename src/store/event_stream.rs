@@ -1,8 +1,8 @@
-//! The connection to the engine: opens the event stream, then lists, then follows, for ever.
+//! The connection to the engine. It opens the event stream, lists everything, then follows the events, and
+//! repeats this after each failure.
 //!
-//! The stream is open before the list is asked for, so nothing can fall between the two. While
-//! the list is being made the stream is read all the same: the engine drops events for readers
-//! that fall behind.
+//! The stream is opened before the list is requested, so no change is missed between the two. It is also
+//! read while the engine makes the list, because the engine drops events for slow readers.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     model::engine::EngineEvent,
 };
 
-/// What follows the engine.
+/// The task that follows the engine.
 #[derive(Debug)]
 pub(super) struct EventStream {
     engine: Engine,
     hooks: Arc<dyn StoreHooks>,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
-    /// An inspect failed: a list is needed.
+    /// An inspect failed, so a list is needed.
     relist: Arc<Notify>,
     containers_listed: bool,
     images_listed: bool,
@@ -36,7 +36,7 @@ pub(super) struct EventStream {
 }
 
 enum EventStreamEnd {
-    /// The engine went away.
+    /// The connection to the engine was lost.
     Disconnected(String),
     WriterGone,
 }
@@ -61,7 +61,7 @@ impl EventStream {
         }
     }
 
-    /// Follows the engine until the task is aborted or the writer has gone.
+    /// Follows the engine until the task is aborted or the writer has ended.
     pub(super) async fn run(mut self) {
         loop {
             let Err(end) = self.connect().await;
@@ -84,7 +84,7 @@ impl EventStream {
         self.follow(events).await
     }
 
-    /// Reads events, and lists now and from time to time.
+    /// Reads events, and lists everything now and at intervals.
     async fn follow(&mut self, mut events: Events) -> Result<Infallible, EventStreamEnd> {
         let mut lists = JoinSet::new();
         let mut due = Instant::now();
@@ -94,7 +94,7 @@ impl EventStream {
                 event = events.next() => match event {
                     Some(Ok(EngineEvent::Unreadable { reason })) => {
                         warn!(reason, "cannot read an event of Docker; listing everything");
-                        // A list that is under way may have begun before it.
+                        // A running list may have begun before the event.
                         (due, is_missed) = (due.min(soonest), !lists.is_empty());
                     }
                     Some(Ok(event)) => self.send(Signal::Event(event, events.at())).await?,
@@ -128,7 +128,7 @@ impl EventStream {
         }
     }
 
-    /// Lists everything. Images must not hold up the first answer about pods.
+    /// Lists everything. A slow list of images must not delay the first answer about pods.
     fn list(&self) -> impl Future<Output = Result<Listing, EventStreamEnd>> + use<> {
         let engine = self.engine.clone();
         let deadline = self.settings.list_deadline;
@@ -174,9 +174,10 @@ async fn within<T>(
 
 const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(2);
-/// How long the first list waits for images, and when they are listed again that never were.
+/// How long the first list waits for images, and the pause until the next attempt if they were never
+/// listed.
 const FIRST_IMAGES: Duration = Duration::from_secs(2);
-/// The pause after a list before an unreadable event causes another one.
+/// The shortest pause between the end of a list and the next one after an unreadable event.
 const AFTER_UNREADABLE: Duration = Duration::from_secs(1);
-/// When images are listed again that could not be listed.
+/// The pause before the next attempt to list images, if they were listed before.
 const IMAGES_AGAIN: Duration = Duration::from_secs(30);

@@ -1,4 +1,5 @@
-//! The store as other modules have it: snapshots at once, and the few requests to the writer.
+//! The store's interface for other modules: snapshots, which are available at once, and a few requests to
+//! the writer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +20,8 @@ use crate::{
     model::{engine::EngineHealth, id::SandboxId, record::ImageRecord, time::Nanos},
 };
 
-/// A handle on the store. Clones read the same snapshot; the writer ends with the last of them.
+/// A handle of the store. All clones read the same snapshot. The writer ends when the last clone is
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Store {
     current: Arc<ArcSwap<Snapshot>>,
@@ -40,56 +42,56 @@ impl Store {
         Self { current, commands, published, metrics, oom }
     }
 
-    /// Its metrics.
+    /// The metrics of the store.
     pub const fn metrics(&self) -> &StoreMetrics {
         &self.metrics
     }
 
-    /// To be called before the engine is asked to kill a container: its end is then no OOM kill.
+    /// Must be called before the engine is asked to kill a container, so that its end does not count as an
+    /// OOM kill.
     pub fn expect_kill(&self, id: &str) {
         self.oom.record_own_kill(id, Nanos(clock::nanos()));
     }
 
-    /// Whether the writer answers within `timeout`: a health check.
+    /// Whether the writer answers within `timeout`, for the health check.
     pub async fn answers(&self, timeout: Duration) -> bool {
         let answer = self.request(|reply| Command::Ping { reply });
         matches!(time::timeout(timeout, answer).await, Ok(Ok(())))
     }
 
-    /// The current snapshot. Never waits.
+    /// The current snapshot, without waiting.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()
     }
 
-    /// The current snapshot, once the engine has listed its containers: none is missing then, though
-    /// some may be known from the list only. While the engine is away afterwards this is the last
-    /// known state.
+    /// The current snapshot, after the engine has listed its containers. It then has all of them, though
+    /// some may be known only from the list. If the engine disconnects later, this is the last known state.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] when that takes longer than `timeout`.
+    /// [`StoreError::NeverSynced`] if this takes longer than `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
-    /// The current snapshot, once the engine has described itself and may be changed, which comes
-    /// before it is listed.
+    /// The current snapshot, after the engine has described itself and may be changed. This happens before
+    /// it is listed.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] when that takes longer than `timeout`.
+    /// [`StoreError::NeverSynced`] if this takes longer than `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
-    /// The current snapshot, once everything in the first list has been inspected, however long that
-    /// takes: whoever deletes or resets something waits for this. None when the store has ended.
+    /// The current snapshot, after everything in the first list was inspected, without a timeout. Code that
+    /// deletes or resets something waits for this. None if the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }
 
-    /// The current snapshot, once the pod or container of this id has been inspected, if it exists.
+    /// The current snapshot, after the pod or container with this id was inspected, if it exists.
     ///
     /// # Errors
-    /// The engine does not answer; then [`Self::snapshot`] has it as the engine's list does.
+    /// The engine does not answer. [`Self::snapshot`] then has the state from the engine's list.
     pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, StoreError> {
         let now = self.synced(SYNC_TIMEOUT).await?;
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
@@ -100,22 +102,22 @@ impl Store {
                 Some(()) => Ok(self.snapshot()),
                 None => Err(StoreError::InspectTimeout { name: id.clone(), waited: INSPECT_TIMEOUT }),
             },
-            // Not served by an inspect that runs, but before others that are queued.
+            // A running inspect does not count for this request, but the new one is run before queued ones.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
     }
 
-    /// The current snapshot, once the engine has listed its images, too.
+    /// The current snapshot, after the engine has also listed its images.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] when that takes long.
+    /// [`StoreError::NeverSynced`] if this takes too long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, StoreError> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
 
-    /// The image of this name, inspected. A miss asks the engine once, since an image that came a
-    /// moment ago may not be here yet. None when the engine says that it has no such image, and when
-    /// it says that it cannot read it: pulled again it can be, and only what is not there is pulled.
+    /// The inspected image with this name. If it is not known, the engine is asked once, because the image
+    /// may be new. None if the engine has no such image, and if it cannot read the image: a client pulls
+    /// only missing images, and a pull repairs it.
     ///
     /// # Errors
     /// The engine has not listed its images yet, or does not answer for this one.
@@ -134,17 +136,16 @@ impl Store {
         }
     }
 
-    /// Inspects this container; on return the result is visible. That the container is gone is a
-    /// result, too.
+    /// Inspects this container. The result is visible on return, also if the container is gone.
     ///
     /// # Errors
-    /// The engine does not answer; the last known record stays, and the store tries again by itself.
+    /// The engine does not answer. The last known record stays, and the store retries.
     pub async fn refresh_container(&self, id: &str) -> Result<(), StoreError> {
         self.refresh(Target::Container(id.to_owned()), None).await
     }
 
-    /// The same for a container that the engine has created or started in this call. The inspect that its
-    /// event caused may serve.
+    /// The same for a container that the engine has created or started in this call. An inspect that the
+    /// call's event caused is enough.
     ///
     /// # Errors
     /// As [`Self::refresh_container`].
@@ -160,7 +161,7 @@ impl Store {
         self.refresh(Target::Image(name.to_owned()), None).await
     }
 
-    /// Joins a stored checkpoint to its sandbox; visible on return.
+    /// Joins a stored checkpoint with its sandbox. The effect is visible on return.
     pub async fn put_checkpoint(&self, checkpoint: SandboxCheckpoint) {
         let checkpoint = Box::new(checkpoint);
         self.request(|reply| Command::PutCheckpoint { checkpoint, reply })
@@ -168,7 +169,7 @@ impl Store {
             .unwrap_or_default();
     }
 
-    /// Forgets a removed checkpoint; visible on return.
+    /// Forgets a removed checkpoint. The effect is visible on return.
     pub async fn forget_checkpoint(&self, id: &SandboxId) {
         let id = id.clone();
         self.request(|reply| Command::ForgetCheckpoint { id, reply }).await.unwrap_or_default();
@@ -195,11 +196,12 @@ impl Store {
         time::timeout(timeout, found).await.ok().flatten()
     }
 
-    /// As [`Self::wait`], however long it takes; `None` when the store has ended.
+    /// As [`Self::wait`], without a timeout. `None` if the store has ended.
     pub async fn when<T>(&self, mut find: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
         let mut published = self.published.clone();
         loop {
-            // Marked as seen before the search: a change during it is not lost.
+            // The snapshot is marked as seen before the search, so that a change during the search is not
+            // missed.
             published.borrow_and_update();
             if let Some(found) = find(&self.snapshot()) {
                 return Some(found);
@@ -208,7 +210,7 @@ impl Store {
         }
     }
 
-    /// Resolves when the writer has ended, which only a bug can make it do.
+    /// Resolves when the writer has ended, which only happens because of a bug.
     pub async fn ended(&self) {
         let mut published = self.published.clone();
         while published.changed().await.is_ok() {}
@@ -231,7 +233,7 @@ impl Store {
         answer.await.map_err(|_| StoreError::Closed)
     }
 
-    /// Why callers have to wait.
+    /// Why callers must wait.
     fn reason(&self) -> String {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),

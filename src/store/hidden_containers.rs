@@ -1,5 +1,5 @@
-//! Containers that CRI does not show: foreign ones, which are no part of a pod, and the pause
-//! containers of pods. Foreign ones need no inspect; of all of them the images in use are known.
+//! Containers that CRI does not show: foreign ones, which do not belong to a pod, and pods' pause
+//! containers. Foreign ones need no inspect. For all of them dockbridge knows which images they use.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub(super) struct HiddenContainers(HashMap<String, Hidden>);
 
 #[derive(Debug)]
 struct Hidden {
-    /// No part of a pod: until the next list none of its events needs an inspect.
+    /// Not part of a pod. Its events need no inspect until the next list.
     foreign: bool,
     image: Option<ImageId>,
     joined: Option<SandboxId>,
@@ -24,7 +24,7 @@ struct Hidden {
 }
 
 impl HiddenContainers {
-    /// Whether the container is known to be no part of a pod.
+    /// Whether the container is known not to belong to a pod.
     pub(super) fn is_foreign(&self, id: &str) -> bool {
         self.0.get(id).is_some_and(|hidden| hidden.foreign)
     }
@@ -38,13 +38,14 @@ impl HiddenContainers {
         self.0.values().filter_map(|hidden| hidden.image.clone()).collect()
     }
 
-    /// Foreign ones that have joined a network namespace, each with the owner of that.
+    /// Foreign containers that have joined a network namespace, each with the container that owns the
+    /// namespace.
     pub(super) fn joined(&self) -> BTreeSet<(SandboxId, String)> {
         let foreign = self.0.iter().filter(|(_, hidden)| hidden.foreign);
         foreign.filter_map(|(id, hidden)| Some((hidden.joined.clone()?, id.clone()))).collect()
     }
 
-    /// An inspect found a foreign container. Returns whether the images in use changed.
+    /// An inspect found a foreign container. Returns whether the set of used images changed.
     pub(super) fn set_foreign(
         &mut self,
         id: &str,
@@ -64,14 +65,14 @@ impl HiddenContainers {
         }
     }
 
-    /// Returns whether it was there and used an image.
+    /// Returns whether the container was known and used an image.
     pub(super) fn remove(&mut self, id: &str) -> bool {
         self.0.remove(id).is_some_and(|hidden| hidden.image.is_some())
     }
 
-    /// Takes in a list that began at `since` and came in at `at`. What it lacks and was known before
-    /// it began is gone; what was seen later may have been created after it. Returns whether the
-    /// images in use changed.
+    /// Merges a list that began at `since` and arrived at `at`. A container that was known before the list
+    /// began and is not in it is gone. One seen later may have been created after the list. Returns whether
+    /// the set of used images changed.
     pub(super) fn list(
         &mut self,
         listed: &[&ListedContainer],
@@ -83,7 +84,7 @@ impl HiddenContainers {
         self.0.retain(|id, hidden| hidden.at > since || present.contains(id.as_str()));
         for one in listed {
             match one.claim {
-                // It may have been renamed back: its inspect will follow.
+                // It may have its old name back. An inspect will follow.
                 Claim::Workload => self.set_owned(&one.id),
                 Claim::None | Claim::Other => {
                     let foreign = one.claim == Claim::None;
@@ -98,7 +99,7 @@ impl HiddenContainers {
         before != (self.images(), self.joined())
     }
 
-    /// Returns whether there was room.
+    /// Returns false if there are too many.
     fn put(&mut self, id: &str, hidden: Hidden) -> bool {
         let has_room = self.0.len() < LIMIT || !hidden.foreign || self.contains(id);
         if has_room {
@@ -108,5 +109,5 @@ impl HiddenContainers {
     }
 }
 
-/// How many may be remembered; each event of one more costs an inspect.
+/// How many containers are remembered. For each further one, every event costs an inspect.
 const LIMIT: usize = 10_000;

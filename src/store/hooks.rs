@@ -1,9 +1,8 @@
-//! What other modules do before the store shows something, and when something is gone.
+//! What other modules do before the store shows something, and after something is gone.
 //!
-//! A kubelet reads a container's log the moment it sees the container ended, so an inspected
-//! container is shown only when whoever writes its log says that the log is complete. Pods of the
-//! first list are adopted before anybody sees them. An engine that another server has is not
-//! followed.
+//! kubelet reads a container's log as soon as it sees that the container ended. So an inspected container
+//! is shown only after the log module reports that its log is complete. Pods of the first list are adopted
+//! before they are shown. If another server serves the engine, the store does not follow it.
 
 use std::{fmt, future::ready};
 
@@ -17,19 +16,19 @@ use crate::{
     },
 };
 
-/// The hooks of a store. Those that are not implemented do nothing. The store sets their futures no
-/// deadline: each must end by itself.
+/// The hooks of a store. The default implementations do nothing. The store sets no deadline for them, so
+/// each future must end.
 pub trait StoreHooks: fmt::Debug + Send + Sync {
-    /// The store shows a container when this future has ended, and the last known state until then.
+    /// The store shows the container after this future has ended, and the last known state until then.
     fn before_shown(&self, _record: &ContainerRecord) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }
 
-    /// A container is gone, a pod's or not. Called perhaps more than once; must not block.
+    /// A container is gone, whether it belonged to a pod or not. May be called more than once. Must not block.
     fn gone(&self, _id: &str) {}
 
-    /// Gets all pods of the engine's first list before they are shown, and returns checkpoints for those
-    /// that had none. Reads wait until then.
+    /// Receives all pods of the engine's first list before they are shown, and returns checkpoints for
+    /// those that had none. Reads wait for this.
     fn first_list(
         &self,
         _listed: Vec<SandboxRecord>,
@@ -37,8 +36,8 @@ pub trait StoreHooks: fmt::Debug + Send + Sync {
         ready(Vec::new()).boxed()
     }
 
-    /// The engine has described itself. The store uses it when this future has ended, and not at all if
-    /// it never ends.
+    /// The engine has described itself. The store uses the engine after this future has ended. If it never
+    /// ends, the store never uses the engine.
     fn engine(&self, _engine: &EngineInfo) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }

@@ -1,4 +1,4 @@
-//! Immutable tables of records: by id, by prefix of the id, and newest first.
+//! Immutable tables of records, searchable by id or a prefix of it, and sorted with the newest first.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -26,15 +26,15 @@ pub(super) struct Index<T> {
 pub(super) struct Workloads(Vec<Arc<ContainerRecord>>);
 
 impl<T: Dated> Index<T> {
-    /// From records in the order of their ids.
+    /// Takes records sorted by id.
     pub(super) fn new(by_id: Vec<Arc<T>>) -> Self {
         let mut newest = by_id.clone();
-        // Stable: those of one instant stay in the order of their ids.
+        // The sort is stable: records with the same time stay sorted by id.
         newest.sort_by_key(|record| Reverse(record.created_at()));
         Self { by_id, newest }
     }
 
-    /// The others; none when all are.
+    /// The index without the records that match. None if that leaves the index unchanged.
     pub(super) fn without(&self, left_out: impl Fn(&T) -> bool) -> Option<Vec<Arc<T>>> {
         let others: Vec<_> = self.by_id.iter().filter(|one| !left_out(one)).cloned().collect();
         (others.len() < self.by_id.len()).then_some(others)
@@ -44,7 +44,7 @@ impl<T: Dated> Index<T> {
         &self.newest
     }
 
-    /// The record with this id, or the only one whose id begins so.
+    /// The record with this id, or the only one whose id starts with it.
     pub(super) fn find(&self, id: &str) -> Option<&Arc<T>> {
         let from = self.by_id.partition_point(|record| record.id() < id);
         match self.by_id.get(from..)? {
@@ -99,5 +99,5 @@ impl Dated for ContainerRecord {
     }
 }
 
-/// A shorter beginning of an id is more likely a mistake than a name.
+/// A shorter prefix of an id is more likely a mistake than a name.
 const SHORTEST_PREFIX: usize = 4;

@@ -1,5 +1,5 @@
-//! The queue of inspects: at most one per object at a time, so an answer is never older than the
-//! last.
+//! The queue of inspects. At most one inspect per object runs at a time, so no answer is older than the
+//! previous one.
 //!
 //! ```text
 //!          enqueue, wait              start                 finish
@@ -9,17 +9,17 @@
 //!                          └───── Backoff ◀──────────── failed ◀─────────────┘
 //! ```
 //!
-//! A caller that comes while an inspect is Running is served by the next one: only an inspect that
-//! began after the call shows what the caller just did. The event of a call comes before or after the
-//! engine's answer: where it is certain that one inspect shows both, there is one
-//! ([`InspectQueue::saw`], [`InspectQueue::wait`]). No clock, no I/O: the writer runs them.
+//! If a caller asks while an inspect is Running, the next inspect serves it: only an inspect that began
+//! after the caller's change is sure to show it. A call's event may arrive before or after the engine's
+//! answer. If one inspect certainly shows both, only one is made ([`InspectQueue::saw`],
+//! [`InspectQueue::wait`]). The queue has no clock and does no I/O. The writer runs the inspects.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{engine_call::EngineCall, settings::StoreSettings};
 use crate::model::{engine::Transition, time::Nanos};
 
-/// What to inspect. Two names of one image are two targets; their answers meet in the record.
+/// What to inspect. Two names of one image are two targets that update the same record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Container(String),
@@ -35,11 +35,12 @@ impl Target {
     }
 }
 
-/// When an inspect began, counted in inspects. Of two answers about one object the later one counts.
+/// When an inspect began, counted in inspects. If there are two answers about one object, the later one
+/// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Generation(u64);
 
-/// Every inspect that is queued, running, or to be repeated; `W` is a waiting caller.
+/// All inspects that are queued, running, or waiting to be repeated. `W` is a waiting caller.
 #[derive(Debug)]
 pub(super) struct InspectQueue<W> {
     entries: HashMap<Target, Entry<W>>,
@@ -50,48 +51,48 @@ pub(super) struct InspectQueue<W> {
     clock: u64,
 }
 
-/// The reason of an inspect without a waiting caller. Each reason has its own limit: where inspects
-/// of what was listed are slow, changes are still seen.
+/// The reason of an inspect without a waiting caller. Each reason has its own limit, so slow inspects of
+/// listed objects do not delay inspects of changed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// An event reported a change.
     Changed,
-    /// A list has it, or lacks it.
+    /// A list contains the object, or lacks it.
     Listed,
 }
 
-/// What follows from the end of an inspect.
+/// The result of an ended inspect.
 #[derive(Debug)]
 pub(super) struct Finished<W> {
     /// The callers that this inspect answers.
     pub(super) waiters: Vec<W>,
-    /// It failed this many times in a row, and only a timer will repeat it.
+    /// How many times in a row it failed. Only a timer will repeat it.
     pub(super) failures: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Entry<W> {
     phase: Phase,
-    /// It is in the queue of those that changed.
+    /// It is in the queue of changed objects.
     changed: bool,
-    /// Served by the inspect that is queued or running.
+    /// Callers that the queued or running inspect answers.
     waiting: Vec<W>,
-    /// Served by the one after.
+    /// Callers that the inspect after it answers.
     next: Vec<W>,
     again: bool,
-    /// What the queued or running inspect shows: it begins or began after that.
+    /// What the queued or running inspect certainly shows, because it begins after it.
     after: Option<Seen>,
-    /// The same for the one after.
+    /// The same for the inspect after it.
     next_after: Option<Seen>,
     failures: u32,
 }
 
-/// How a transition was seen.
+/// How dockbridge learned of a create or start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// The engine answered the call for it.
+    /// The engine answered the call.
     Answer(Transition),
-    /// Its event came, which is of this time.
+    /// The event arrived, with this time.
     Event(Transition, Nanos),
 }
 
@@ -102,12 +103,12 @@ enum Phase {
     Backoff,
 }
 
-/// Which bound a running inspect counts against.
+/// Which limit a running inspect counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Quick(Reason),
     Slow(Reason),
-    /// A caller waits; there are never more of these than callers.
+    /// A caller waits for it. There are never more of these than callers.
     Urgent,
 }
 
@@ -139,7 +140,7 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    /// Queues an inspect that starts from now on, without a waiting caller.
+    /// Queues an inspect that begins after this call, without a waiting caller.
     pub(super) fn enqueue(&mut self, target: &Target, reason: Reason) {
         let changed = reason == Reason::Changed;
         match self.entries.get_mut(target) {
@@ -161,8 +162,8 @@ impl<W> InspectQueue<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// Queues an inspect because of the event of a transition. Returns false where that is not needed:
-    /// an inspect is running that began after it.
+    /// Queues an inspect because of the event of a create or start. Returns false if a running inspect
+    /// began after the change.
     pub(super) fn saw(&mut self, target: &Target, transition: Transition, at: Nanos) -> bool {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
         if running.is_some_and(|entry| entry.after == Some(Seen::Answer(transition))) {
@@ -175,8 +176,8 @@ impl<W> InspectQueue<W> {
         true
     }
 
-    /// The same for a caller that waits for it, perhaps because the engine has answered a call. An inspect
-    /// that is running serves where it began after the event of that call.
+    /// Queues an inspect for a waiting caller. If the engine has answered a call of this caller, a running
+    /// inspect is enough if it began after the call's event.
     pub(super) fn wait(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         let running = matches!(entry.phase, Phase::Running(_));
@@ -197,7 +198,7 @@ impl<W> InspectQueue<W> {
         self.urgent.push_back(target);
     }
 
-    /// The next inspect to run now, if the bounds allow one.
+    /// The next inspect to run now, if the limits allow one.
     pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
         while let Some(target) = self.urgent.pop_front() {
             if let Some(begun) = self.begin(target, Lane::Urgent) {
@@ -207,7 +208,7 @@ impl<W> InspectQueue<W> {
         self.start_one(Reason::Changed).or_else(|| self.start_one(Reason::Listed))
     }
 
-    /// This inspect takes long: it stops holding back others, as far as the bound on slow ones goes.
+    /// This inspect is slow. It no longer delays others, as long as the limit for slow ones allows it.
     pub(super) fn set_slow(&mut self, generation: Generation) {
         let Some(Lane::Quick(reason)) = self.running.get(&generation).copied() else { return };
         let queue = self.queue(reason);
@@ -253,21 +254,22 @@ impl<W> InspectQueue<W> {
         Finished { waiters, failures: Some(failures) }
     }
 
-    /// The pause after a failure is over.
+    /// The pause after a failure has ended.
     pub(super) fn retry(&mut self, target: &Target) {
         if self.entries.get(target).is_some_and(|entry| entry.phase == Phase::Backoff) {
             self.enqueue(target, Reason::Listed);
         }
     }
 
-    /// The object is gone: returns the waiting callers, and ignores the answer of a running inspect.
+    /// The object is gone. Returns the waiting callers, and ignores the answer of a running inspect.
     pub(super) fn forget(&mut self, target: &Target) -> Vec<W> {
         let Some(mut entry) = self.entries.remove(target) else { return Vec::new() };
         entry.waiting.append(&mut entry.next);
         entry.waiting
     }
 
-    /// The engine is down: drops inspects without a caller, since the next list queues all again.
+    /// The engine is down. Drops inspects without a waiting caller, because the next list queues everything
+    /// again.
     pub(super) fn drop_unrequested(&mut self) {
         self.entries.retain(|_, entry| match entry.phase {
             Phase::Queued | Phase::Backoff => !entry.waiting.is_empty(),
@@ -277,23 +279,23 @@ impl<W> InspectQueue<W> {
         self.listed.targets.clear();
     }
 
-    /// Everything queued, running, or to be repeated.
+    /// Everything that is queued, running, or waiting to be repeated.
     pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
         self.entries.keys()
     }
 
-    /// The generation of the inspect that began last.
+    /// The generation of the latest inspect.
     pub(super) fn now(&self) -> Generation {
         Generation(self.clock)
     }
 
-    /// A generation of its own, after every inspect begun so far and before all others.
+    /// A new generation, after all inspects that have begun and before all later ones.
     pub(super) const fn next_generation(&mut self) -> Generation {
         self.clock += 1;
         Generation(self.clock)
     }
 
-    /// Inspects that began before this one have all ended.
+    /// All inspects that began before this one have ended.
     pub(super) fn oldest_running(&self) -> Generation {
         self.running.keys().min().copied().unwrap_or(Generation(self.clock.saturating_add(1)))
     }
@@ -317,7 +319,7 @@ impl<W> InspectQueue<W> {
     }
 
     fn begin(&mut self, target: Target, lane: Lane) -> Option<(Target, Generation)> {
-        // A target can stand in several queues; only the first finds it Queued.
+        // A target can be in several queues. Only the first one finds it Queued.
         let entry = self.entries.get_mut(&target).filter(|entry| entry.phase == Phase::Queued)?;
         self.clock += 1;
         let generation = Generation(self.clock);
@@ -341,7 +343,7 @@ impl<W> Entry<W> {
         }
     }
 
-    /// The next inspect to begin does so after this.
+    /// The next inspect will begin after this.
     const fn begins_after(&mut self, seen: Seen) {
         match self.phase {
             Phase::Running(_) => self.next_after = Some(seen),
@@ -351,7 +353,7 @@ impl<W> Entry<W> {
 }
 
 impl Seen {
-    /// Whether it is an event of this call, or of one after it.
+    /// Whether this is an event of the call, or of a later one.
     fn is_of(self, call: EngineCall) -> bool {
         matches!(self, Self::Event(of, at) if of == call.transition && at >= call.begun_at)
     }

@@ -1,5 +1,5 @@
-//! One inspect of one object, as a task of its own: the engine's answer with a deadline, the cause
-//! of a container's end, then the hook that decides when it is shown.
+//! Inspects one object in its own task: the engine's answer with a deadline, the cause of a container's
+//! end, then the hook that delays when it is shown.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,12 +45,12 @@ impl Inspector {
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
             return inspected;
         }
-        // A full queue means a busy writer: then this inspect goes on counting as quick.
+        // If the channel is full, the writer is busy. The inspect then still counts as quick.
         let _ = self.signals.try_send(Signal::Slow(target.clone(), at));
         inspect.await
     }
 
-    /// The deadline is the engine's; the hook has its own.
+    /// The deadline applies to the engine. The hook has its own.
     async fn inspect_and_hook(
         &self,
         target: &Target,
@@ -79,7 +79,7 @@ impl Inspector {
         time::timeout(waited, inspect(&self.engine, target)).await.map_err(late)?
     }
 
-    /// The result with the cause of a container's end, which must not change once it was shown.
+    /// Adds the cause of a container's end, which must not change once it was shown.
     async fn with_cause(&self, target: &Target, inspected: Inspected) -> Inspected {
         let Inspected::Container(observed) = inspected else { return inspected };
         match *observed {
@@ -92,8 +92,8 @@ impl Inspector {
         }
     }
 
-    /// The cause is decided once. The engine may learn of it a little later: where the end is fresh
-    /// it is given the time.
+    /// The cause is decided once. The engine may learn of it a little later than of the end, so after a
+    /// recent end this waits.
     async fn container_with_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         self.oom.observe_container(&record).await;
         if let Some(cause) = self.oom.exit_cause(&record).await {
@@ -106,7 +106,7 @@ impl Inspector {
         found(Observed::Container(record))
     }
 
-    /// The engine reports it late, by its inspect or by its event.
+    /// Waits until the engine reports the cause, in its inspect or in an event.
     async fn wait_for_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         let mut cause = ExitCause::AsReported;
         for pause in INSPECT_AGAIN_AFTER {
@@ -126,12 +126,12 @@ impl Inspector {
         found(Observed::Container(oom::with_cause(cause, record)))
     }
 
-    /// Runs the hook. A container that was never shown must not seem to be missing for so long: a
-    /// kubelet would create it again.
+    /// Runs the hook. If it takes long, a container that was never shown is shown without its end.
+    /// Otherwise kubelet would see that it is missing and create it again.
     async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
         let mut hook = std::pin::pin!(self.hooks.before_shown(record));
         if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {
-            // The writer is there as long as this task is.
+            // The writer exists as long as this task.
             let _ = self.signals.send(Signal::Provisional(Box::new(provisional(record)), at)).await;
             hook.await;
         }
@@ -154,7 +154,7 @@ fn is_fresh(record: &ContainerRecord) -> bool {
     Duration::from_nanos(u64::try_from(age).unwrap_or_default()) < FRESH
 }
 
-/// What may be shown before the hook has ended: everything but the container's end.
+/// What may be shown before the hook has ended: everything except the container's end.
 fn provisional(record: &ContainerRecord) -> ContainerRecord {
     let mut shown = record.clone();
     if let Process::Exited { started_at, .. } = shown.process {
@@ -178,17 +178,16 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, StoreErr
     }
 }
 
-/// Longer than the hook of a container with a complete log takes, shorter than the first reader
-/// waits.
+/// Longer than the hook takes for a container with a complete log, and shorter than the first reader waits.
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
-/// Before the engine is asked again whether memory was short: it learns of that and of the end in
-/// two ways. On an idle machine it is late by less than the first of these, with both CPUs busy by
-/// more; if it never learns of it, no caller should wait.
+/// Pauses before asking the engine again whether memory ran out. It learns of this and of the end in
+/// separate ways. The first pause is enough on an idle machine, and the others are for busy ones. If the
+/// engine never learns of it, no caller should wait longer.
 const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
     Duration::from_millis(150),
     Duration::from_millis(200),
 ];
-/// An engine that has not learnt by then why a container ended never will.
+/// If the engine does not know the cause by then, it never will.
 const FRESH: Duration = Duration::from_secs(2);

@@ -49,7 +49,7 @@ impl RegisterMetrics for Store {
     }
 }
 
-/// What is read from the current snapshot.
+/// Metrics that are read from the current snapshot.
 fn register_state(store: &Store, registry: &mut Registry) {
     let metrics = store.metrics().clone();
     registry.register_fn(

@@ -1,4 +1,4 @@
-//! The metrics of the store: how current it is, and what that costs.
+//! The store's metrics: how current it is, and how much work that causes.
 
 use std::{
     sync::{
@@ -14,10 +14,10 @@ use crate::{
     telemetry::metric::{Counter, Family, Histogram},
 };
 
-/// The metrics of the writer. Clones count together.
+/// The writer's metrics. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
-    /// From an event of the engine to the snapshot that shows its effect.
+    /// From an event of the engine until a snapshot shows its effect.
     pub(super) update_delay: Histogram,
     pub(super) events: Counter,
     pub(super) lists: Counter,
@@ -25,12 +25,12 @@ pub struct StoreMetrics {
     pub(super) disconnects: Counter,
     pub(super) snapshots: Counter,
     pub(super) inspects: Family<Counter, 2>,
-    /// When the engine last sent anything, in nanoseconds since the epoch; 0 for never.
+    /// When the engine last sent anything, in nanoseconds since the epoch; 0 if never.
     last_contact: Arc<AtomicI64>,
 }
 
 impl StoreMetrics {
-    /// The engine has sent something.
+    /// The engine sent something.
     pub(super) fn contact(&self) {
         self.last_contact.store(clock::nanos(), Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ impl StoreMetrics {
         self.inspects.with([object, if success { "ok" } else { "error" }]).inc();
     }
 
-    /// How long ago the engine last sent anything; none before it did.
+    /// How long ago the engine last sent anything; none if it never did.
     pub fn since_last_contact(&self) -> Option<Duration> {
         let last = self.last_contact.load(Ordering::Relaxed);
         let since = u64::try_from(clock::nanos().saturating_sub(last)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What Docker has, in memory: one writer task fed by the engine's events, many readers.
+//! The copy of Docker's state in memory: one writer task that follows the engine's events, and many
+//! readers.
 //!
 //! ```text
 //! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ every read of CRI
@@ -7,13 +8,13 @@
 //!   events, lists                         bounded, with a deadline each
 //! ```
 //!
-//! An event or a list only says what to inspect; the state shown is the answer of the latest
-//! inspect. So events may be lost, doubled, late or out of order, and after the next list the store
-//! equals Docker all the same. It does not know who reads it.
+//! An event or a list only says what to inspect. The state shown is the answer of the latest inspect. So
+//! events may be lost, repeated, late or out of order. After the next list the store is equal to Docker
+//! again. The store does not know its readers.
 //!
-//! Start at [`handle::Store`], what callers have, and [`snapshot::Snapshot`], what they read.
-//! [`writer`] is the loop; [`state`], [`objects`] and [`inspect_queue`] decide, without a clock or
-//! a socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two
+//! Start with [`handle::Store`], which callers have, and [`snapshot::Snapshot`], which they read.
+//! [`writer`] is the loop. [`state`], [`objects`] and [`inspect_queue`] make the decisions, without a clock
+//! or a socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two
 //! snapshots into container events, and [`pending_changes`] holds them until their pod is inspected.
 
 pub mod changes;

@@ -1,8 +1,8 @@
-//! The object cache: what is known of every pod, container and image, and how inspects change it.
+//! The object cache: the known pods, containers and images, and how inspects change them.
 //!
-//! Pure. A result carries the generation of its inspect, and of two results about one object the
-//! later generation counts, in whatever order they arrive. What is gone leaves a generation behind
-//! until every inspect that began before has ended, so a late answer cannot bring it back.
+//! It does no I/O. A result has the generation of its inspect. If there are two results about one object,
+//! the one with the later generation counts, in whatever order they arrive. After an object is gone, its
+//! generation is kept until every earlier inspect has ended, so a late answer cannot bring the object back.
 
 mod lists;
 
@@ -31,31 +31,31 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) enum Inspected {
-    /// A container, a pod's or not.
+    /// A container, whether it belongs to a pod or not.
     Container(Box<Observed>),
     Image(Box<ImageRecord>),
-    /// No such object.
+    /// There is no such object.
     Gone,
 }
 
-/// Everything known.
+/// All known objects.
 #[derive(Debug, Default)]
 pub(super) struct ObjectCache {
     sandboxes: BTreeMap<SandboxId, Pod>,
     containers: BTreeMap<ContainerId, Cached<ContainerRecord>>,
     images: BTreeMap<ImageId, Cached<ImageRecord>>,
-    /// Which image has a name, by [`name_key`]: a name belongs to one image.
+    /// Which image has a name (see [`name_key`]). A name belongs to one image.
     tags: HashMap<String, ImageId>,
     gone: HashMap<String, Generation>,
     hidden: HiddenContainers,
-    /// Images being inspected only because another took their name.
+    /// Images that are inspected only because another image took their name.
     contested: HashSet<ImageId>,
     /// The state of containers in the last list where it contradicts the current one, and when that list
     /// began; by id. It counts if the inspect fails.
     contradictions: HashMap<String, (ListedState, Generation)>,
     /// When the last list came in.
     listed_at: Generation,
-    /// When the list that is under way began.
+    /// When the running list began.
     list_since: Option<Generation>,
     changed: Changed,
 }
@@ -74,7 +74,7 @@ struct Cached<T> {
     at: Generation,
 }
 
-/// The two halves of a sandbox.
+/// The two parts of a sandbox.
 #[derive(Debug, Default)]
 struct Pod {
     engine: Option<(SandboxRecord, Generation)>,
@@ -83,7 +83,7 @@ struct Pod {
 }
 
 impl ObjectCache {
-    /// Of a new process: only what the last one saved.
+    /// The cache of a new process, which only has what the previous process saved.
     pub(super) fn new(checkpoints: Vec<SandboxCheckpoint>) -> Self {
         let mut objects = Self::default();
         for checkpoint in checkpoints {
@@ -92,7 +92,7 @@ impl ObjectCache {
         objects
     }
 
-    /// Takes in the result of an inspect. Returns what else must be inspected because of it.
+    /// Stores the result of an inspect. Returns what else must be inspected because of it.
     pub(super) fn put(
         &mut self,
         target: &Target,
@@ -113,7 +113,7 @@ impl ObjectCache {
         }
     }
 
-    /// A container was removed; answers of inspects that began before are ignored.
+    /// A container was removed. Answers of inspects that began earlier are ignored.
     pub(super) fn container_gone(&mut self, id: &str, at: Generation) {
         self.changed.images |= self.hidden.remove(id);
         self.remove_record(id, at);
@@ -130,12 +130,11 @@ impl ObjectCache {
         }
     }
 
-    /// A list begins; another one that was under way will never come in.
+    /// A list begins. An earlier list that has not arrived is dropped.
     pub(super) fn begin_list(&mut self, now: Generation) {
         self.list_since = Some(now);
     }
 
-    /// When the list that is under way began.
     pub(super) const fn list_since(&self) -> Option<Generation> {
         self.list_since
     }
@@ -149,12 +148,11 @@ impl ObjectCache {
         self.change(id, |pod| pod.checkpoint = None);
     }
 
-    /// Whether the container is known to be no part of a pod.
     pub(super) fn is_foreign(&self, id: &str) -> bool {
         self.hidden.is_foreign(id)
     }
 
-    /// Everything Docker is known to have.
+    /// Everything that Docker has, as far as is known.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
         sandboxes
@@ -163,8 +161,8 @@ impl ObjectCache {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// Inspects that began before `oldest` have all ended: only a list that is under way can still
-    /// show what was gone before.
+    /// All inspects that began before `oldest` have ended. Only a running list can still contain objects
+    /// that were gone before.
     pub(super) fn expire(&mut self, oldest: Generation) {
         let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
         self.gone.retain(|_, at| *at >= oldest);
@@ -199,13 +197,13 @@ impl ObjectCache {
         Images::new(records, by_name, self.hidden.images(), self.hidden.joined())
     }
 
-    /// Checkpoints of sandboxes that Docker does not have and that hold no network.
+    /// Checkpoints of sandboxes that Docker no longer has and that hold no network.
     pub(super) fn obsolete_checkpoints(&self) -> Arc<[SandboxId]> {
         let obsolete = self.sandboxes.iter().filter(|(_, pod)| pod.is_obsolete());
         obsolete.map(|(id, _)| id.clone()).collect()
     }
 
-    /// A container that is not known yet, as far as it may be shown.
+    /// A container that is not known yet, with the parts that may be shown already.
     pub(super) fn put_provisional(&mut self, record: ContainerRecord, at: Generation) {
         if !self.containers.contains_key(&record.id) {
             self.put_container(record, at);
@@ -220,7 +218,7 @@ impl ObjectCache {
         }
     }
 
-    /// A container that is not of a pod.
+    /// A container that does not belong to a pod.
     fn put_foreign(&mut self, id: &str, container: ForeignContainer, at: Generation) {
         if self.is_late(id, at) {
             return;
@@ -261,9 +259,9 @@ impl ObjectCache {
         }
     }
 
-    /// A name belongs to one image. When two claim it, the later inspect counts, and the other image
-    /// is inspected: the engine does not report from which image a name was taken. Such an inspect
-    /// leads to no further ones, so an engine that contradicts itself causes no storm.
+    /// A name belongs to one image. If two claim it, the later inspect counts, and the other image is
+    /// inspected, because the engine does not report from which image a name was taken. Such an inspect
+    /// causes no further ones, so an engine that contradicts itself does not cause endless inspects.
     fn put_image(&mut self, mut record: ImageRecord, at: Generation) -> Vec<Target> {
         let id = record.id.clone();
         if self.is_late(id.as_str(), at) || self.images.get(&id).is_some_and(|s| s.at > at) {
@@ -290,7 +288,7 @@ impl ObjectCache {
             None => {
                 self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
                 self.changed.images = true;
-                // Found by name before a list that may lack it: inspected again by id.
+                // It was found by name before a list that may lack it, so it is inspected again by id.
                 let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
                 further.extend(unproven);
             }
@@ -301,7 +299,7 @@ impl ObjectCache {
         further
     }
 
-    /// There is no image of this id, or none of this name, any more.
+    /// No image has this id, or no image has this name.
     fn image_gone(&mut self, name: &str, at: Generation) -> Vec<Target> {
         if let Ok(id) = ImageId::try_from(name) {
             self.mark_gone(name, at);
@@ -323,7 +321,7 @@ impl ObjectCache {
         self.contest(vec![owner])
     }
 
-    /// Gives a name to another image, or to none; the old owner no longer shows it.
+    /// Gives a name to another image, or to none. The old owner no longer shows it.
     fn move_name(&mut self, key: &str, to: Option<&ImageId>) {
         let old = match to {
             Some(id) => self.tags.insert(key.to_owned(), id.clone()),
@@ -337,7 +335,7 @@ impl ObjectCache {
         }
     }
 
-    /// The names of this image are free until it is inspected again.
+    /// The names of this image are free until its next inspect.
     fn release_names(&mut self, id: &ImageId) {
         let Some(cached) = self.images.get(id) else { return };
         for key in cached.record.repo_tags.iter().filter_map(|tag| name_key(tag)) {
@@ -379,8 +377,9 @@ impl ObjectCache {
 }
 
 impl Pod {
-    /// What CRI is shown: Docker's half with the checkpoint's added; the checkpoint alone while it
-    /// holds a network. A list has the creation in whole seconds, the checkpoint exactly.
+    /// The sandbox that CRI shows: Docker's part with the attachment from the checkpoint, or only the
+    /// checkpoint while it holds a network. A list has the creation time in whole seconds, the checkpoint
+    /// has it exactly.
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
         if let Some((record, _)) = &self.engine {
@@ -411,7 +410,7 @@ impl Pod {
     }
 }
 
-/// Returns whether the record changed; else the old allocation stays.
+/// Returns whether the record changed. Otherwise the old allocation stays.
 fn replace_if_changed<T: PartialEq>(old: &mut Arc<T>, new: T) -> bool {
     let changed = **old != new;
     if changed {

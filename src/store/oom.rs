@@ -1,18 +1,16 @@
-//! OOMKilled: whether a container that ended by SIGKILL ran out of memory, where the engine does not
-//! say so.
+//! OOMKilled: whether a container that ended by SIGKILL ran out of memory, if the engine does not say so.
 //!
-//! The engine learns of it from a shim that watches the container's cgroup, and the cgroup may be
-//! gone before the shim has read it: systemd removes a scope the moment it is empty. But the kernel
-//! counts an OOM kill in every cgroup above the one it happened in, and the pod's cgroup outlives
-//! its containers'. A kill that the pod's cgroup has counted, and that neither a cgroup that is
-//! still there nor a container that ended earlier explains, was of the container that has just
-//! ended. So kills are attributed at every end, also at one with a known cause: else they would be
-//! the next container's.
+//! The engine learns of an OOM kill from a shim that watches the container's cgroup. The cgroup may be gone
+//! before the shim has read it, because systemd removes a scope as soon as it is empty. But the kernel
+//! counts an OOM kill in every cgroup above it, and the pod's cgroup exists longer than those of its
+//! containers. A kill in the pod's cgroup is attributed to the container that has just ended if no existing
+//! cgroup and no container that ended earlier explains it. Kills are attributed at every end, even if its
+//! cause is known. Otherwise they would be attributed to the next container.
 //!
-//! On cgroup v1 each cgroup counts for itself, and the count goes with it: there only the engine
-//! knows, by its inspect or, where it learns of it after the end, by its event `oom` alone.
+//! On cgroup v1 each cgroup has its own count, which disappears with the cgroup. Only the engine then knows of a
+//! kill. It reports the kill in its inspect or, if it learns of it after the end, only with an `oom` event.
 //!
-//! A cause does not change once it is decided: a kubelet reads an end once.
+//! A cause never changes once it was decided, because kubelet reads an end only once.
 
 mod causes;
 mod kill_accounting;
@@ -45,63 +43,63 @@ use crate::{
     },
 };
 
-/// Decides why containers ended. Clones share what is known.
+/// Decides why containers ended. Clones share their data.
 #[derive(Clone, Debug, Default)]
 pub struct OomDetector {
     cgroups: Cgroups,
-    /// Never held while files are read: the store's writer needs it too.
+    /// Not locked while files are read, because the store's writer also needs it.
     known: Arc<Mutex<Known>>,
-    /// One count at a time, from the kernel's files to the accounting.
+    /// Allows only one count at a time, from reading the kernel's files to the accounting.
     counting: Arc<tokio::sync::Mutex<()>>,
-    /// Where causes are saved that the engine does not know; none for tests.
+    /// Where causes that the engine does not know are saved. None in tests.
     checkpoints: Option<Checkpoints>,
-    /// One write at a time, each of the latest.
+    /// Allows only one write at a time, each with the latest state.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     pods: HashMap<SandboxId, Pod>,
-    /// By the cgroup of a pod.
+    /// By the pod's cgroup.
     accounting: HashMap<PathBuf, KillAccounting>,
     causes: ExitCauses,
     /// Containers to which the engine sent a SIGKILL, and when it last did.
     engine_kills: HashMap<String, Nanos>,
-    /// Containers that dockbridge itself had killed, and when it last asked for that.
+    /// Containers that dockbridge asked the engine to kill, and when it last did.
     own_kills: HashMap<String, Nanos>,
-    /// Containers with an `oom` event of the engine, and when the last one was.
+    /// Containers for which the engine sent an `oom` event, and the time of the last one.
     oom_events: HashMap<String, Nanos>,
-    /// Of all these, what the last list lacked.
+    /// Those of all the above that the last list lacked.
     missing: HashSet<String>,
 }
 
 #[derive(Debug)]
 struct Pod {
     document: Arc<SandboxDocument>,
-    /// The cgroup above its containers'.
+    /// The parent of its containers' cgroups.
     cgroup: PathBuf,
 }
 
 impl OomDetector {
-    /// With the causes that earlier runs decided.
+    /// Loads the causes that earlier processes decided.
     pub async fn load(cgroups: Cgroups, checkpoints: Checkpoints) -> Self {
         let MemoryKills(kills) = checkpoints.load_file().await;
         let oom = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
         {
             let mut known = oom.known.lock();
             known.causes = ExitCauses::loaded(kills);
-            // They are older than the first list, so what it lacks is gone.
+            // They are older than the first list, so those missing in it are gone.
             known.missing = known.causes.ids().map(str::to_owned).collect();
         }
         oom
     }
 
-    /// That saves no cause: for tests and short runs.
+    /// Does not save causes: for tests and short runs.
     pub fn new(cgroups: Cgroups) -> Self {
         Self { cgroups, ..Self::default() }
     }
 
-    /// A pod was inspected. Kills counted in its cgroup before are of no container to come.
+    /// A pod was inspected. Earlier kills in its cgroup do not belong to future containers.
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
         // The cgroup above a pod without a parent of its own is the whole machine's.
@@ -123,8 +121,8 @@ impl OomDetector {
         }
     }
 
-    /// A container was inspected. While Docker restarts it, it has ended in between, which nobody
-    /// will ask about: that end explains kills, too.
+    /// A container was inspected. If Docker is restarting it, it has ended, and nobody will ask for the
+    /// cause of this end. The end also explains kills.
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
         match record.process {
             Process::Running { pid: 0, .. } => drop(self.attribute_kills(record).await),
@@ -133,14 +131,14 @@ impl OomDetector {
         }
     }
 
-    /// The cause of this end, where it was decided before.
+    /// The cause of this end, if it was decided before.
     fn decided(&self, record: &ContainerRecord) -> Option<ExitCause> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
         self.known.lock().causes.of(record.id.as_str(), finished_at)
     }
 
-    /// The cause of an end, if it was decided before, is plain, or is known to the kernel; none
-    /// where the engine may still learn of it.
+    /// The cause of an end, if it was decided before, is obvious, or follows from the kernel's counts. None
+    /// if the engine may still learn of it.
     pub(super) async fn exit_cause(&self, record: &ContainerRecord) -> Option<ExitCause> {
         if !matches!(record.process, Process::Exited { .. }) {
             return None;
@@ -149,7 +147,7 @@ impl OomDetector {
             return Some(cause);
         }
         let oom_killed = self.attribute_kills(record).await;
-        // The engine's event of its SIGKILL may come after the end: so it is looked up last.
+        // The event of a SIGKILL that the engine sent may arrive after the end, so it is looked up last.
         let is_plain = !is_unexplained_kill(record) || self.was_killed_by_engine(record);
         let cause = match oom_killed {
             _ if is_plain => ExitCause::AsReported,
@@ -162,8 +160,8 @@ impl OomDetector {
         Some(cause)
     }
 
-    /// Whether its end explains kills that nothing else does; none where that cannot be known. Only
-    /// the first call for an end gives its answer: then the kills are attributed.
+    /// Whether kills that nothing else explains belong to this end. None if that cannot be known. Only the
+    /// first call for an end returns true, because the kills are then attributed.
     async fn attribute_kills(&self, record: &ContainerRecord) -> Option<bool> {
         let _lock = self.counting.lock().await;
         let (cgroup, ended) = self.known.lock().has_ended(record)?;
@@ -172,7 +170,6 @@ impl OomDetector {
         self.known.lock().attribute(record, &cgroup, count)
     }
 
-    /// Decides the cause of an end.
     pub(super) async fn record_cause(&self, record: &ContainerRecord, cause: ExitCause) {
         let Process::Exited { finished_at, .. } = record.process else { return };
         self.known.lock().causes.put(record.id.as_str(), (finished_at, cause));
@@ -181,18 +178,18 @@ impl OomDetector {
         }
     }
 
-    /// The engine sent it a SIGKILL: that is the cause of its end.
+    /// The engine sent it a SIGKILL, which explains its end.
     pub(super) fn record_engine_kill(&self, id: &str, at: Nanos) {
         self.known.lock().engine_kills.insert(id.to_owned(), at);
     }
 
-    /// A call is about to have the engine send it a SIGKILL. Of a container that hides signals no event
-    /// says so.
+    /// dockbridge is about to ask the engine to kill it. If the container hides signals, no event will
+    /// report the kill.
     pub(super) fn record_own_kill(&self, id: &str, at: Nanos) {
         self.known.lock().own_kills.insert(id.to_owned(), at);
     }
 
-    /// Whether the engine did so in the run that has ended.
+    /// Whether the engine sent a SIGKILL in the run that has ended.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
@@ -202,19 +199,20 @@ impl OomDetector {
             || !record.hides_signals && is_of_run(record, &known.engine_kills)
     }
 
-    /// The engine sent an `oom` event for it. Its inspect may never say so: the engine does not add
-    /// what it learns after the end.
+    /// The engine sent an `oom` event for it. Its inspect may never report this, because the engine does
+    /// not update it after the end.
     pub(super) fn record_oom_event(&self, id: &str, at: Nanos) {
         self.known.lock().oom_events.insert(id.to_owned(), at);
     }
 
-    /// Whether there was one in the run that has ended.
+    /// Whether there was an `oom` event in the run that has ended.
     pub(super) fn had_oom_event(&self, record: &ContainerRecord) -> bool {
         is_of_run(record, &self.known.lock().oom_events)
     }
 
-    /// Forgets what this list of the engine and the one before lack. One alone proves nothing: it
-    /// may have begun before the container was created. The caller calls [`Self::save`] afterwards.
+    /// Forgets containers that are missing in this list and in the previous one. One list proves nothing,
+    /// because it may have begun before the container was created. The caller must call [`Self::save`]
+    /// afterwards.
     pub(super) fn retain(&self, is_listed: impl Fn(&str) -> bool) {
         let mut known = self.known.lock();
         let missing = known.ids().filter(|id| !is_listed(id)).map(str::to_owned).collect();
@@ -223,18 +221,18 @@ impl OomDetector {
         known.retain(keeps);
     }
 
-    /// A container is gone. The caller calls [`Self::save`] afterwards.
+    /// A container is gone. The caller must call [`Self::save`] afterwards.
     pub(super) fn forget(&self, id: &str) {
         self.known.lock().forget(id);
     }
 
-    /// Whether the causes that the engine does not know are saved.
+    /// Whether all causes that the engine does not know are saved.
     pub(super) fn is_saved(&self) -> bool {
         self.known.lock().causes.is_saved()
     }
 
-    /// Saves them where they are not; waits for a save that is under way. A failure is logged, and
-    /// made up for by the next save.
+    /// Saves them if necessary, and waits for a running save. A failure is logged. The next save then
+    /// includes them.
     pub(super) async fn save(&self) {
         let _lock = self.saving.lock().await;
         let Some((kills, changes)) = self.known.lock().causes.unsaved() else { return };
@@ -256,7 +254,7 @@ impl OomDetector {
 }
 
 impl Known {
-    /// A container of a known pod has ended: the pod's cgroup, and all containers that ended in it.
+    /// A container of a known pod has ended. Returns the pod's cgroup, and all containers that ended in it.
     fn has_ended(&mut self, record: &ContainerRecord) -> Option<(PathBuf, HashSet<String>)> {
         let cgroup = self.pods.get(&record.document.sandbox)?.cgroup.clone();
         let accounting = self.accounting.get_mut(&cgroup)?;
@@ -264,7 +262,8 @@ impl Known {
         Some((cgroup, accounting.ended.clone()))
     }
 
-    /// It runs: what its cgroup counts is of no ended container, though an earlier run has ended.
+    /// The container runs, even if an earlier run has ended. So kills in its cgroup do not belong to ended
+    /// containers.
     fn is_running(&mut self, record: &ContainerRecord) {
         let Some(pod) = self.pods.get(&record.document.sandbox) else { return };
         if let Some(accounting) = self.accounting.get_mut(&pod.cgroup) {
@@ -281,8 +280,8 @@ impl Known {
         if !self.accounting.get_mut(cgroup)?.attribute(count)? {
             return Some(false);
         }
-        // Kills in a cgroup that several pods share are counted too, for one pod may remain. Until
-        // then it is unknown whose kill it was.
+        // Kills are also counted in a cgroup that several pods share, because only one of them may remain.
+        // Until then it is unknown which pod a kill belongs to.
         let pod = self.pods.get(&record.document.sandbox)?;
         let parents = CgroupParents::of(self.pods.values().map(|pod| &*pod.document));
         parents.is_own(&pod.document).then_some(true)
@@ -297,7 +296,7 @@ impl Known {
         pods.chain(containers).chain(ended)
     }
 
-    /// What the accounting of its pod has of it stays until the lists lack it.
+    /// Its pod's accounting keeps its entry until the lists lack it.
     fn forget(&mut self, id: &str) {
         self.causes.forget(id);
         self.engine_kills.remove(id);
@@ -317,7 +316,7 @@ impl Known {
     }
 }
 
-/// Whether its event was in the run that has ended, not in an earlier one.
+/// Whether the event happened in the run that has ended, not in an earlier one.
 fn is_of_run(record: &ContainerRecord, events: &HashMap<String, Nanos>) -> bool {
     let Process::Exited { started_at, .. } = record.process else { return false };
     events.get(record.id.as_str()).is_some_and(|at| *at >= started_at)
@@ -339,7 +338,7 @@ pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> Conta
     record
 }
 
-/// The cgroup above a container's, in a hierarchy where it counts what happens below it (v2).
+/// The cgroup above a container's, in a hierarchy that also counts events of cgroups below (v2).
 fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     let cgroup = cgroups.find(pid, id).ok()?;
     let (hierarchy, path) = cgroup.directory("memory")?;
@@ -347,7 +346,7 @@ fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     Some(above.to_owned())
 }
 
-/// 128 and SIGKILL.
+/// 128 + SIGKILL.
 const SIGKILLED: i32 = 137;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Changes that wait until their pod can be shown whole: all its containers inspected, as for a
-//! status. A pod whose inspect hangs delays no other pod.
+//! Changes that wait until their pod can be shown completely, with all containers inspected as for a
+//! status. A pod whose inspect hangs does not delay other pods.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{changes::Change, snapshot::Snapshot};
 use crate::model::id::SandboxId;
 
-/// The waiting changes, by pod. A pod's own changes keep their order.
+/// The waiting changes by pod. The changes of one pod keep their order.
 #[derive(Debug, Default)]
 pub struct PendingChanges {
     pods: Vec<PendingPod>,
@@ -19,7 +19,7 @@ pub struct PendingChanges {
 struct PendingPod {
     id: SandboxId,
     changes: Vec<Change>,
-    /// The state of the engine's list is shown from then on.
+    /// When the pod is shown with the state of the engine's list.
     deadline: Instant,
 }
 
@@ -39,7 +39,8 @@ impl PendingChanges {
         }
     }
 
-    /// Takes the changes of pods that `shown` has inspected, or that have waited long enough.
+    /// Removes and returns the changes of pods that are inspected in `shown`, or that have waited long
+    /// enough.
     pub fn take_ready(&mut self, shown: &Snapshot, now: Instant) -> Vec<Change> {
         let is_inspected = |id: &SandboxId| {
             !shown.containers_of(id).iter().any(|container| container.process.is_listed())
@@ -48,7 +49,7 @@ impl PendingChanges {
         self.pods.extract_if(.., is_ready).flat_map(|pod| pod.changes).collect()
     }
 
-    /// When the next pod will have waited long enough.
+    /// The time at which the next pod has waited long enough.
     pub fn deadline(&self) -> Option<Instant> {
         self.pods.iter().map(|pod| pod.deadline).min()
     }

@@ -48,17 +48,17 @@ impl Publisher {
         }
     }
 
-    /// Answers `reply` once everything taken in so far is visible.
+    /// Answers `reply` after everything received so far is visible.
     pub(super) fn reply_when_published(&mut self, reply: oneshot::Sender<()>) {
         self.waiting.push(reply);
     }
 
-    /// When the next snapshot may be made: the longer the last one took, the later.
+    /// The earliest time for the next snapshot. The longer the last one took, the later.
     pub(super) const fn not_before(&self) -> Instant {
         self.not_before
     }
 
-    /// Publishes what changed, unless it is too early, and answers those whose effect is visible.
+    /// Publishes what changed, unless it is too early, and answers callers whose change is visible.
     pub(super) fn flush(&mut self, state: &mut StoreState<Reply, StoreError>) {
         if state.has_changed() {
             if Instant::now() < self.not_before {
@@ -86,7 +86,7 @@ impl Publisher {
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }
 
-    /// A caller that has gone away needs no answer.
+    /// A caller that has disconnected needs no answer.
     fn answer(&mut self, answers: Vec<Answer<Reply, StoreError>>) {
         for Answer { waiters, result } in answers {
             for Reply(waiter) in waiters {

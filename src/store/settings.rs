@@ -1,15 +1,15 @@
-//! Intervals, deadlines and bounds of the store.
+//! Intervals, deadlines and limits of the store.
 
 use std::time::Duration;
 
-/// How often the store asks the engine, how long it waits, and how much it asks at a time.
+/// How often the store asks the engine, how long it waits, and how many requests it makes at a time.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
-    /// How often everything is listed and inspected although no event asked for it.
+    /// How often everything is listed and inspected without an event.
     pub relist_interval: Duration,
-    /// The shortest time between lists when inspects fail: only a list has the state then.
+    /// The shortest time between lists while inspects fail, because the state is then only known from lists.
     pub relist_min_interval: Duration,
-    /// How often the engine is pinged: a frozen one keeps its event stream open.
+    /// How often the engine is pinged, because a frozen engine keeps its event stream open.
     pub ping_interval: Duration,
     /// How long one inspect may take.
     pub inspect_deadline: Duration,
@@ -17,16 +17,16 @@ pub struct StoreSettings {
     pub connect_deadline: Duration,
     /// How long a list of all objects may take.
     pub list_deadline: Duration,
-    /// An inspect that takes longer than this counts as slow and no longer holds back the others.
+    /// An inspect that takes longer counts as slow and no longer delays the others.
     pub slow_after: Duration,
-    /// Inspects that run at the same time, apart from slow ones and those a caller waits for.
+    /// Concurrent inspects, without slow ones and those that a caller waits for.
     pub inspects: usize,
-    /// Slow inspects that run at the same time.
+    /// Concurrent slow inspects.
     pub slow_inspects: usize,
 }
 
-/// How long a caller waits for the engine's first list. Less than the 2 s for which crictl and
-/// kubeadm wait in all, so that they get the reason.
+/// How long a caller waits for the engine's first list. This is less than the total of 2 s that crictl and
+/// kubeadm wait, so that they get the reason.
 pub const SYNC_TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl Default for StoreSettings {

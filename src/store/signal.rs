@@ -1,4 +1,4 @@
-//! What the event stream and running inspects send to the writer.
+//! Messages to the writer from the event stream and from running inspects.
 
 use super::{
     inspect_queue::{Generation, Target},
@@ -18,11 +18,11 @@ pub(super) enum Signal {
     /// A list of everything begins.
     Listing,
     Listed(Listing),
-    /// An event, with its time by the engine's clock.
+    /// An event, with its time on the engine's clock.
     Event(EngineEvent, Nanos),
     /// The event stream ended, or could not be opened.
     Disconnected(String),
     Slow(Target, Generation),
-    /// A container as far as it may be shown while its hook runs.
+    /// A container with the parts that may be shown while its hook runs.
     Provisional(Box<ContainerRecord>, Generation),
 }

@@ -1,4 +1,4 @@
-//! One consistent view of everything the store knows, cheap to take and never changing.
+//! A consistent, immutable view of everything the store knows. Taking one is cheap.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -16,12 +16,12 @@ use crate::model::{
     reference::ImageReference,
 };
 
-/// Everything known at one instant.
+/// Everything that is known at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The engine's last `/info`; none before its first answer.
     pub engine: Option<Arc<EngineInfo>>,
-    /// Whether it answers now. Records stay when it does not: they are the last known state.
+    /// Whether it answers now. If it does not, the records are the last known state.
     pub health: EngineHealth,
     pub(super) progress: Progress,
     pub(super) sandboxes: Arc<Index<SandboxRecord>>,
@@ -43,7 +43,7 @@ impl Snapshot {
         }
     }
 
-    /// The same without some pods and containers.
+    /// The same snapshot without some pods and containers.
     pub fn without(
         self: Arc<Self>,
         pod: impl Fn(&SandboxRecord) -> bool,
@@ -64,24 +64,23 @@ impl Snapshot {
         }
     }
 
-    /// Whether the engine has listed its containers since this process began: then all of them are
-    /// shown, some perhaps only as the list has them ([`Process::Listed`]).
+    /// Whether the engine has listed its containers since this process started. All of them are then shown,
+    /// some perhaps only with the list's state ([`Process::Listed`]).
     pub const fn is_synced(&self) -> bool {
         self.progress.containers_listed
     }
 
-    /// Whether it has listed its images, too.
+    /// Whether it has also listed its images.
     pub const fn has_images(&self) -> bool {
         self.progress.images_listed
     }
 
-    /// Whether everything in the first list has been inspected since. Nothing may be deleted or reset
-    /// before.
+    /// Whether everything in the first list was inspected. Nothing may be deleted or reset before that.
     pub const fn is_complete(&self) -> bool {
         self.progress.complete
     }
 
-    /// The full id of this pod or container, if it is known from the engine's list only.
+    /// The full id of this pod or container, if it is known only from the engine's list.
     pub fn listed_only(&self, id: &str) -> Option<&str> {
         if let Some(record) = self.container(id) {
             return record.process.is_listed().then(|| record.id.as_str());
@@ -134,7 +133,7 @@ impl Snapshot {
         self.containers.all.newest()
     }
 
-    /// The workload containers of a sandbox, newest first; also when the sandbox is unknown.
+    /// The workload containers of a sandbox, newest first, even if the sandbox is unknown.
     pub fn containers_of(&self, sandbox: &SandboxId) -> &[Arc<ContainerRecord>] {
         self.containers.workloads.of(sandbox)
     }
@@ -146,9 +145,8 @@ impl Snapshot {
         })
     }
 
-    /// The image that `name` means: a whole id, a reference in any spelling (without tag and
-    /// digest it means `latest`), else the only image whose id begins with these 12 or more
-    /// digits.
+    /// The image that `name` refers to: a whole id, or a reference in any spelling (without tag and digest
+    /// it means `latest`). Otherwise the only image whose id begins with these 12 or more digits.
     pub fn image(&self, name: &str) -> Option<&Arc<ImageRecord>> {
         self.images.find(name)
     }
@@ -158,8 +156,8 @@ impl Snapshot {
         &self.images.by_hex
     }
 
-    /// Whether a container that CRI does not show uses this image: one that is no part of a pod, or a
-    /// pod's pause container.
+    /// Whether a container that CRI does not show uses this image: a foreign container, or a pod's pause
+    /// container.
     pub fn is_used_by_hidden(&self, image: &ImageId) -> bool {
         self.images.used_by_hidden.contains(image)
     }
@@ -170,14 +168,14 @@ impl Snapshot {
         all.map(|(_, id)| id.as_str())
     }
 
-    /// Checkpoints that are not needed any more: Docker does not have the sandbox, and it holds no
-    /// network. Empty until [`Self::is_synced`].
+    /// Checkpoints that are no longer needed, because Docker does not have the sandbox and the checkpoint
+    /// holds no network. Empty until [`Self::is_synced`].
     pub fn obsolete_checkpoints(&self) -> &[SandboxId] {
         &self.obsolete
     }
 }
 
-/// How much of the engine is known.
+/// How much of the engine's state is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) containers_listed: bool,
@@ -186,7 +184,7 @@ pub(super) struct Progress {
     pub(super) complete: bool,
 }
 
-/// Workload containers, by themselves and by pod.
+/// Workload containers, as a whole and by pod.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
     all: Index<ContainerRecord>,
@@ -206,9 +204,9 @@ impl Containers {
 pub(super) struct Images {
     by_hex: Vec<Arc<ImageRecord>>,
     by_name: HashMap<String, Arc<ImageRecord>>,
-    /// In use by containers that CRI does not show.
+    /// Used by containers that CRI does not show.
     used_by_hidden: HashSet<ImageId>,
-    /// Foreign containers in the network namespaces of others.
+    /// Foreign containers that joined network namespaces of other containers.
     joined: BTreeSet<(SandboxId, String)>,
 }
 
@@ -251,9 +249,9 @@ impl Images {
     }
 }
 
-/// The one spelling under which a name is kept and looked up; none for what is no reference.
+/// The one spelling under which a name is stored and found. None if it is not a reference.
 ///
-/// Where a digest is stated it alone decides, as in the engine: a tag beside it is only a remark.
+/// If there is a digest, only the digest counts, as in the engine. A tag beside it has no effect.
 pub(super) fn name_key(name: &str) -> Option<String> {
     let reference = ImageReference::parse(name).ok()?.with_default_tag();
     Some(match reference.digest() {
@@ -262,5 +260,5 @@ pub(super) fn name_key(name: &str) -> Option<String> {
     })
 }
 
-/// Docker's own short form of an id.
+/// The length of Docker's short ids.
 const SHORTEST_PREFIX: usize = 12;

@@ -1,8 +1,7 @@
-//! Everything the writer knows, without a clock or a socket: objects, the queue of inspects, and the
-//! state of the connection. The next snapshot, the next inspects and the answers to callers follow
-//! from it.
+//! Everything the writer knows, without a clock or a socket: objects, the inspect queue, and the state of
+//! the connection. It determines the next snapshot, the next inspects and the answers to callers.
 //!
-//! `W` is who waits for an inspect: a channel for the writer, a number in tests.
+//! `W` is a caller that waits for an inspect: a channel in the writer, a number in tests.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     pub(super) containers: Vec<ListedContainer>,
-    /// None when the engine could not list its images; pods do not depend on that.
+    /// None if the engine could not list its images. Pods do not depend on that.
     pub(super) images: Option<Vec<ImageRecord>>,
     /// With the first list: checkpoints for pods that had none.
     pub(super) adopted: Vec<SandboxCheckpoint>,
@@ -47,27 +46,27 @@ impl Listing {
     }
 }
 
-/// Callers whose answer becomes true with the next snapshot.
+/// Callers whose answer is correct after the next snapshot.
 #[derive(Debug)]
 pub(super) struct Answer<W, E> {
     pub(super) waiters: Vec<W>,
     pub(super) result: Result<(), E>,
 }
 
-/// What follows from an event.
+/// The effect of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EventEffect {
-    /// Nothing that readers could see.
+    /// No visible effect.
     None,
-    /// An inspect of this was queued.
+    /// An inspect of this object was queued.
     Queued(Target),
-    /// This is gone, from the next snapshot on.
+    /// This object is gone from the next snapshot on.
     Gone(Target),
     /// `/info` must be read again.
     Reloaded,
 }
 
-/// Everything the writer decides by. `E` is why an inspect failed.
+/// The data on which the writer's decisions depend. `E` is the reason why an inspect failed.
 #[derive(Debug)]
 pub(super) struct StoreState<W, E> {
     objects: ObjectCache,
@@ -77,10 +76,10 @@ pub(super) struct StoreState<W, E> {
     ping_failure: Option<String>,
     engine: Option<Arc<EngineInfo>>,
     answers: Vec<Answer<W, E>>,
-    /// The head of the snapshot (engine, health, progress) differs from the published one.
+    /// Engine, health or progress differ from the published snapshot.
     head_changed: bool,
     progress: Progress,
-    /// Of the first lists, what no inspect has answered for yet, and when the list began.
+    /// Objects of the first lists that were not inspected yet, and when the list began.
     uninspected: HashMap<Target, Generation>,
 }
 
@@ -88,11 +87,11 @@ pub(super) struct StoreState<W, E> {
 enum Connection {
     /// Not tried yet.
     New,
-    /// Events flow; the list is under way.
+    /// Events arrive. The list is running.
     Listing,
-    /// Events flow; these were listed and are still to be inspected.
+    /// Events arrive. These objects were listed and must still be inspected.
     Inspecting(HashSet<Target>),
-    /// Events flow and everything was inspected.
+    /// Events arrive, and everything was inspected.
     Ready,
     /// Lost, with the reason; reconnecting.
     Lost(String),
@@ -141,8 +140,8 @@ impl<W, E> StoreState<W, E> {
         self.objects.begin_list(self.inspects.next_generation());
     }
 
-    /// The list of everything: what is listed or known is inspected. That includes what is known and
-    /// not listed, since only an inspect proves that it is gone.
+    /// The list of everything. All listed and all known objects are inspected. This includes known objects
+    /// that are not in the list, because only an inspect proves that they are gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
             self.objects.put_checkpoint(checkpoint.clone());
@@ -156,7 +155,7 @@ impl<W, E> StoreState<W, E> {
         let images = listing.images.iter().flatten();
         targets.extend(images.map(|image| Target::Image(image.id.clone().into())));
         let listed: HashSet<Target> = targets.iter().cloned().collect();
-        // A running inspect may have seen what was removed before the list was made.
+        // A running inspect may have seen an object that was removed before the list was made.
         let known: HashSet<Target> = self
             .objects
             .targets()
@@ -169,7 +168,7 @@ impl<W, E> StoreState<W, E> {
         let is_first = !self.progress.containers_listed;
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
-            // The current state is that of the list.
+            // The list confirms the current state.
             self.set_connection(Connection::Ready);
         } else if matches!(self.connection, Connection::Listing | Connection::Inspecting(_)) {
             self.set_connection(Connection::Inspecting(targets.into_iter().collect()));
@@ -177,7 +176,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// Records what of the first lists of containers and of images is to be inspected.
+    /// Records which objects of the first lists of containers and images must be inspected.
     fn record_first_lists(&mut self, has_images: bool, targets: &[Target], since: Generation) {
         let is_new = |target: &&Target| match target {
             Target::Container(_) => !self.progress.containers_listed,
@@ -207,11 +206,11 @@ impl<W, E> StoreState<W, E> {
         self.progress = now;
     }
 
-    /// An event of the engine, with its time by the engine's clock.
+    /// An event of the engine, with its time on the engine's clock.
     pub(super) fn event(&mut self, event: EngineEvent, at: Nanos) -> EventEffect {
         match event {
-            // Its event `die` follows, and changes something. Of an unreadable event nothing is known:
-            // the event stream lists everything.
+            // A `die` event follows a kill and changes the state. For an unreadable event, the event stream
+            // lists everything.
             EngineEvent::ContainerKilled { .. } | EngineEvent::Unreadable { .. } => {
                 EventEffect::None
             }
@@ -231,7 +230,7 @@ impl<W, E> StoreState<W, E> {
                 EventEffect::Queued(target)
             }
             EngineEvent::ContainerGone { id } => self.container_gone(id),
-            // An id can come back, so this is no proof.
+            // An image with this id can come back, so this does not prove that it is gone.
             EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
                 self.enqueue(Target::Image(name))
             }
@@ -239,8 +238,8 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// A caller waits for an inspect that begins from now on, or, where the engine has just answered a
-    /// call, for one that shows that.
+    /// A caller waits for an inspect that begins now or later. If the engine has just answered a call, an
+    /// inspect that shows the call's effect is enough.
     pub(super) fn refresh(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         self.inspects.wait(target, answered, waiter);
     }
@@ -257,21 +256,19 @@ impl<W, E> StoreState<W, E> {
         self.inspects.start()
     }
 
-    /// An inspect takes long.
     pub(super) fn set_slow(&mut self, target: &Target, at: Generation) {
         self.inspects.set_slow(at);
         self.mark_inspected(target);
     }
 
-    /// The hook of a container takes long: until it ends this much is shown, if nothing was shown
-    /// before.
+    /// The hook of a container takes long. Until it ends, this record is shown if nothing was shown before.
     pub(super) fn show_provisional(&mut self, record: ContainerRecord, at: Generation) {
         let target = Target::Container(record.id.as_str().to_owned());
         self.objects.put_provisional(record, at);
         self.set_slow(&target, at);
     }
 
-    /// An inspect ended. Returns how often it failed in a row if a timer must repeat it.
+    /// An inspect ended. If a timer must repeat it, returns how often it failed in a row.
     pub(super) fn inspected(
         &mut self,
         target: &Target,
@@ -282,7 +279,7 @@ impl<W, E> StoreState<W, E> {
         if result.is_err() {
             self.objects.inspect_failed(target, at);
         }
-        // The engine may never be able to inspect an image; the list shows that it exists.
+        // The engine may never be able to inspect an image. The list shows that the image exists.
         let counts = result.is_ok() || matches!(target, Target::Image(_));
         if counts && self.uninspected.get(target).is_some_and(|since| at > *since) {
             self.first_inspected(target);
@@ -298,8 +295,8 @@ impl<W, E> StoreState<W, E> {
         finished.failures
     }
 
-    /// The pause after a failed inspect is over. While the engine is away there is no use in asking
-    /// again: the next list does.
+    /// The pause after a failed inspect has ended. While the engine is unreachable, a retry is useless,
+    /// because the next list causes an inspect.
     pub(super) fn retry(&mut self, target: &Target) {
         if self.is_connected() {
             self.inspects.retry(target);
@@ -311,7 +308,7 @@ impl<W, E> StoreState<W, E> {
         matches!(self.connection, Listing | Inspecting(_) | Ready)
     }
 
-    /// Whether events flow and everything was inspected.
+    /// Whether events arrive and everything was inspected.
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.connection, Connection::Ready)
     }
@@ -326,13 +323,13 @@ impl<W, E> StoreState<W, E> {
         self.head_changed || (self.progress.containers_listed && self.objects.has_changed())
     }
 
-    /// The answers that are true once the current snapshot is published.
+    /// Removes and returns the answers that are correct once the current snapshot is published.
     pub(super) fn take_answers(&mut self) -> Vec<Answer<W, E>> {
         std::mem::take(&mut self.answers)
     }
 
-    /// The next snapshot; tables that did not change are shared with the last one. Before the first
-    /// list records are not shown: an incomplete list is worse than none.
+    /// The next snapshot. Tables that did not change are shared with the last one. Records are not shown
+    /// before the first list, because an incomplete list is worse than none.
     pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
         self.head_changed = false;
         let mut next = Snapshot {
@@ -375,7 +372,7 @@ impl<W, E> StoreState<W, E> {
         self.head_changed = true;
     }
 
-    /// A listed target was inspected, or takes so long that the others do not wait.
+    /// A listed object was inspected, or takes so long that the others no longer wait for it.
     fn mark_inspected(&mut self, target: &Target) {
         if let Connection::Inspecting(open) = &mut self.connection {
             open.remove(target);

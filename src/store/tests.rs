@@ -1,4 +1,4 @@
-//! Finding records, and the bounds on inspects.
+//! Finding records, and the limits on inspects.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -106,7 +106,7 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
     assert!(inspects.start().is_none());
 }
 
-/// The event and the engine's answer come in either order.
+/// The event and the engine's answer may arrive in either order.
 #[test]
 fn one_inspect_shows_a_transition_to_its_caller_and_for_its_event() {
     for (transition, event_is_first) in [
@@ -156,7 +156,7 @@ fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     inspects.enqueue(&target(1), Reason::Changed);
     assert_eq!(inspects.finish(&own, at, true).waiters, [8]);
     assert!(inspects.start().is_some(), "it ended, or was renamed, meanwhile");
-    // Nor does one of another kind, however new.
+    // An event of another transition does not serve the caller either, however new it is.
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
     assert!(inspects.saw(&target(1), Transition::Created, Nanos(9)));
     let (created, at) = inspects.start().unwrap();
@@ -164,7 +164,7 @@ fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     assert!(inspects.finish(&created, at, true).waiters.is_empty());
 }
 
-/// A call that began then.
+/// A call that began at this time.
 fn call(transition: Transition, begun_at: i64) -> Option<EngineCall> {
     Some(EngineCall { transition, begun_at: Nanos(begun_at) })
 }
@@ -172,7 +172,7 @@ fn call(transition: Transition, begun_at: i64) -> Option<EngineCall> {
 #[test]
 fn the_defaults_notice_a_frozen_engine_within_ten_seconds() {
     let settings = StoreSettings::default();
-    // Readiness must turn false within 10 s of a freeze, asked every 5 s.
+    // Readiness must be false within 10 s of a freeze, with a ping every 5 s.
     assert!(settings.connect_deadline <= Duration::from_secs(5));
     assert!(settings.slow_after < settings.inspect_deadline);
     assert!(settings.slow_inspects >= 20, "twenty hanging containers must not be felt");

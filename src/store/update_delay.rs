@@ -1,8 +1,8 @@
-//! How long after an event readers see its effect: from the event's own time to the snapshot that
-//! shows what a later inspect found. No clock, no I/O.
+//! How long after an event readers see its effect: from the time of the event to the snapshot that shows
+//! the result of a later inspect. No clock, no I/O.
 //!
-//! Only events that lead to an inspect are recorded here, so every one leaves again: with its
-//! inspect, with its object, or with the connection.
+//! Only events that cause an inspect are recorded. Every record ends with its inspect, with its object, or
+//! with the connection.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,25 +11,25 @@ use crate::model::time::Nanos;
 /// Events whose effect is not visible yet.
 #[derive(Debug, Default)]
 pub(super) struct UpdateDelay {
-    /// The engine repeats older events when the stream is opened; their delay is not ours.
+    /// When the stream was opened. The engine then repeats older events, whose delay does not count.
     since: Nanos,
-    /// By object, the first event after which no inspect has begun.
+    /// By object: the first event after which no inspect has begun.
     waiting: HashMap<String, Nanos>,
-    /// By object, the first event after which an inspect has begun and none has answered.
+    /// By object: the first event after which an inspect has begun but not answered.
     inspecting: HashMap<String, Nanos>,
-    /// To be visible with the next snapshot.
+    /// Events whose effect is visible in the next snapshot.
     inspected: Vec<Nanos>,
 }
 
 impl UpdateDelay {
-    /// The event stream was opened. How many events were missed before is unknown.
+    /// The event stream was opened. The number of missed events is unknown.
     pub(super) fn connected(&mut self, now: Nanos) {
         self.since = now;
         self.waiting.clear();
         self.inspecting.clear();
     }
 
-    /// An event of an object, by the engine's clock; an inspect will follow.
+    /// An event of an object, with its time on the engine's clock. An inspect will follow.
     pub(super) fn event(&mut self, object: &str, at: Nanos) {
         if at > self.since {
             self.waiting.entry(object.to_owned()).or_insert(at);
@@ -42,19 +42,19 @@ impl UpdateDelay {
         }
     }
 
-    /// The inspect that began last has answered.
+    /// The latest inspect has answered.
     pub(super) fn inspected(&mut self, object: &str) {
         self.inspected.extend(self.inspecting.remove(object));
     }
 
-    /// It is gone, by the engine's clock, and no inspect will follow.
+    /// The object is gone at this time of the engine's clock, and no inspect will follow.
     pub(super) fn gone(&mut self, object: &str, at: Nanos) {
         self.event(object, at);
         self.inspect_began(object);
         self.inspected(object);
     }
 
-    /// Everything known is visible: the delay of each event.
+    /// Everything known is visible. Returns the delay of each event.
     pub(super) fn published(&mut self, now: i64) -> impl Iterator<Item = Duration> {
         let since = move |at: Nanos| u64::try_from(now.saturating_sub(at.0)).unwrap_or_default();
         self.inspected.drain(..).map(move |at| Duration::from_nanos(since(at)))
@@ -63,7 +63,7 @@ impl UpdateDelay {
 
 #[cfg(test)]
 mod tests {
-    //! Which events count, and from when.
+    //! Which events count, and from which time.
 
     use super::UpdateDelay;
     use crate::model::time::Nanos;
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(published(&mut delay, 400), []);
         delay.inspect_began("b");
         delay.inspected("b");
-        // A clock that was set back is no delay.
+        // If the clock was set back, the delay is 0.
         assert_eq!(published(&mut delay, 10), [0]);
     }
 
@@ -99,7 +99,7 @@ mod tests {
         delay.inspected("a");
         assert_eq!(published(&mut delay, 200), [100]);
         delay.inspect_began("a");
-        // It fails, and is repeated.
+        // The inspect fails and is repeated.
         delay.event("a", Nanos(210));
         delay.inspect_began("a");
         delay.inspected("a");

@@ -1,8 +1,8 @@
-//! The one task that writes: handles commands, signals and finished inspects, and publishes.
+//! The only task that writes. It handles commands, signals and ended inspects, and publishes snapshots.
 //!
-//! Whatever is ready is handled before one snapshot is published, and a snapshot that took long to
-//! make is not followed by another at once; so a burst of ten thousand events costs a few
-//! snapshots, and a single event of a quiet engine is visible immediately.
+//! All ready messages are handled before one snapshot is published. After a snapshot that took long, the
+//! next one waits. So ten thousand events at once cause only a few snapshots, and a single event of an idle
+//! engine is visible immediately.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -48,8 +48,8 @@ use crate::{
 };
 
 impl Store {
-    /// Starts the store: it connects by itself, now or whenever the engine appears. `checkpoints`
-    /// are those of the last run, `hooks` say when containers are shown, and `oom` why they ended.
+    /// Starts the store, which connects to the engine now or as soon as it is available. `checkpoints` are
+    /// those of the last run, `hooks` decide when containers are shown, and `oom` decides why they ended.
     /// Must be called inside a runtime.
     pub fn start(
         engine: Engine,
@@ -91,7 +91,7 @@ struct Writer {
     pinging: bool,
 }
 
-/// The result of a task of the writer.
+/// The result of a task that the writer started.
 enum Done {
     Inspected(Target, Generation, Result<Inspected, StoreError>),
     RetryDue(Target),
@@ -178,7 +178,7 @@ impl Writer {
                 self.inspecting.remove(&id);
                 self.handle_done(done);
             }
-            // Only the end of the runtime cancels tasks: nothing can be started again.
+            // Tasks are cancelled only at the end of the runtime, when nothing can be started again.
             Wake::TaskEnded(Err(error)) if error.is_cancelled() => {}
             Wake::TaskEnded(Err(error)) => self.handle_panic(&error),
             Wake::PingDue => self.ping(),
@@ -216,8 +216,8 @@ impl Writer {
             Signal::Listed(listing) => {
                 self.metrics().lists.inc();
                 self.metrics().contact();
-                // The first list follows a fresh `/info`; a later one makes up for a reload
-                // whose event was lost.
+                // The first list follows a fresh `/info`. A later list also reads it, in case the event of
+                // a reload was lost.
                 if self.state.is_ready() {
                     self.read_info(1);
                 }
@@ -251,13 +251,13 @@ impl Writer {
             EventEffect::None => {}
             EventEffect::Queued(target) => self.publisher.update_delay.event(target.name(), at),
             EventEffect::Gone(target) => self.publisher.update_delay.gone(target.name(), at),
-            // The engine gives the same answer to all who ask at once, and somebody may have asked before the
-            // reload: that answer has been given when the first call returns.
+            // The engine gives all concurrent callers the same answer, and another caller may have asked
+            // before the reload. After the first call has returned, that answer is no longer given.
             EventEffect::Reloaded => self.read_info(2),
         }
     }
 
-    /// Forgets those of containers that the engine no longer lists.
+    /// Forgets exit causes of containers that the engine no longer lists.
     fn forget_exit_causes(&mut self, listing: &Listing) {
         let listed: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
         self.inspector.oom.retain(|id| listed.contains(id));
@@ -289,7 +289,7 @@ impl Writer {
         }
     }
 
-    /// A task panicked: a bug, but not the end of the store.
+    /// A task panicked. This is a bug, but the store continues.
     fn handle_panic(&mut self, error: &JoinError) {
         warn!(%error, "internal error: panic in a task of the store; the store continues");
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
@@ -329,7 +329,7 @@ impl Writer {
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };
         let longest = self.inspector.settings.relist_interval;
-        // Everything is inspected at that interval anyway.
+        // No longer than the interval at which everything is inspected.
         let pause = Backoff::new(FIRST_PAUSE, longest).after(failures);
         if failures == 1 {
             warn!(error, "docker inspect failed; serving the last known state, retrying");
@@ -351,7 +351,7 @@ impl Writer {
         (self.inspector.engine.clone(), self.inspector.settings.connect_deadline)
     }
 
-    /// Asks the engine for its description so many times, and takes the last.
+    /// Reads the engine's description this many times, and uses the last one.
     fn read_info(&mut self, times: u32) {
         let (engine, deadline) = self.engine();
         let hooks = self.inspector.hooks.clone();
@@ -371,7 +371,7 @@ impl Writer {
         });
     }
 
-    /// Asks whether the engine answers at all: a frozen one keeps its event stream open.
+    /// Asks whether the engine answers. A frozen one keeps its event stream open.
     fn ping(&mut self) {
         if self.pinging || !self.state.is_connected() {
             return;
@@ -387,7 +387,7 @@ impl Writer {
         });
     }
 
-    /// An engine that does not answer is asked more often than a healthy one.
+    /// An engine that does not answer is pinged more often than a healthy one.
     fn pinged(&mut self, failure: Option<String>) {
         self.pinging = false;
         if failure.is_none() {
@@ -408,13 +408,13 @@ fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
     })
 }
 
-/// Commands waiting for the writer before their callers wait too.
+/// How many commands can wait for the writer before their callers must wait.
 const COMMANDS: usize = 256;
-/// Events read ahead of the writer; the engine drops them for a reader that falls behind.
+/// How many events are read ahead. The engine drops events for a slow reader.
 const SIGNALS: usize = 4096;
-/// Wake-ups handled before inspects are started and a snapshot is published.
+/// How many messages are handled before inspects are started and a snapshot is published.
 const BATCH: usize = 4096;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Between pings of an engine that does not answer: readiness must be back within two seconds of its
-/// recovery.
+/// Pause between pings of an engine that does not answer. Readiness must be back within two seconds after
+/// it recovers.
 const PING_AGAIN_AFTER: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Lifecycles are reported whole, in order, and each step once, however many snapshots were missed.
+//! All steps of a lifecycle are reported, in order and once, even if snapshots were missed.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn exited(from: i64, to: i64, reason: ExitReason) -> Process {
     Process::Exited { started_at, finished_at, exit_code: 1, reason, message: String::new() }
 }
 
-/// What is shown of a pod and its container, and what is reported.
+/// The processes of a pod and its container in a snapshot, and the changes that are reported.
 type Case<'a> = (Option<Process>, Option<Process>, &'a [(u64, ContainerEventType)]);
 
 /// A pod (2) that is ready while `pause` runs, and its container (3).
@@ -90,13 +90,13 @@ fn every_exit_is_reported_once() {
     let pod = || Some(running(1));
     let mut tracker = ChangeTracker::new(&shown(pod(), Some(running(2))));
     let mut step = |process| steps_of(&tracker.changes(&shown(pod(), Some(process))));
-    // Unknown for a while, which is no exit.
+    // A state that is unknown for a while is not an exit.
     assert_eq!(step(Process::Unknown), []);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), [(3, Stopped)]);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
-    // The same exit at another time.
+    // The same exit with another time.
     assert_eq!(step(exited(2, 5, ExitReason::OomKilled)), []);
-    // Started again, its end missed, started once more.
+    // It was started again, and its end was missed.
     assert_eq!(step(running(4)), [(3, Started)]);
     assert_eq!(step(running(6)), [(3, Stopped), (3, Started)]);
     assert_eq!(step(exited(8, 9, ExitReason::Error)), [(3, Stopped), (3, Started), (3, Stopped)]);
@@ -134,7 +134,7 @@ fn a_pod_that_is_gone_is_remembered_for_its_containers() {
     assert!(tracker.pods.is_empty());
 }
 
-/// As when the event stream was cut between its end and its removal.
+/// This happens if the event stream breaks between its end and its removal.
 #[test]
 fn what_is_removed_before_its_end_was_seen_has_stopped() {
     let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));

@@ -1,4 +1,4 @@
-//! What the engine's lists say of objects: shown until an inspect has answered, and again when
+//! Objects in the engine's lists. The list's state is shown until an inspect has answered, and again if
 //! inspects fail.
 
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::{
 };
 
 impl ObjectCache {
-    /// Docker lists these containers. What was not known is shown as listed; where the list
-    /// contradicts what is shown, the inspect that follows decides, and if that fails, the list.
+    /// Docker lists these containers. Unknown ones are shown as listed. If the list contradicts what is
+    /// shown, the next inspect decides. If that inspect fails, the list counts.
     pub(in crate::store) fn list(&mut self, listed: &[ListedContainer], at: Generation) {
         self.listed_at = at;
         let since = self.list_since.take().unwrap_or(at);
         self.contradictions.clear();
-        // A foreign container leaves a generation in `gone`, too: it may have been shown before.
+        // A foreign container is also in `gone`, because it may have been shown before.
         let gone = |id: &str| self.gone.contains_key(id) && !self.hidden.contains(id);
         let present: Vec<&ListedContainer> = listed.iter().filter(|one| !gone(&one.id)).collect();
         self.changed.images |= self.hidden.list(&present, since, at);
@@ -34,11 +34,11 @@ impl ObjectCache {
         }
     }
 
-    /// Docker lists these images; what is not known yet is shown as listed.
+    /// Docker lists these images. Unknown ones are shown as listed.
     pub(in crate::store) fn list_images(&mut self, listed: &[ImageRecord], since: Generation) {
         for record in listed {
             if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
-                // What else must be inspected is in the list, too.
+                // Anything else that must be inspected is also in the list.
                 self.put_image(record.clone(), since);
             }
         }
@@ -61,8 +61,8 @@ impl ObjectCache {
         }
     }
 
-    /// Whether the list has more than is known. The result of an inspect stays until the next
-    /// inspect corrects it, which may have to wait until the container's log is complete.
+    /// Whether the list has something new. The result of an inspect stays until the next inspect corrects
+    /// it, which may have to wait until the container's log is complete.
     fn has_news(
         &mut self,
         id: &str,
@@ -81,8 +81,8 @@ impl ObjectCache {
         shown.is_listed()
     }
 
-    /// The inspect of a container failed: if a list that began before it contradicted what is shown,
-    /// the list counts.
+    /// The inspect of a container failed. If a list that began earlier contradicted what is shown, the list
+    /// counts.
     pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
         let Target::Container(id) = target else { return };
         let before = |(_, since): &(ListedState, Generation)| *since < at;

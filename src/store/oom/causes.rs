@@ -7,7 +7,7 @@ use crate::model::{id::ContainerId, time::Nanos};
 /// Why a container ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum ExitCause {
-    /// The kernel killed it for lack of memory.
+    /// The kernel killed it because memory ran out.
     OutOfMemory,
     /// As the engine reports it.
     AsReported,
@@ -25,7 +25,7 @@ pub(super) struct ExitCauses {
 }
 
 impl ExitCauses {
-    /// Those that an earlier run saved.
+    /// The causes that an earlier process saved.
     pub(super) fn loaded(kills: BTreeMap<ContainerId, Nanos>) -> Self {
         let kills =
             kills.into_iter().map(|(id, at)| (String::from(id), (at, ExitCause::OutOfMemory)));
@@ -64,7 +64,8 @@ impl ExitCauses {
         self.changes == self.saved
     }
 
-    /// What must be saved, and the argument for [`Self::saved`] afterwards; none if all is saved.
+    /// What must be saved, and the argument for the call of [`Self::saved`] after that. None if everything
+    /// is saved.
     pub(super) fn unsaved(&self) -> Option<(BTreeMap<ContainerId, Nanos>, usize)> {
         if self.is_saved() {
             return None;
@@ -74,7 +75,7 @@ impl ExitCauses {
         Some((kills.collect(), self.changes))
     }
 
-    /// All changes up to this one are saved.
+    /// All changes up to this number are saved.
     pub(super) const fn saved(&mut self, changes: usize) {
         self.saved = changes;
     }
@@ -84,7 +85,7 @@ impl ExitCauses {
     }
 }
 
-/// Whether the engine does not know it.
+/// Whether only dockbridge knows the cause.
 fn is_oom((_, cause): &(Nanos, ExitCause)) -> bool {
     *cause == ExitCause::OutOfMemory
 }

@@ -1,28 +1,28 @@
-//! OOM kills that the kernel has counted in a pod's cgroup, and which of them are attributed.
+//! OOM kills that the kernel counted in a pod's cgroup, and how many are attributed to ended containers.
 
 use std::{collections::HashSet, fs, path::Path};
 
 use crate::host::cgroup::kills::kills;
 
-/// The kills in one pod's cgroup.
+/// The OOM kills in one pod's cgroup.
 #[derive(Debug, Default)]
 pub(super) struct KillAccounting {
-    /// Those of containers that have ended; none while their number is unknown.
+    /// Kills of containers that have ended. None while the number is unknown.
     attributed: Option<u64>,
-    /// Containers that have ended. Their cgroups may still be there; what those count is theirs.
+    /// Containers that have ended. If a cgroup of theirs still exists, its kills count as theirs.
     pub(super) ended: HashSet<String>,
 }
 
 impl KillAccounting {
-    /// A pod begins there; earlier kills are of no container to come. A cgroup that was created anew
-    /// counts from 0.
+    /// A pod starts using the cgroup. Earlier kills do not belong to its future containers. A cgroup that
+    /// was created again counts from 0.
     pub(super) fn begin(&mut self, count: KillCount) {
         let ended = count.of_ended();
         self.attributed = Some(self.attributed.map_or(ended, |known| known.min(ended)));
     }
 
-    /// Attributes all kills of ended containers. Returns whether there were any since the last call;
-    /// none where that is unknown.
+    /// Attributes all kills of ended containers. Returns whether there were any since the last call, or
+    /// none if that is unknown.
     pub(super) fn attribute(&mut self, count: Option<KillCount>) -> Option<bool> {
         let ended = count.map(KillCount::of_ended);
         let before = std::mem::replace(&mut self.attributed, ended);
@@ -30,23 +30,23 @@ impl KillAccounting {
     }
 }
 
-/// Kills in a group at one instant.
+/// The number of kills in a cgroup at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KillCount {
-    /// All in the pod's cgroup.
+    /// All kills in the pod's cgroup.
     pub(super) all: u64,
-    /// Those in cgroups below it of containers that have not ended.
+    /// Kills in the cgroups below it whose containers have not ended.
     pub(super) running: u64,
 }
 
 impl KillCount {
-    /// Reads it; blocks. None where the kernel does not count.
+    /// Reads the counts; blocks. None if the kernel does not count kills.
     pub(super) fn read(cgroup: &Path, ended: &HashSet<String>) -> Option<Self> {
         let mut all = kills(cgroup)?;
         for _ in 0..ATTEMPTS {
             let running = running(cgroup, ended)?;
             let before = std::mem::replace(&mut all, kills(cgroup)?);
-            // Else there was a kill meanwhile, which may be in one of the counts only.
+            // If the counts differ, a kill happened while they were read, and may be in only one of them.
             if before == all {
                 return Some(Self { all, running });
             }
@@ -71,5 +71,5 @@ fn running(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
     Some(running)
 }
 
-/// Readings of a cgroup in which kills go on.
+/// How often a cgroup is read if kills happen at the same time.
 const ATTEMPTS: usize = 3;

@@ -1,5 +1,5 @@
-//! OOM kills counted in a pod's cgroup and the containers they are attributed to, on file trees as
-//! cgroup v2 shows them.
+//! OOM kills counted in a pod's cgroup, and the containers that they are attributed to. The tests use file
+//! trees in the form of cgroup v2.
 
 use std::{
     collections::HashSet,
@@ -44,7 +44,7 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     let root = tempfile::tempdir().unwrap();
     let pod = root.path().join("pod.slice");
     let of = |id: &str| pod.join(format!("docker-{id}.scope"));
-    // Killed there before this pod: of none of its containers.
+    // Killed there before this pod existed, so not one of its containers.
     counted(&pod, 3);
     counted(&of("pause"), 0);
     let mut accounting = KillAccounting::default();
@@ -59,7 +59,7 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     assert!(ends("second"), "its group is gone");
     assert!(!ends("third"), "the second explains it");
 
-    // A child of one that lives on.
+    // A child process of a container that still runs.
     counted(&pod, 6);
     counted(&of("lasting"), 2);
     assert!(!ends("fourth"));
@@ -81,12 +81,12 @@ fn a_cgroup_created_anew_counts_from_zero() {
     // The cgroup was removed and created again for the pod's next sandbox.
     accounting.begin(count(0));
     assert_eq!(accounting.attribute(Some(count(1))), Some(true));
-    // The pod is seen again in the same cgroup: the count goes on.
+    // The pod is inspected again with the same cgroup, so counting continues.
     accounting.begin(count(2));
     assert_eq!(accounting.attribute(Some(count(2))), Some(true));
     assert_eq!(accounting.attribute(Some(count(1))), Some(false));
     assert_eq!(accounting.attribute(Some(count(2))), Some(true));
-    // Kills while nothing could be read are not attributed to the next container.
+    // Kills that happened while nothing could be read are not attributed to the next container.
     assert_eq!(accounting.attribute(None), None);
     assert_eq!(accounting.attribute(Some(count(4))), None);
     assert_eq!(accounting.attribute(Some(count(4))), Some(false));
@@ -107,7 +107,8 @@ async fn one_list_that_lacks_a_container_forgets_nothing() {
     assert_eq!(known().await, (None, false));
 }
 
-/// The event shows the label's text: it proves no kill by the engine.
+/// The event shows the label's text instead of the signal, so it does not prove that the engine sent a
+/// SIGKILL.
 #[tokio::test]
 async fn a_label_named_signal_is_no_signal() {
     let oom = OomDetector::default();
@@ -122,7 +123,7 @@ async fn a_label_named_signal_is_no_signal() {
     assert_eq!(oom.exit_cause(&plain).await, Some(ExitCause::AsReported));
 }
 
-/// A stop must not wait for the engine to learn of a cause that dockbridge itself is.
+/// If dockbridge killed the container, a stop must not wait for the engine to report the cause.
 #[tokio::test]
 async fn a_kill_of_our_own_explains_an_end_without_an_event() {
     let oom = OomDetector::default();
@@ -166,7 +167,7 @@ fn the_cgroup_of_a_pod_on_v2_alone() {
     };
     let pod: PathBuf = root.path().join("cg/pod");
     assert_eq!(machine("cgroup2", "rw", "0::/pod/ID\n"), Some(pod));
-    // Version 1 does not add up what happens below.
+    // Version 1 does not count what happens in cgroups below.
     assert_eq!(machine("cgroup", "rw,memory", "5:memory:/pod/ID\n"), None);
     assert_eq!(machine("cgroup2", "rw", "0::/elsewhere\n"), None);
 }

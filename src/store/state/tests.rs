@@ -1,5 +1,5 @@
-//! The state, case by case. That any history of events, inspects and lists converges is in
-//! [`histories`].
+//! The state, case by case. [`histories`] tests that it converges after any sequence of events, inspects
+//! and lists.
 
 mod histories;
 mod listed;
@@ -18,7 +18,7 @@ use crate::{
     store::fixture,
 };
 
-/// When events happen where that does not matter.
+/// The time of events whose time does not matter.
 const AT: Nanos = Nanos(1);
 
 fn state(checkpoints: Vec<SandboxCheckpoint>) -> StoreState<u64, String> {
@@ -40,7 +40,7 @@ fn listing(containers: Vec<ListedContainer>) -> Listing {
     Listing { containers, images: Some(Vec::new()), adopted: Vec::new() }
 }
 
-/// Answers every inspect that can run, as `world` says.
+/// Answers every inspect that can run with the state in `world`.
 fn answer(
     state: &mut StoreState<u64, String>,
     world: impl Fn(&Target) -> Result<Inspected, String>,
@@ -153,7 +153,7 @@ fn each_event_names_what_to_inspect() {
     }
 }
 
-/// Containers that CRI does not show hold their images all the same.
+/// Images of containers that CRI does not show are also in use.
 #[test]
 fn hidden_containers_hold_their_images() {
     let mut state = state(Vec::new());
@@ -191,7 +191,7 @@ fn hidden_containers_hold_their_images() {
     assert_eq!(held(&mut state), [2], "the end of the other was missed");
 }
 
-/// What happens while a list is on its way is newer than the list.
+/// Changes while a list is made are newer than the list.
 #[test]
 fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     let mut state = state(Vec::new());
@@ -232,7 +232,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     assert!(!held(&mut state), "removed after the list began");
 }
 
-/// A pod's container is one by its labels and its name.
+/// A container belongs to a pod only if both its labels and its name say so.
 #[test]
 fn who_gets_his_name_back_is_followed_again() {
     for number in [2, 3] {
@@ -383,7 +383,7 @@ fn observed(number: u64, version: u64) -> Observed {
     }
 }
 
-/// Runs, but for every fifth version.
+/// Running, except for every fifth version.
 fn process(version: u64) -> Process {
     let started_at = Nanos(1);
     match class(version) {
@@ -406,7 +406,7 @@ fn class(version: u64) -> ListedState {
     }
 }
 
-/// The same as a list has it.
+/// The same object as a list shows it.
 fn as_listed(observed: Observed, state: ListedState) -> Observed {
     let process = Process::Listed(state);
     match observed {

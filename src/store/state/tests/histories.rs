@@ -1,5 +1,5 @@
-//! Whatever happens to events, inspects and lists on their way, the next full list makes the state
-//! equal to Docker, and until then it never goes back in time.
+//! After any loss, repetition or delay of events, inspects and lists, the next full list makes the state
+//! equal to Docker. Until then the state never goes back in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,32 +10,32 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 struct Step(u8, u8, u8);
 
-/// A running inspect, with the engine's answer once it was given.
+/// A running inspect, with the engine's answer if there is one.
 struct Inspect {
     target: Target,
     at: Generation,
     answer: Option<Result<Inspected, String>>,
 }
 
-/// Docker as it really is, everything under way, and the state that has to follow.
+/// Docker's real state, all pending messages, and the state under test.
 struct World {
     state: StoreState<u64, String>,
     shown: Snapshot,
-    /// Containers by number; the value grows with every change.
+    /// Containers by number. The value grows with every change.
     containers: BTreeMap<u64, u64>,
     images: BTreeMap<u64, BTreeSet<u64>>,
-    /// Pods' containers that have another name for now.
+    /// Pod containers that currently have another name.
     renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
-    /// With the time of each, which is the version then.
+    /// Each with its time, which is the version at that time.
     events: Vec<(EngineEvent, i64)>,
-    /// The engine's answers that callers do not have yet: container, version and call.
+    /// Answers of the engine that have not reached the caller: container, version and call.
     answers: Vec<(u64, u64, EngineCall)>,
     inspects: Vec<Inspect>,
     list: Option<Listing>,
     to_retry: Vec<Target>,
-    /// What a waiter must see at least: container and version.
+    /// What each waiting caller must at least see: container and version.
     waiting: Vec<(u64, u64)>,
     gone: BTreeSet<u64>,
     seen: BTreeMap<u64, u64>,
@@ -93,7 +93,7 @@ impl World {
         self.push_transition(self.next, Transition::Created);
     }
 
-    /// By somebody, of whom only some wait for its effect.
+    /// The change of a client that may or may not wait for its effect.
     fn push_transition(&mut self, number: u64, transition: Transition) {
         let id = fixture::hex(number);
         self.push(EngineEvent::ContainerTransition { id, transition });
@@ -107,7 +107,7 @@ impl World {
         i64::try_from(self.version).unwrap()
     }
 
-    /// By a caller, who has the engine's answer before or after the event.
+    /// The call of a client that gets the engine's answer before or after the event.
     fn create_and_ask(&mut self) {
         self.create();
         self.call(self.next, Transition::Created);
@@ -118,7 +118,7 @@ impl World {
         self.answers.push((number, self.version, call));
     }
 
-    /// The same for a start. Whatever was started before has ended by then.
+    /// The same for a start. An earlier run has ended by then.
     fn start_and_ask(&mut self, pick: u8) {
         self.change(pick);
         let Some(number) = nth(&self.containers, pick) else { return };
@@ -148,12 +148,12 @@ impl World {
         }
     }
 
-    /// Foreign by their labels or, those that are not, by their names.
+    /// Foreign by its labels. For containers that have none, by its name.
     fn is_foreign(&self, number: u64) -> bool {
         is_unlabelled(number) || self.renamed.contains(&number)
     }
 
-    /// There is one at a time.
+    /// Only one list runs at a time.
     fn list(&mut self, images: bool) {
         self.state.listing();
         self.list = Some(self.listing(images));
@@ -171,8 +171,8 @@ impl World {
             tags.remove(&tag);
         }
         self.images.entry(image).or_default().insert(tag);
-        // A pull says the name; it may be the next owner's before it is inspected, so the id (as
-        // tagging says it) comes too.
+        // A pull's event has the name, which may belong to another image before it is inspected. So the
+        // event with the id, as for tagging, follows.
         self.push(EngineEvent::ImageChanged { name: tag_name(tag) });
         self.push(EngineEvent::ImageChanged { name: image_id(image) });
     }
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// The engine answers an inspect with what is true at this instant.
+    /// The engine answers an inspect with the current state.
     fn read(&mut self, pick: u8, fails: bool) {
         let index = usize::from(pick) % self.inspects.len().max(1);
         let Some(Inspect { target, answer: None, .. }) = self.inspects.get(index) else { return };
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Publishes and checks what must hold at every instant.
+    /// Publishes a snapshot and checks what must always hold.
     fn show(&mut self) {
         if self.state.has_changed() {
             self.shown = self.state.snapshot(&self.shown);
@@ -324,7 +324,7 @@ impl World {
         container.or_else(|| self.shown.sandbox(&id)?.process.clone())
     }
 
-    /// None of what only a list is known of.
+    /// None if the object is known only from a list.
     fn version_shown(&self, number: u64) -> Option<u64> {
         match self.process_shown(number)? {
             Process::Running { pid, .. } => Some(u64::from(pid)),
@@ -333,8 +333,7 @@ impl World {
         }
     }
 
-    /// Whoever was listed is shown at once, in the state that was listed
-    /// or in the one seen before.
+    /// Every listed container is shown at once, in the listed state or in the one seen before.
     fn assert_listed(&self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours {
@@ -344,7 +343,7 @@ impl World {
         }
     }
 
-    /// At rest: one more list, every inspect answered.
+    /// Ends with one more list and answers to all inspects.
     fn settle(&mut self) {
         if !self.state.is_connected() {
             self.state.connected();
@@ -368,7 +367,7 @@ impl World {
         assert!(self.inspects.is_empty(), "the inspects never end");
     }
 
-    /// Foreign containers use their images; pauses may, from the first list that has them.
+    /// Foreign containers use their images. Pause containers may, once a list contains them.
     fn assert_held(&self) {
         for number in self.containers.keys().filter(|number| self.is_foreign(**number)) {
             assert!(self.shown.is_used_by_hidden(&image_of(*number).unwrap()), "{number}");
@@ -381,7 +380,7 @@ impl World {
         }
     }
 
-    /// Whatever happens to a pod's container from now on is inspected.
+    /// Every further change of a pod's container causes an inspect.
     fn assert_attentive(&mut self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
@@ -445,7 +444,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // Every event arrives, some twice, in any order, and answers cross each other.
+        // Every event arrives in any order, some twice. Answers may overtake each other.
         while !world.events.is_empty() || !world.inspects.is_empty() {
             world.deliver(order, 1);
             world.begin();
@@ -460,7 +459,7 @@ proptest! {
     }
 }
 
-/// Of some containers nothing says that they are a pod's.
+/// Containers whose labels do not say that they belong to a pod.
 fn is_unlabelled(number: u64) -> bool {
     number.is_multiple_of(3)
 }
@@ -474,7 +473,7 @@ fn claimed(number: u64) -> ListedContainer {
     ListedContainer { image: image_of(number), claim, ..listed(number) }
 }
 
-/// As [`observed`] makes them.
+/// As [`observed`] creates them.
 fn is_pause(number: u64) -> bool {
     number.is_multiple_of(2)
 }

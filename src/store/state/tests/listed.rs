@@ -1,4 +1,4 @@
-//! What is shown of objects that are listed and not inspected yet, and when everything was inspected.
+//! Objects that are listed and not inspected yet, and when everything was inspected.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn nothing_is_shown_before_the_list_and_everything_after_it() {
     assert_eq!(seen.uninspected().count(), 0);
 }
 
-/// A kubelet that is shown less than the truth kills and recreates healthy containers.
+/// If kubelet does not see a healthy container, it kills and recreates it.
 #[test]
 fn what_the_list_shows_running_is_ready_however_slow_its_inspect_is() {
     let checkpoint = fixture::checkpoint(2, Some(fixture::attachment(2)));
@@ -55,7 +55,7 @@ fn what_the_list_shows_running_is_ready_however_slow_its_inspect_is() {
     check(&state.snapshot(&shown));
 }
 
-/// Who went while the engine was away is no reason to wait for ever.
+/// Objects that disappear while the engine is unreachable must not delay completeness forever.
 #[test]
 fn everything_is_inspected_when_what_was_listed_is_gone() {
     let mut state = state(Vec::new());
@@ -111,7 +111,7 @@ fn inspects_from_before_the_list_complete_nothing() {
     assert!(state.snapshot(&shown).is_complete());
 }
 
-/// The engine ended and came back, and its pods with it; one of them does not answer.
+/// The engine and its pods ended and came back. One of them does not answer.
 #[test]
 fn a_list_that_contradicts_a_record_counts_when_the_inspect_fails() {
     let mut state = state(Vec::new());
