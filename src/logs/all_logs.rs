@@ -1,4 +1,4 @@
-//! All logs that are written: starts the task of each, and ends them.
+//! All container logs: starts a task for each log, and ends the tasks.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,7 +21,7 @@ use crate::{
     concurrency::blocking::blocking, host::tail_watch::TailEvents, model::id::ContainerId,
 };
 
-/// The logs by container. Their tasks are aborted when this is dropped.
+/// The logs by container. Dropping this aborts their tasks.
 #[derive(Debug)]
 pub(super) struct AllLogs {
     tools: Arc<Tools>,
@@ -33,15 +33,15 @@ pub(super) struct AllLogs {
 struct Known {
     logs: HashMap<ContainerId, Arc<LogState>>,
     tasks: JoinSet<()>,
-    /// Of an earlier run, and not asked for yet.
+    /// Saved by an earlier process, and not used yet.
     saved: HashMap<ContainerId, Saved>,
-    /// Removed not long ago, the latest last: an inspect that began before a removal may still report
-    /// them. Ids are never given twice.
+    /// Recently removed containers, the latest last. An inspect that began before a removal may still
+    /// report one of them. Docker never reuses an id.
     departed: VecDeque<ContainerId>,
 }
 
 impl AllLogs {
-    /// No log yet. `saved` says how far an earlier process came.
+    /// No log yet. `saved` says how far an earlier process has written each log.
     pub(super) fn new(
         tools: Arc<Tools>,
         saved: HashMap<ContainerId, Saved>,
@@ -56,7 +56,7 @@ impl AllLogs {
         Self { tools, known, _watching: watching }
     }
 
-    /// The store has seen this container. None if its log is not written any more.
+    /// The store has seen this container. None if its log is no longer written.
     pub(super) fn observe(
         self: &Arc<Self>,
         container: LoggedContainer,
@@ -97,7 +97,7 @@ impl AllLogs {
         self.known.lock().logs.get(id).cloned()
     }
 
-    /// The container is gone. Returns what is closed when nothing is left of its log here.
+    /// The container is gone. The returned channel closes when its log is closed.
     pub(super) fn forget(&self, id: &ContainerId) -> watch::Receiver<Progress> {
         let mut known = self.known.lock();
         if !known.departed.contains(id) {
@@ -120,14 +120,14 @@ impl AllLogs {
         receiver
     }
 
-    /// All containers whose log is written, or was by an earlier process.
+    /// All containers whose log is written now, or was written by an earlier process.
     pub(super) fn ids(&self) -> Vec<ContainerId> {
         let known = self.known.lock();
         known.logs.keys().chain(known.saved.keys()).cloned().collect()
     }
 
-    /// Begins no more polls, waits for those in progress unless they hang, and saves the positions
-    /// of all logs whose container is not removed.
+    /// Starts no more polls, waits for running ones unless they hang, and saves the positions of all logs
+    /// whose container still exists.
     pub(super) async fn close(&self) {
         self.tools.places.close();
         let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known.lock());
@@ -135,12 +135,12 @@ impl AllLogs {
         drop(logs);
         let ended = async { while tasks.join_next().await.is_some() {} };
         let _ = timeout(self.tools.poll_limit, ended).await;
-        // Callers that wait for a log whose poll hangs return when its task is aborted.
+        // Callers that wait for a log with a hanging poll return when its task is aborted.
         tasks.shutdown().await;
     }
 }
 
-/// How many of the departed are remembered: more than are removed while one inspect runs.
+/// How many removed containers are remembered: more than are removed during one inspect.
 const REMEMBERED: usize = 1024;
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Converts entries from the engine's logs API to the CRI file.
 //!
-//! For engines whose files are not on this host. How far it came is known by time: the engine is
-//! asked for everything since the last time written, and what was written with that time already
-//! is passed over.
+//! Used if the engine's files are not on this host. The position is the time of the last written entry. The
+//! engine is asked for everything since then, and entries that were already written are skipped.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,24 +14,24 @@ use super::{
     position::{LastWritten, Position},
 };
 
-/// Writes one container's log from entries that it is given.
+/// Writes one container's log from the entries that it receives.
 #[derive(Debug)]
 pub struct ApiLog {
     writer: CriWriter,
-    /// Where the engine's stream began: what was written before it.
+    /// The last entry that was written before the engine's stream began.
     start: Option<LastWritten>,
-    /// What is still to be passed over of that.
+    /// Entries up to this one are still to be skipped.
     passing: Option<LastWritten>,
-    /// The last entry of the stream that is done.
+    /// The last entry of the stream that was processed.
     last: Option<LastWritten>,
 }
 
 impl ApiLog {
-    /// Begins, or goes on from a position of an earlier run, of a [`super::json_file_tailer::JsonFileTailer`]
-    /// too. Makes the CRI file and the directories above it.
+    /// Starts a log, or continues from the position of an earlier run or of a
+    /// [`super::json_file_tailer::JsonFileTailer`]. Creates the CRI file and its directories.
     ///
     /// # Errors
-    /// The CRI file cannot be made.
+    /// The CRI file cannot be created.
     pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
         let position = position.filter(|position| position.mark.is_some());
         let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
@@ -43,18 +42,18 @@ impl ApiLog {
         Ok(Self { writer, start: passing.clone(), passing, last: None })
     }
 
-    /// The time from which to ask for entries; none for all of them. If the clock was set back to
-    /// before the last entry, the entries that follow it have earlier times.
+    /// The time from which to ask for entries. None for all of them, if the clock was set back to before
+    /// the last entry, because later entries then have earlier times.
     pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
         let last = self.mark()?.time.parse::<Timestamp>().ok().filter(|last| *last <= now)?;
         last.checked_sub(DISORDER).ok()
     }
 
-    /// Writes entries in the engine's order, the first ones from [`ApiLog::since`] on.
+    /// Writes entries in the engine's order, starting from [`ApiLog::since`].
     ///
     /// # Errors
-    /// The CRI file cannot be written. The very same entries are to be given again, with others
-    /// behind them if there are: what was written of them is passed over.
+    /// The CRI file cannot be written. The caller must pass the same entries again, and may append others.
+    /// Entries that were already written are skipped.
     pub fn take(
         &mut self,
         entries: &[LogEntry<'_>],
@@ -70,12 +69,12 @@ impl ApiLog {
     /// As [`super::json_file_tailer::JsonFileTailer::reopen`].
     ///
     /// # Errors
-    /// The new file cannot be made; the old one is kept on.
+    /// The new file cannot be created. The old file stays in use.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         self.writer.reopen()
     }
 
-    /// What a later run resumes from; none before anything was written.
+    /// The position for a later run. None if nothing was written.
     pub fn position(&self) -> Option<Position> {
         let mark = Some(self.mark()?.clone());
         Some(Position { source: None, output: self.writer.position(), mark })
@@ -87,7 +86,7 @@ impl ApiLog {
     }
 }
 
-/// Entries of the two streams are not quite in the order of their times.
+/// Entries of the two streams may be this much out of order.
 const DISORDER: SignedDuration = SignedDuration::from_secs(1);
 
 #[cfg(test)]

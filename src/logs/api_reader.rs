@@ -1,8 +1,8 @@
-//! Reads a log through the engine's logs API, where its file cannot be read.
+//! Reads a log through the engine's logs API if its file cannot be read.
 //!
-//! A task follows the engine's answer and passes messages through a short queue; whoever has the poll
-//! writes them. A reader is good for one answer: when that has ended, for whatever reason, another
-//! reader goes on from where this one came to.
+//! A task reads the engine's answer and puts messages into a short queue. The log's poll writes them. A
+//! reader handles one answer. When the answer has ended, for any reason, a new reader continues at the same
+//! position.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::engine::{client::Engine, error::EngineError, log_messages::LogMessage
 pub(super) struct ApiReader {
     api_log: ApiLog,
     messages: mpsc::Receiver<Result<LogMessage, EngineError>>,
-    /// Taken from the queue, not known to be written.
+    /// Messages from the queue that may not be written yet.
     held: Vec<LogMessage>,
     reader: AbortHandle,
     end: Option<ResponseEnd>,
@@ -35,7 +35,7 @@ pub(super) struct ApiReader {
 /// How an answer ended.
 #[derive(Clone, Debug)]
 pub(super) enum ResponseEnd {
-    /// In good order: the container has ended, or the engine.
+    /// Normally: the container or the engine has ended.
     Orderly,
     Failed(EngineError),
 }
@@ -44,7 +44,7 @@ impl ApiReader {
     /// Starts reading. Must be called inside a runtime.
     ///
     /// # Errors
-    /// The CRI file cannot be made.
+    /// The CRI file cannot be created.
     pub(super) fn start(
         engine: &Engine,
         container: &LoggedContainer,
@@ -64,7 +64,7 @@ impl ApiReader {
         Ok(Self { api_log, messages, held: Vec::new(), reader, end: None })
     }
 
-    /// Writes what has come.
+    /// Writes the messages that have arrived.
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         let more = self.gather();
         let entries: Vec<LogEntry<'_>> = self.held.iter().map(entry).collect();
@@ -83,12 +83,12 @@ impl ApiReader {
         self.api_log.position()
     }
 
-    /// How the answer ended, once everything of it is written.
+    /// How the answer ended. None until all of it is written.
     pub(super) fn end(&self) -> Option<&ResponseEnd> {
         self.end.as_ref().filter(|_| self.held.is_empty())
     }
 
-    /// Takes what one poll may write from the queue. Returns whether there is more.
+    /// Takes as many messages from the queue as one poll may write. Returns whether there are more.
     fn gather(&mut self) -> bool {
         let mut size: usize = self.held.iter().map(|message| message.text.len()).sum();
         while size < TURN {
@@ -137,7 +137,7 @@ impl Reader {
                 }
             }
         }
-        // The end of the queue is seen by the poll that follows.
+        // The next poll notices the end of the queue.
         drop(sender);
         woken.notify_one();
     }
@@ -147,7 +147,7 @@ fn entry(message: &LogMessage) -> LogEntry<'_> {
     LogEntry::new(&message.time, message.source, &message.text)
 }
 
-/// Messages read ahead of the writer; each at most about 16 KiB.
+/// How many messages are read ahead of the writer, each of at most about 16 KiB.
 const QUEUE: usize = 256;
 /// Bytes written in one poll.
 const TURN: usize = 1 << 20;

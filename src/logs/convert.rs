@@ -1,10 +1,10 @@
-//! From a piece of the engine's file to CRI lines.
+//! Converts a piece of the engine's log file to CRI lines.
 
 use memchr::memchr;
 
 use super::{cri_tail::Written, entry, line, position::LastWritten};
 
-/// Memory for conversions. A poll uses it alone.
+/// Buffers for a conversion. Only one poll uses them at a time.
 #[derive(Debug, Default)]
 pub struct Buffers {
     input: Vec<u8>,
@@ -13,24 +13,24 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Room for so many bytes of the engine's file.
+    /// Space for this many bytes of the engine's file.
     pub fn input(&mut self, length: usize) -> &mut [u8] {
         self.input.resize(length, 0);
         &mut self.input
     }
 
-    /// The first bytes of the file's piece.
+    /// The first bytes of the input.
     pub fn first(&self, length: u64) -> &[u8] {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.input.get(..length).unwrap_or(&self.input)
     }
 
-    /// What the last conversion made.
+    /// The result of the last conversion.
     pub fn output(&self) -> &[u8] {
         &self.output
     }
 
-    /// Converts single entries instead: see [`convert`].
+    /// Converts single entries instead of a piece of a file. See [`convert`].
     pub fn convert_entries(
         &mut self,
         entries: &[entry::LogEntry<'_>],
@@ -45,20 +45,20 @@ impl Buffers {
     }
 }
 
-/// What became of the input.
+/// How much of the input was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// Bytes that are done; a line that is not complete is left.
+    /// Converted bytes. An incomplete line is not converted.
     pub consumed: u64,
     /// Lines without an entry.
     pub unreadable: u64,
-    /// The length up to the end of the last entry that had been written before.
+    /// The length up to the end of the last entry that was already written before.
     pub written: Option<u64>,
 }
 
-/// Converts the first `length` bytes of the input, which begin with a line. When it is the last
-/// that comes, the end ends a line too. With `search` the entries are only compared with those
-/// that were written before.
+/// Converts the first `length` bytes of the input, which start with a new line. If `is_last`, a last line
+/// without a newline is complete. With `search`, entries are not converted but compared with those that
+/// were written before.
 pub fn convert(
     buffers: &mut Buffers,
     length: usize,
@@ -119,7 +119,7 @@ fn first_line(bytes: &[u8], is_last: bool) -> Option<(&[u8], &[u8])> {
     Some((line, behind.strip_prefix(b"\n")?))
 }
 
-/// A loss of power leaves NULs where bytes were on their way.
+/// Skips NUL bytes, which a power failure leaves instead of data.
 fn without_nuls(bytes: &[u8]) -> &[u8] {
     if bytes.first() != Some(&0) {
         return bytes;

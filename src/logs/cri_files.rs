@@ -1,4 +1,4 @@
-//! The CRI files of one log: the current one and those the kubelet has rotated.
+//! The CRI files of one log: the current one and those that kubelet has rotated.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::host::beneath;
 
-/// A CRI file, as listed.
+/// A CRI file in a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriFile {
     /// Its name in the log's directory.
@@ -22,21 +22,21 @@ pub struct CriFile {
     pub length: u64,
 }
 
-/// All that is there of a log.
+/// All files of a log.
 #[derive(Debug, Default)]
 pub struct CriFiles {
-    /// Whether a link has the log's name.
+    /// Whether there is a symbolic link with the log's name.
     pub link: bool,
-    /// The file that has the log's name.
+    /// The file with the log's name.
     current: Option<CriFile>,
-    /// Files whose name is the log's name and a suffix, in descending order of names.
+    /// Files named like the log with a suffix, in descending order of their names.
     renamed: Vec<CriFile>,
 }
 
-/// The files that a position speaks of.
+/// The files that a position refers to.
 #[derive(Debug)]
 pub struct WrittenSince<'a> {
-    /// Bytes in them.
+    /// Their total size in bytes.
     pub total: u64,
     origin: &'a CriFile,
     later: Vec<&'a CriFile>,
@@ -44,7 +44,7 @@ pub struct WrittenSince<'a> {
 }
 
 impl CriFiles {
-    /// Lists them. What the kubelet compresses is none any more.
+    /// Lists the files, without those that kubelet has compressed.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -64,12 +64,12 @@ impl CriFiles {
                 found.renamed.push(CriFile { name, identity, length: metadata.len() });
             }
         }
-        // The kubelet appends the time of the rotation.
+        // kubelet's suffix is the time of the rotation.
         found.renamed.sort_by(|one, other| other.name.cmp(&one.name));
         Ok(found)
     }
 
-    /// The file that a position counts from and all that came after it; none when it is gone.
+    /// The file at which the position starts and all newer files. None if that file is gone.
     pub fn since(&self, position: &OutputPosition) -> Option<WrittenSince<'_>> {
         let origin = self.all().find(|file| file.identity == position.file)?;
         let mut later: Vec<&CriFile> = self.others(&origin.identity).collect();
@@ -94,7 +94,7 @@ impl CriFiles {
 }
 
 impl WrittenSince<'_> {
-    /// The name under which to go on when nothing has the log's own name.
+    /// If no file has the log's own name: the newest file, which is then continued.
     pub fn newest_if_renamed(&self) -> Option<&OsStr> {
         let newest = self.later.last().unwrap_or(&self.origin);
         self.is_renamed.then_some(newest.name.as_os_str())

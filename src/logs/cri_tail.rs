@@ -12,8 +12,8 @@ use super::{
 use crate::model::time::Nanos;
 
 impl LastWritten {
-    /// Whether an entry that makes so many CRI lines is among those written before. To be asked
-    /// of all entries in the engine's order until the first that is not, or until
+    /// Whether an entry, which makes this many CRI lines, was written before. Must be called for all
+    /// entries in the engine's order, until the first that was not written or until
     /// [`LastWritten::is_used_up`].
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return true };
@@ -25,12 +25,12 @@ impl LastWritten {
         self.latest.parse().is_ok_and(|latest: Timestamp| time <= latest)
     }
 
-    /// The last entry that was written has been seen again.
+    /// The entry that was written last has been found.
     pub fn is_used_up(&self) -> bool {
         self.count == 0
     }
 
-    /// The mark after one more entry, which made so many CRI lines.
+    /// The mark after one more entry, which made this many CRI lines.
     pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Self {
         let time = entry.time.to_owned();
         match before {
@@ -51,7 +51,7 @@ impl LastWritten {
 pub struct Written {
     /// The last entry of the newest file.
     pub last: Option<LastWritten>,
-    /// How many lines each time has. Parts of a long line share one.
+    /// The number of lines with each time. Parts of a long line share one time.
     lines: HashMap<Timestamp, u32>,
 }
 
@@ -71,7 +71,7 @@ impl Written {
         true
     }
 
-    /// Adds the end of an older file. Both files may hold parts of one line.
+    /// Adds the end of an older file. A long line may have parts in both files.
     pub fn and_older(mut self, older: Self) -> Self {
         if let (Some(last), Some(other)) = (&mut self.last, older.last) {
             if last.time == other.time {
@@ -92,7 +92,7 @@ fn add(count: &mut u32, more: u32) {
     *count = count.saturating_add(more);
 }
 
-/// The last entries of a CRI file; none if it has no complete line.
+/// The last entries of a CRI file. None if it has no complete line.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -110,10 +110,10 @@ pub fn last(file: &File) -> io::Result<Option<Written>> {
     }
 }
 
-/// Truncates after the last newline; returns the number of removed bytes.
+/// Truncates the file after the last newline. Returns the number of removed bytes.
 ///
 /// # Errors
-/// The file cannot be read or cut.
+/// The file cannot be read or truncated.
 pub fn cut(file: &File) -> io::Result<u64> {
     let torn = torn(file)?;
     if torn > 0 {
@@ -138,8 +138,8 @@ fn torn(file: &File) -> io::Result<u64> {
     }
 }
 
-/// The entries at the end of a file, or of a whole file. No line with the last time is missing if a
-/// line with another time comes before it.
+/// The entries at the end of a file, or in a whole file. If there is also a line with another time, all
+/// lines with the last time are included.
 pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
@@ -179,9 +179,9 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Holds several lines of any length.
+/// Long enough for several lines of any length.
 const WINDOW: u64 = 64 * 1024;
-/// A line in parts can be as long as a container likes.
+/// A line in parts has no length limit.
 const WIDEST: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! The CRI file of one log, and how much of what follows is in it already.
+//! The CRI file of one log, and how much of the following output is already in it.
 //!
-//! Whoever writes here hands over what the engine's entries make, from one place of the engine's
-//! files on. When that place is before what was written, as after a restart or after a write that
-//! a full disk cut short, the first bytes are passed over. The file is found again by its
-//! identity after the kubelet has renamed it.
+//! The caller passes the lines made from the engine's entries, starting at one place in the engine's files. After
+//! a restart, or after a write that a full disk cut short, that place is before the end of the CRI file. The
+//! first bytes are then skipped. If kubelet has renamed the file, its identity shows which one it is.
 
 use std::{fs::File, io, io::Write};
 
@@ -16,52 +15,52 @@ use super::{
 };
 use crate::host::{beneath, error::HostError};
 
-/// What was at a log's path when it was opened.
+/// What the log's path contained when the log was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// The position holds: what was written beyond it is passed over.
+    /// The position is valid. Bytes after it were already written and are skipped.
     Known,
-    /// Nothing was written yet, or nothing that can be read.
+    /// Nothing was written yet, or nothing readable.
     Nothing,
-    /// There was a link, to the engine's file: another format was used until now.
+    /// A symbolic link to the engine's file, because another log format was used before.
     Link,
-    /// There is a log without a position; this is its end.
+    /// A log without a position. This is its end.
     Written(Written),
 }
 
-/// One log's CRI file, open.
+/// The open CRI file of one log.
 #[derive(Debug)]
 pub struct CriWriter {
     target: LogPath,
     file: File,
     identity: Identity,
-    /// Bytes of `file` that are ours.
+    /// Bytes of `file` that dockbridge has written.
     length: u64,
-    /// From whose beginning `total` counts.
+    /// The file at whose start `total` begins to count.
     origin: Identity,
     older: Vec<Identity>,
     newer: Vec<Identity>,
     total: u64,
-    /// Bytes that are to come again.
+    /// Bytes that will be passed again and must be skipped.
     repeated: u64,
-    /// How much a full disk takes in a test.
+    /// In tests: free space on the disk.
     #[cfg(test)]
     pub(super) room: Option<u64>,
 }
 
 impl CriWriter {
-    /// Opens the log at its place and finds out what is written of it.
+    /// Opens the log and finds out what was written.
     ///
     /// # Errors
-    /// The file or its directories cannot be made or read.
+    /// The file or its directories cannot be created or read.
     pub fn open(
         target: LogPath,
         position: Option<&OutputPosition>,
     ) -> Result<(Self, Existing), LogError> {
         let cri_files = CriFiles::list(&target)?;
         let known = position.and_then(|position| cri_files.since(position));
-        // A file that was renamed and has no successor is written on: if the kubelet cannot have
-        // it reopened, it takes the name back.
+        // A renamed file without a successor is continued. If kubelet cannot get the log reopened, it gives
+        // the file its old name back.
         let renamed = known.as_ref().and_then(|known| known.newest_if_renamed());
         let file = match renamed {
             Some(name) => beneath::open(target.root(), &target.beside(name)),
@@ -105,10 +104,10 @@ impl CriWriter {
         Ok((writer, before))
     }
 
-    /// Writes what the next entries make, except what is written of it.
+    /// Writes the lines of the next entries, without those that were written before.
     ///
     /// # Errors
-    /// Not everything was taken. The same bytes, and more if there are, have to come again.
+    /// Not everything was written. The caller must pass the same bytes again, and may append more.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         let repeated = usize::try_from(self.repeated).unwrap_or(usize::MAX).min(bytes.len());
         let mut rest = bytes.get(repeated..).unwrap_or(&[]);
@@ -133,10 +132,10 @@ impl CriWriter {
         Ok(())
     }
 
-    /// Makes a new file at the log's place and goes on there.
+    /// Creates a new file at the log's path and continues there.
     ///
     /// # Errors
-    /// It cannot be made; the file in use stays.
+    /// The file cannot be created. The old file stays in use.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         let opened = beneath::append(self.target.root(), self.target.name(), MODE);
         let file = opened.map_err(LogError::Target)?;
@@ -145,7 +144,7 @@ impl CriWriter {
         if identity == self.identity {
             return Ok(());
         }
-        // A line that a full disk cut short comes whole, in the new file.
+        // A line that a full disk cut short is written completely to the new file.
         let torn = self.cut_torn().unwrap_or(0);
         self.repeated = self.repeated.saturating_sub(torn);
         self.file = file;
@@ -157,11 +156,11 @@ impl CriWriter {
         Ok(())
     }
 
-    /// Forgets how many bytes are to be repeated: their entries are gone, or in another file.
-    /// Returns the entries that were written last.
+    /// Forgets how many bytes to skip, because their entries are gone or in another file. Returns the
+    /// entries that were written last.
     ///
     /// # Errors
-    /// The file cannot be read or cut.
+    /// The file cannot be read or truncated.
     pub fn lose_track(&mut self) -> Result<Written, LogError> {
         let (before, _) = self.before(false)?;
         self.repeated = 0;
@@ -172,21 +171,21 @@ impl CriWriter {
         })
     }
 
-    /// Whether bytes are still to come again.
+    /// Whether there are still bytes to skip.
     pub fn is_behind(&self) -> bool {
         self.repeated > 0
     }
 
-    /// How far the entries have come that were handed over.
+    /// The position after the entries that were passed.
     pub fn position(&self) -> OutputPosition {
         let length = self.total.saturating_sub(self.repeated);
         let (older, newer) = (self.older.clone(), self.newer.clone());
         OutputPosition { file: self.origin, length, older, newer }
     }
 
-    /// What is there of a log without a position, where `link` says that a link had its name, and
-    /// the list of its files. An incomplete last line is removed. The kubelet may rename files
-    /// meanwhile: then all is listed again.
+    /// The existing content of a log without a position, and the list of its files. `link` says that there
+    /// was a link with its name. An incomplete last line is removed. If kubelet renames files at the same
+    /// time, they are listed again.
     fn before(&mut self, link: bool) -> Result<(Existing, CriFiles), LogError> {
         self.cut_torn()?;
         for _ in 0..MOST_LISTINGS {
@@ -199,8 +198,8 @@ impl CriWriter {
         Err(read_error(&self.target, io::Error::other("its files are being renamed")))
     }
 
-    /// The last entries in the listed files, if there are any; none when one of the files has
-    /// another name by now.
+    /// The last entries in the listed files, if there are any. The outer option is none if one of the files
+    /// was renamed.
     fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<Written>>, LogError> {
         let own = cri_tail::last(&self.file).map_err(|e| read_error(&self.target, e))?;
         let mut newest_first: Vec<Written> = own.into_iter().collect();
@@ -212,7 +211,7 @@ impl CriWriter {
         Ok(Some(newest_first.into_iter().reduce(Written::and_older)))
     }
 
-    /// None when another file has its name by now, or none.
+    /// None if the file was renamed or removed.
     fn open_listed(&self, listed: &CriFile) -> Result<Option<File>, LogError> {
         let name = self.target.beside(&listed.name);
         let file = match beneath::open(self.target.root(), &name) {
@@ -223,7 +222,7 @@ impl CriWriter {
         Ok((Identity::of(&metadata) == listed.identity).then_some(file))
     }
 
-    /// Truncates after the last complete line; returns the number of removed bytes.
+    /// Truncates the file after the last complete line. Returns the number of removed bytes.
     fn cut_torn(&mut self) -> Result<u64, LogError> {
         let torn = cri_tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
         self.length = self.length.saturating_sub(torn);
@@ -231,7 +230,7 @@ impl CriWriter {
         Ok(torn)
     }
 
-    /// Once nothing is to come again, earlier files have no part in the position.
+    /// If nothing is left to skip, the position no longer refers to earlier files.
     fn settle(&mut self) {
         if self.repeated == 0
             && self.origin != self.identity
@@ -278,7 +277,7 @@ fn write_error(target: &LogPath, error: io::Error) -> LogError {
     LogError::Target(HostError::new("write", &target.full(), error))
 }
 
-/// As kubelet's own runtimes make logs: readable by no other user.
+/// The mode that other CRI runtimes use. Other users cannot read the log.
 const MODE: u32 = 0o640;
-/// The kubelet renames one file, and then asks for a new one.
+/// kubelet renames one file, and then asks for a new one.
 const MOST_LISTINGS: u32 = 16;

@@ -1,7 +1,7 @@
-//! Calls to log directories, any of which may hang, e.g. on a dead NFS server.
+//! Calls that access log directories. Any of them may hang, e.g. on a dead NFS server.
 //!
-//! A caller gets an answer within a deadline. While a call hangs, others in the same directory do not
-//! begin, because each would keep a thread.
+//! A caller gets an answer within a deadline. While a call hangs, no other call in the same directory is
+//! started, because each one would block a thread.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::concurrency::{blocking::blocking, keyed_locks::KeyedLocks};
 pub(super) struct Directories(KeyedLocks);
 
 impl Directories {
-    /// Runs blocking `work` in a log's directory, or returns that the directory hangs. Work that was
-    /// begun continues.
+    /// Runs blocking `work` in a log's directory, or returns that the directory hangs. If work has started,
+    /// it continues after the deadline.
     ///
     /// # Errors
-    /// The work's, or no answer.
+    /// The error of the work, or that there was no answer.
     pub(super) async fn ask(
         &self,
         at: LogPath,
@@ -40,7 +40,7 @@ impl Directories {
     }
 }
 
-/// Far longer than a disk takes that lives, and far shorter than a kubelet waits.
+/// Much longer than a working disk needs, and much shorter than kubelet waits.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
         LogPath::of(&root.join("main/0.log"), Some(&root)).unwrap()
     }
 
-    /// Every further call would otherwise keep one more thread.
+    /// Every further call would otherwise block one more thread.
     #[tokio::test]
     async fn a_directory_that_hangs_is_asked_once() {
         let directories = Directories::default();

@@ -1,9 +1,9 @@
-//! One entry of a container's log, and the engine's line of JSON that holds it.
+//! One entry of a container's log, and the engine's line of JSON that contains it.
 //!
-//! The engine writes `{"log":"…\n","stream":"stdout","time":"…"}`, sometimes with `"attrs":{…}`
-//! before the time. That shape is taken apart by its ends; whatever else is JSON goes the slow
-//! way. After a crash of the engine or the machine a line may be torn, with the next one right
-//! behind it, or with NULs between; then the whole one is found inside.
+//! The engine writes `{"log":"…\n","stream":"stdout","time":"…"}`, sometimes with `"attrs":{…}` before the
+//! time. Lines of this shape are split at fixed positions. Other JSON is parsed by a slower parser. After a
+//! crash of the engine or the machine, a line may be cut off and followed by NULs or directly by the next
+//! line. The complete line inside is then found.
 
 use std::{borrow::Cow, str};
 
@@ -12,29 +12,29 @@ use serde::Deserialize;
 
 use crate::model::stream::Source;
 
-/// An entry: at most one line, at most about 16 KiB of it.
+/// An entry: a line, or at most about 16 KiB of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
-    /// RFC 3339 with up to nine digits of a second, as the engine wrote it.
+    /// RFC 3339 with up to nine fractional digits, as the engine wrote it.
     pub time: &'a str,
-    /// Where the container wrote it.
+    /// The stream to which the container wrote it.
     pub stream: Source,
-    /// What it wrote, without the newline at its end.
+    /// The text without a newline at its end.
     pub text: &'a [u8],
-    /// There was a newline at its end; otherwise the line goes on in the next entry.
+    /// Whether the text ended with a newline. Otherwise the line continues in the next entry.
     pub full: bool,
 }
 
 impl<'a> LogEntry<'a> {
-    /// An entry of what the container wrote, newline included.
+    /// An entry from what the container wrote, including the newline.
     pub fn new(time: &'a str, stream: Source, content: &'a [u8]) -> Self {
         let line = content.strip_suffix(b"\n");
         Self { time, stream, text: line.unwrap_or(content), full: line.is_some() }
     }
 }
 
-/// The entry of a line of the engine's file, without the newline at the line's end. None when
-/// there is no complete entry in it. Escaped text is decoded into `scratch`.
+/// Parses a line of the engine's file, which is passed without its newline. None if there is no complete
+/// entry in it. Escaped text is decoded into `scratch`.
 pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a>> {
     let shape = quick(line, scratch).or_else(|| {
         let inner = memmem::find_iter(line, OPENING).filter(|at| *at > 0).take(ATTEMPTS);
@@ -45,7 +45,7 @@ pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a
     Some(LogEntry { time, stream, text: plain.unwrap_or(scratch), full })
 }
 
-/// Whether it is RFC 3339 as far as a reader that splits at blanks needs it.
+/// Whether the text is enough like RFC 3339 for a reader that splits at spaces.
 pub fn is_time(text: &[u8]) -> bool {
     let known = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b'T' | b'Z' | b'+');
     (20..=35).contains(&text.len())
@@ -54,7 +54,7 @@ pub fn is_time(text: &[u8]) -> bool {
         && text.iter().all(known)
 }
 
-/// An entry whose text, if it is not `plain`, has been decoded elsewhere.
+/// An entry whose text was decoded elsewhere unless it is `plain`.
 pub(super) struct Shape<'a> {
     pub(super) time: &'a str,
     pub(super) stream: Source,
@@ -62,7 +62,7 @@ pub(super) struct Shape<'a> {
     pub(super) full: bool,
 }
 
-/// Exactly what the engine writes.
+/// Parses only lines exactly as the engine writes them.
 pub(super) fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
     let inner = line.strip_prefix(OPENING)?.strip_suffix(b"\"}")?;
     let (head, time) = inner.split_at_checked(memrchr(b'"', inner)?)?;
@@ -79,7 +79,7 @@ pub(super) fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'
     Some(Shape { time: str::from_utf8(time).ok()?, stream, plain, full })
 }
 
-/// The text in front of `","stream":"…","attrs":{…}`, which cannot be a part of a JSON string.
+/// The text before `","stream":"…","attrs":{…}`. Such a sequence cannot be inside a JSON string.
 fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
     let (raw, rest) = head.split_at_checked(memmem::find(head, b"\",\"stream\":\"")?)?;
     let rest = rest.strip_prefix(b"\",\"stream\":\"std")?;
@@ -91,7 +91,7 @@ fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
     (whole && memmem::find(attributes, OPENING).is_none()).then_some((raw, stream))
 }
 
-/// Any JSON with a stream and a time.
+/// Parses any JSON with a stream and a time.
 pub(super) fn tolerant<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
     let loose: Loose<'a> = serde_json::from_slice(line).ok()?;
     let stream = match loose.stream {
@@ -114,7 +114,7 @@ struct Loose<'a> {
     time: &'a str,
 }
 
-/// The text and whether a newline ended it. Most have no other escape than that newline.
+/// The text, and whether a newline ended it. Most texts have no other escape sequence.
 fn plain_or_decoded<'a>(raw: &'a [u8], scratch: &mut Vec<u8>) -> Option<(Option<&'a [u8]>, bool)> {
     let Some(at) = memchr2(b'\\', b'"', raw) else { return Some((Some(raw), false)) };
     let (before, rest) = raw.split_at_checked(at)?;
@@ -131,12 +131,12 @@ fn plain_or_decoded<'a>(raw: &'a [u8], scratch: &mut Vec<u8>) -> Option<(Option<
     Some((None, full))
 }
 
-/// Decodes the inside of a JSON string; none when it is not one.
+/// Decodes the content of a JSON string. None if it is not one.
 fn decode(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     while let Some(at) = memchr2(b'\\', b'"', raw) {
         let (before, rest) = raw.split_at_checked(at)?;
         out.extend_from_slice(before);
-        // An open quote ends a string: this one is torn.
+        // An unescaped quote ends a string, so this line was cut off.
         let (kind, rest) = rest.strip_prefix(b"\\")?.split_first()?;
         raw = rest;
         let byte = match kind {
@@ -158,7 +158,7 @@ fn decode(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Decodes what follows `\u`, and a second one where two make one character. Returns the rest.
+/// Decodes what follows `\u`, with the second `\u` of a surrogate pair. Returns the rest.
 fn code_point<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let (first, rest) = unit(raw)?;
     let second = rest.strip_prefix(b"\\u").and_then(unit);
@@ -181,9 +181,9 @@ fn unit(raw: &[u8]) -> Option<(u32, &[u8])> {
     Some((value, rest))
 }
 
-/// How the engine begins every line that has text; inside a JSON string it cannot stand.
+/// The start of every line with text that the engine writes. A JSON string cannot contain it.
 const OPENING: &[u8] = b"{\"log\":\"";
-/// Truncated lines in a row before a complete one: each needs a crash.
+/// How many cut-off lines may precede a complete one. Each needs a crash.
 const ATTEMPTS: usize = 16;
 
 #[cfg(test)]

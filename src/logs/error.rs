@@ -1,4 +1,4 @@
-//! Why a step of a log failed.
+//! Why a step of writing a log failed.
 
 use std::path::PathBuf;
 
@@ -6,21 +6,21 @@ use thiserror::Error;
 
 use crate::{engine::error::EngineError, error::Kind, host::error::HostError};
 
-/// A step of a log failed. What was written stays, and the next step continues there.
+/// A step of writing a log failed. Written lines stay, and the next step continues after them.
 #[derive(Debug, Error)]
 pub enum LogError {
-    /// The engine has no file there: not yet, not any more, or not on this host.
+    /// The engine has no file there: it is not there yet, was removed, or is not on this host.
     #[error("the engine has no log file at {}", path.display())]
     SourceAbsent { path: PathBuf },
     #[error("cannot read the engine's log")]
     Source(#[source] HostError),
-    /// The CRI file cannot be made or written. A full disk is the usual cause.
+    /// The CRI file cannot be created or written, usually because the disk is full.
     #[error("cannot write the log")]
     Target(#[source] HostError),
-    /// The engine, asked for the log, fails.
+    /// The engine failed to return the log.
     #[error(transparent)]
     Engine(EngineError),
-    /// The engine has stopped telling, though the container runs.
+    /// The engine ended its answer although the container runs.
     #[error("the engine ended the log stream while the container runs")]
     Interrupted,
     /// The file system of a log does not answer.
@@ -29,21 +29,21 @@ pub enum LogError {
         directory.display()
     )]
     Hung { directory: PathBuf },
-    /// There is no writer of this log.
+    /// dockbridge does not write this log.
     #[error("no log is written for container {id}")]
     Unknown { id: String },
-    /// dockbridge is going down, or the task that writes logs has died.
+    /// dockbridge is stopping, or the task that writes logs has ended.
     #[error("dockbridge is stopping: logs are not written any more")]
     Closed,
 }
 
 impl LogError {
-    /// Whether the disk is full, which passes.
+    /// Whether the disk is full. This is temporary.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Target(error) if error.kind() == Kind::ResourceExhausted)
     }
 
-    /// What sort of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> Kind {
         match self {
             Self::SourceAbsent { .. } => Kind::NotFound,

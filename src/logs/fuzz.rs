@@ -1,5 +1,4 @@
-//! Entry points for `make fuzz`: the engine's files of a container's log, and what says how far a log has
-//! come.
+//! Entry points for `make fuzz`: the engine's files of a container's log, and saved positions of logs.
 
 use super::{
     convert::{Buffers, Converted, convert},
@@ -9,8 +8,8 @@ use super::{
 };
 use crate::{fuzz_input::portions, model::stream::Source};
 
-/// A file of the engine's: converted at once or in pieces, the same lines come out, and each is of
-/// the CRI's form. An entry in the usual shape is what any reader of JSON finds in it.
+/// A log file of the engine. Converting it at once or in pieces gives the same lines, and each has the
+/// CRI's form. An entry of the usual shape equals what a JSON parser finds.
 pub(crate) fn json(bytes: &[u8]) {
     let whole = converted(&[bytes]);
     assert_eq!(whole, converted(&portions(bytes)), "the cut changed the lines");
@@ -52,7 +51,7 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     (output, lost)
 }
 
-/// The end of a CRI file, and the file that says how far a log has come: neither is ours alone.
+/// The end of a CRI file, and a saved position. Other programs may have written to either.
 pub(crate) fn marks(bytes: &[u8]) {
     let mut marks: Vec<LastWritten> = [true, false]
         .into_iter()

@@ -1,6 +1,6 @@
-//! One container's log: a blocking state machine from the engine's files to the CRI file.
+//! One container's log: a blocking state machine that reads the engine's files and writes the CRI file.
 //!
-//! [`JsonFileTailer::resume`] decides where a log goes on after a restart or a kill.
+//! [`JsonFileTailer::resume`] decides where a log continues after a restart or a kill.
 
 use std::{os::unix::fs::FileExt, path::Path};
 
@@ -15,32 +15,32 @@ use super::{
 };
 use crate::{host::error::HostError, model::time::Nanos};
 
-/// What a step found.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadProgress {
-    /// So many bytes were converted, and more is there.
+    /// This many bytes were converted, and there are more.
     More(u64),
-    /// So many bytes were converted, and that was all.
+    /// This many bytes were converted, and there are no more for now.
     CaughtUp(u64),
 }
 
-/// What could not be handed on since it was last asked. Zero everywhere is the rule.
+/// Losses since the last query. Normally both are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Lines of the engine's file that cannot be parsed: torn by a crash.
+    /// Lines of the engine's file that cannot be parsed because a crash cut them off.
     pub unreadable: u64,
-    /// How often files may have been removed or truncated before they were read. Reading continued
-    /// with the oldest file that was left.
+    /// How often files may have been removed or truncated before they were read. Reading continued with the
+    /// oldest remaining file.
     pub gaps: u64,
 }
 
-/// Follows the engine's files of one container.
+/// Reads the engine's files of one container as they grow.
 #[derive(Debug)]
 pub struct JsonFileTailer {
     chain: RotatedFiles,
     /// How far the current file has been read.
     place: Place,
-    /// Set while the place to continue from is not known.
+    /// Set while the place at which to continue is unknown.
     search: Option<Search>,
     writer: CriWriter,
     /// Bytes to read at once.
@@ -49,22 +49,21 @@ pub struct JsonFileTailer {
     losses: Losses,
 }
 
-/// A search of all the engine's files for the entries at the end of the CRI file. They are in the
-/// engine's order in both, whatever their times are.
+/// A search in all of the engine's files for the entries at the end of the CRI file. Both have them in the
+/// same order, whatever their times are.
 #[derive(Debug)]
 struct Search {
     written: Written,
     /// The end of the last entry that was found.
     found: Option<SourcePosition>,
-    /// The file to begin with if none is found. If it is not set, or is gone, that is the oldest
-    /// one.
+    /// The file to start with if no entry is found. If it is not set, or is gone, this is the oldest file.
     otherwise: Option<Identity>,
     /// Whether the gap that led to this search has been counted.
     is_counted: bool,
 }
 
 impl JsonFileTailer {
-    /// Begins, or goes on from a position of an earlier run.
+    /// Starts a log, or continues from the position of an earlier run.
     ///
     /// `source` is the engine's file with the entries written last; older ones are beside it.
     /// Makes the CRI file and the directories above it. Without a position everything the engine
@@ -73,7 +72,7 @@ impl JsonFileTailer {
     /// `created_at`, the container's creation, are another container's.
     ///
     /// # Errors
-    /// The engine's file is absent or unreadable, or the CRI file cannot be made.
+    /// The engine's file is missing or unreadable, or the CRI file cannot be created.
     pub fn resume(
         source: &Path,
         target: LogPath,
@@ -122,11 +121,11 @@ impl JsonFileTailer {
         Ok(tailer)
     }
 
-    /// Converts at most about a buffer's size; returns whether there is more.
+    /// Converts at most about one buffer. Returns whether there is more.
     ///
     /// # Errors
-    /// The engine's file cannot be read, or the CRI file not be written. Nothing is lost: a later
-    /// step goes on exactly there.
+    /// The engine's file cannot be read, or the CRI file cannot be written. Nothing is lost: the next step
+    /// continues at the same place.
     pub fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         let progress = self.read_on(buffers)?;
         if self.search.is_none() || matches!(progress, ReadProgress::More(_)) {
@@ -138,15 +137,15 @@ impl JsonFileTailer {
 
     fn read_on(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         self.losses.gaps += u64::from(self.chain.refresh()?);
-        // Known before the file is read: when it has ended then, it has ended for good.
+        // This is checked before the file is read. If there was a newer file then, this one no longer grows.
         let is_finished = self.chain.has_newer();
         let is_new = self.place.offset == 0;
         if is_new && self.chain.current().after_gap && self.writer.is_behind() {
-            // The entries that it has to repeat are gone, or in this file.
+            // The entries to skip are gone, or in this file.
             return self.begin_again();
         }
         let read = self.read(buffers)?;
-        // Checked after the read, so nothing that was read from a truncated file is used.
+        // This is checked after the read, so nothing that was read from a truncated file is used.
         if !self.is_continued()? {
             let progress = self.begin_again()?;
             self.losses.gaps += 1;
@@ -176,29 +175,29 @@ impl JsonFileTailer {
         })
     }
 
-    /// The kubelet has renamed the file: a new one, made before this returns. What was written
-    /// before stays in the old one.
+    /// kubelet has renamed the file. Creates a new one before this returns. Lines that were written before
+    /// stay in the old one.
     ///
     /// # Errors
-    /// The new file cannot be made; the old one is kept on.
+    /// The new file cannot be created. The old file stays in use.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         self.writer.reopen()
     }
 
-    /// What a later run resumes from. To be saved after a reopen and when
-    /// [`JsonFileTailer::generation`] changes; else now and then.
+    /// The position for a later run. Must be saved after a reopen and when [`JsonFileTailer::generation`]
+    /// changes, and otherwise at intervals.
     pub fn position(&self) -> Position {
         let (file, place) = (self.chain.current().identity, self.place.clone());
         let source = self.search.is_none().then_some(SourcePosition { file, place });
         Position { source, output: self.writer.position(), mark: None }
     }
 
-    /// Counts the engine's files that were begun.
+    /// The number of the engine's files that were started.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// What was lost since this was asked last.
+    /// Losses since the last call.
     pub fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)
     }
@@ -239,7 +238,7 @@ impl JsonFileTailer {
         Ok(())
     }
 
-    /// Goes on to the next file, if there is one.
+    /// Continues with the next file, if there is one.
     fn at_end(&mut self) -> Result<ReadProgress, LogError> {
         if !self.chain.advance() {
             return Ok(ReadProgress::CaughtUp(0));
@@ -249,8 +248,8 @@ impl JsonFileTailer {
         Ok(ReadProgress::More(0))
     }
 
-    /// The current file was truncated. The entries that come next may be in another file:
-    /// `copytruncate` leaves a copy beside it.
+    /// The current file was truncated. The next entries may be in another file, because `copytruncate`
+    /// leaves a copy beside it.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current().identity);
         let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
@@ -259,7 +258,7 @@ impl JsonFileTailer {
         Ok(ReadProgress::More(0))
     }
 
-    /// Begins a search, unless nothing was written.
+    /// Starts a search, unless nothing was written.
     fn search(
         &mut self,
         written: Written,
@@ -288,7 +287,7 @@ impl JsonFileTailer {
         Ok(())
     }
 
-    /// Begins near the end: at the first line within so many bytes of it.
+    /// Starts near the end: at the first line within this many bytes of it.
     fn leave_out(&mut self, limit: u64) -> Result<(), LogError> {
         let passed = self.chain.leave_out(limit)?;
         if passed == 0 {
@@ -310,12 +309,12 @@ fn read_error(source: &Path, error: std::io::Error) -> LogError {
     LogError::Source(HostError::new("read", source, error))
 }
 
-/// Bytes read at once: large enough that system calls do not count, small enough for a cache.
-/// Tests read less, so that entries lie across the edges.
+/// Bytes to read at once. This is large enough for few system calls and small enough for a cache. Tests
+/// read less, so that entries cross the boundaries.
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
-/// A line that is longer is not the engine's.
+/// The engine does not write longer lines.
 const WIDEST: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
-/// How much is written of a log that began before dockbridge came.
+/// How much is written of a log that existed before dockbridge.
 const ADOPTED: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

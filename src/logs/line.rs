@@ -1,17 +1,16 @@
-//! The CRI's form of a log line: `<time> <stdout|stderr> <P|F> <content>`.
+//! The form of a CRI log line: `<time> <stdout|stderr> <P|F> <content>`.
 //!
-//! `F` ends a line, `P` is a part of one that goes on. Readers take 16 KiB of content for the
-//! longest part.
+//! `F` ends a line. `P` is a part of a line that continues. Readers expect parts of at most 16 KiB.
 
 use memchr::memchr;
 
 use super::entry::LogEntry;
 
-/// Appends the CRI lines of an entry; returns their number.
+/// Appends the CRI lines of an entry. Returns their number.
 pub fn append(entry: &LogEntry<'_>, out: &mut Vec<u8>) -> u32 {
     let mut lines = 0;
     let mut rest = entry.text;
-    // The engine makes an entry of each line; others that fill its files may not.
+    // The engine writes one entry per line. Other programs that write its files may not.
     while let Some(at) = memchr(b'\n', rest) {
         let (line, behind) = rest.split_at_checked(at).unwrap_or((rest, b""));
         lines += append_parts(entry, line, true, out);

@@ -1,13 +1,14 @@
-//! Where a log is: a name below a directory that is the caller's.
+//! The path of a log: a name below a directory from the caller.
 //!
-//! Pods may be able to write to their log directory or next to it, so no link there is followed.
+//! Pods may be able to write to their log directory or next to it, so links there are not followed.
 
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
 };
 
-/// A log's place. The way to the directory may have links; the directory and what is below it may not.
+/// A log's path. The path to the directory may contain links. The directory itself and everything below it
+/// may not be links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     root: PathBuf,
@@ -15,8 +16,8 @@ pub struct LogPath {
 }
 
 impl LogPath {
-    /// Below the pod's log directory. Where that is not known, the layout is taken to
-    /// be the kubelet's: a directory for each container. None when there is no place for a name.
+    /// The path below the pod's log directory. If that directory is unknown, kubelet's layout is assumed: a
+    /// directory for each container. None if the path has no file name.
     pub fn of(log_path: &Path, log_directory: Option<&Path>) -> Option<Self> {
         let within =
             |root: &&Path| log_path.strip_prefix(root).is_ok_and(|name| name != Path::new(""));
@@ -40,7 +41,7 @@ impl LogPath {
         self.name.with_file_name(name)
     }
 
-    /// Both together, for messages.
+    /// The complete path, for messages.
     pub fn full(&self) -> PathBuf {
         self.root.join(&self.name)
     }

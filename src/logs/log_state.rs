@@ -1,4 +1,4 @@
-//! What the task of a log and its callers share: what is wanted of the log, and how far it is.
+//! The state that the task of a log shares with its callers: what they want, and the log's progress.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{error::Kind, model::time::Nanos};
 
-/// A log that is being written, or was.
+/// A log that is written now, or was written.
 #[derive(Debug)]
 pub(super) struct LogState {
-    /// Something has happened to the engine's file, or the callers want something.
+    /// The engine's file has changed, or a caller wants something.
     pub(super) woken: Arc<Notify>,
     wanted: Mutex<Wanted>,
 }
@@ -24,7 +24,7 @@ pub(super) struct LogState {
 #[derive(Debug)]
 struct Wanted {
     container: LoggedContainer,
-    /// The run that has ended.
+    /// The run that has ended, if any.
     over: Option<Nanos>,
     complete: Option<Nanos>,
     /// The run whose end was shown before its log was complete.
@@ -34,15 +34,15 @@ struct Wanted {
     progress: watch::Sender<Progress>,
 }
 
-/// How to follow the progress of a log.
+/// The answer to a container that was seen.
 #[derive(Debug)]
 pub(super) struct ObserveReply {
     pub(super) progress: watch::Receiver<Progress>,
-    /// Whether its completion is worth waiting for.
+    /// Whether it makes sense to wait until the log is complete.
     pub(super) worth_waiting: bool,
 }
 
-/// The next poll, and who waits for it.
+/// The next poll, and the callers that wait for it.
 #[derive(Debug)]
 pub(super) struct NextPoll {
     pub(super) container: LoggedContainer,
@@ -51,8 +51,8 @@ pub(super) struct NextPoll {
 }
 
 impl LogState {
-    /// A log of which nothing was written by this process yet. With `complete`, an earlier process
-    /// wrote all of that run.
+    /// A log to which this process has not written yet. `complete` is a run whose whole log an earlier
+    /// process has written.
     pub(super) fn new(container: LoggedContainer, complete: Option<Nanos>) -> Self {
         let progress = Progress { complete: complete.is_some(), ..Progress::default() };
         let wanted = Wanted {
@@ -75,7 +75,7 @@ impl LogState {
         let mut wanted = self.wanted.lock();
         wanted.container = container;
         let changed = match run {
-            // The log of a later run continues that of an earlier one.
+            // The log of a later run continues the log of an earlier one.
             RunState::InProgress(start) if wanted.over.is_none_or(|over| over == start) => None,
             RunState::InProgress(_) => Some(None),
             RunState::Over(start) if wanted.over == Some(start) => None,
@@ -91,7 +91,7 @@ impl LogState {
         ObserveReply { progress: wanted.progress.subscribe(), worth_waiting }
     }
 
-    /// From now on nobody waits for the log of this run.
+    /// Callers no longer wait for the log of this run.
     pub(super) fn give_up(&self) {
         let mut wanted = self.wanted.lock();
         wanted.given_up = wanted.over;
@@ -102,7 +102,7 @@ impl LogState {
         self.woken.notify_one();
     }
 
-    /// The container was removed. Returns what is closed when its log is closed.
+    /// The container was removed. The returned channel closes when its log is closed.
     pub(super) fn leave(&self) -> watch::Receiver<Progress> {
         let mut wanted = self.wanted.lock();
         wanted.is_removed = true;
@@ -115,8 +115,8 @@ impl LogState {
         self.wanted.lock().is_removed
     }
 
-    /// The next poll of a log that is `busy` or not. None if there is nothing to do: a log that is
-    /// complete is not searched for among files that the engine is removing.
+    /// The next poll of a log, which is `busy` or not. None if there is nothing to do: a complete log is
+    /// not polled, because the engine may be removing its files.
     pub(super) fn next_poll(&self, busy: bool) -> Option<NextPoll> {
         let mut wanted = self.wanted.lock();
         let complete = wanted.over.is_some() && wanted.over == wanted.complete;
@@ -134,7 +134,7 @@ impl LogState {
         Some(NextPoll { container: wanted.container.clone(), request, reopening })
     }
 
-    /// Tells the callers that wait what a poll has done.
+    /// Reports the result of a poll to the waiting callers.
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
         let mut wanted = self.wanted.lock();
         if outcome.is_hopeless() || outcome.state == ReadState::Complete {
@@ -151,8 +151,7 @@ impl LogState {
 }
 
 impl PollOutcome {
-    /// Whether another try is in vain: the engine keeps nothing that could be read, or the
-    /// container is gone.
+    /// Whether a retry is useless: the engine has no readable log, or the container is gone.
     pub(super) fn is_hopeless(&self) -> bool {
         match &self.error {
             Some(LogError::Engine(error)) => {

@@ -1,4 +1,4 @@
-//! What the log of a container needs of its record.
+//! The parts of a container's record that its log needs.
 
 use std::path::PathBuf;
 
@@ -9,29 +9,29 @@ use crate::model::{
     time::Nanos,
 };
 
-/// A container whose log is wanted.
+/// A container with a log.
 #[derive(Clone, Debug)]
 pub(super) struct LoggedContainer {
     pub(super) id: ContainerId,
     /// The engine's log file, if it has one.
     pub(super) source: Option<PathBuf>,
-    /// Where the kubelet wants it.
+    /// The log path that kubelet requested.
     pub(super) target: LogPath,
     /// Whether the container has a terminal.
     pub(super) tty: bool,
     pub(super) created_at: Nanos,
 }
 
-/// One run of a container's process, identified by its start.
+/// One run of a container's process, identified by its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
     InProgress(Nanos),
-    /// What it wrote is all there will be.
+    /// The process has ended, so its output is complete.
     Over(Nanos),
 }
 
 impl LoggedContainer {
-    /// None when no log was asked for.
+    /// None if no log was requested.
     pub(super) fn of(record: &ContainerRecord) -> Option<Self> {
         let spec = &record.document.spec;
         let path = spec.log_path.as_deref()?;
@@ -46,7 +46,7 @@ impl LoggedContainer {
 }
 
 impl RunState {
-    /// None before the first, and when it is unknown.
+    /// None before the first run, and if it is unknown.
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {
             Process::Running { started_at, .. } => Some(Self::InProgress(*started_at)),

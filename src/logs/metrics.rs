@@ -1,20 +1,20 @@
-//! Metrics of the logs that are written.
+//! The metrics of container logs.
 
 use crate::telemetry::{
     metric::{Counter, Family, Gauge},
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of all logs. Clones count together.
+/// The metrics of all logs. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct LogMetrics {
-    /// Bytes of the engine's that were converted.
+    /// Converted bytes of the engine's logs.
     pub(super) converted: Counter,
     pub(super) errors: Counter,
-    /// Bytes of the engine's that are known to wait.
+    /// Bytes of the engine's logs that are known not to be converted yet.
     pub(super) behind: Gauge,
     pub(super) followed: Gauge,
-    /// Lines or files that were left out.
+    /// Lines or files that were lost.
     pub(super) lost: Family<Counter, 1>,
 }
 

@@ -1,8 +1,8 @@
-//! The CRI log files of containers, written from what the engine recorded.
+//! The CRI log files of containers, written from the engine's logs.
 //!
-//! The engine keeps the lines of each container in json-file logs. This module writes each line in
-//! CRI form to the kubelet's log path, once, in order, and lets the kubelet rotate. It knows no pods
-//! and no store. Start at [`service`] for what others call, at `log_task` for what drives a log.
+//! The engine keeps the lines of each container in json-file logs. This module writes each line once and in
+//! order to kubelet's log path, in CRI form, and kubelet rotates the file. The module does not know pods or
+//! the store. Start with [`service`], which other modules call, and `log_task`, which runs a log.
 //!
 //! ```text
 //! service ─▶ all_logs ─▶ log_state ──wanted──▶ log_task ─▶ poll: json_file_tailer (the engine's files)
@@ -10,10 +10,10 @@
 //!    └───────progress────────┘ └────progress──────┴─ inotify events: watches
 //! ```
 //!
-//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]), and decides where a
-//!   log resumes after a kill: from its saved [`position`], without one by the end of the CRI file
-//!   ([`cri_tail`]); [`api_log`] reads the logs API where the files cannot be read.
-//! - [`convert`] and [`mod@line`]: entries to CRI lines; [`cri_writer`] writes them and reopens the file
+//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a kill, a log
+//!   resumes from its saved [`position`], or from the end of the CRI file ([`cri_tail`]) if there is none.
+//!   [`api_log`] reads the logs API if the files cannot be read.
+//! - [`convert`] and [`mod@line`]: entries to CRI lines. [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
 
 pub mod api_log;

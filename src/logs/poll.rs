@@ -1,4 +1,4 @@
-//! One poll of one container's log, on a thread that has it alone.
+//! One poll of one container's log, on a thread that owns the log during the poll.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,23 +22,24 @@ use super::{
 };
 use crate::{engine::client::Engine, model::time::Nanos};
 
-/// A log that is being written. It moves to a thread for each poll.
+/// A log that is being written. Each poll moves it to a thread.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) container: LoggedContainer,
     writer: Option<Writer>,
-    /// Where the next writer begins.
+    /// Where the next writer starts.
     position: Option<Position>,
     saved_at: Instant,
     generation: u64,
-    /// Wakes the task of the log.
+    /// Wakes the log's task.
     woken: Arc<Notify>,
 }
 
 #[derive(Debug)]
 enum Writer {
     JsonFileTailer(Box<JsonFileTailer>),
-    /// Whether it was begun after the container had ended: only then its end is the log's.
+    /// The flag says whether it was started after the container's end. Only then the end of its answer is
+    /// the end of the log.
     ApiReader(Box<ApiReader>, bool),
 }
 
@@ -49,13 +50,13 @@ pub(super) struct Tools {
     pub(super) positions: PositionStore,
     pub(super) watches: Watches,
     pub(super) metrics: LogMetrics,
-    /// A place for each poll in progress, without those that a file system keeps. Closed when no
-    /// more polls are to begin.
+    /// Limits concurrent polls, without those that a hanging file system blocks. It is closed when no more
+    /// polls may start.
     pub(super) places: Semaphore,
-    /// A poll that takes longer is late.
+    /// A poll that takes longer counts as late.
     pub(super) poll_limit: Duration,
     buffers: Mutex<Vec<Buffers>>,
-    /// The next poll panics.
+    /// Makes the next poll panic.
     #[cfg(test)]
     pub(super) panics: std::sync::atomic::AtomicBool,
 }
@@ -63,15 +64,15 @@ pub(super) struct Tools {
 /// What a poll has to do, and what it has to know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PollRequest {
-    /// The kubelet has renamed the file.
+    /// kubelet has renamed the file.
     pub(super) reopen: bool,
-    /// The run that has ended.
+    /// The run that has ended, if any.
     pub(super) over: Option<Nanos>,
-    /// The whole log of that run is written.
+    /// The whole log of that run was written.
     pub(super) complete: bool,
-    /// The container is gone, and its position may go.
+    /// The container is gone, and its position may be removed.
     pub(super) leave: bool,
-    /// It is written to often: it is polled again soon without an event.
+    /// There is much output, so the log is polled again soon without an event.
     pub(super) busy: bool,
 }
 
@@ -80,18 +81,18 @@ pub(super) struct PollOutcome {
     /// Bytes of the engine's log that were converted.
     pub(super) moved: u64,
     pub(super) state: ReadState,
-    /// The CRI file is there.
+    /// The CRI file exists.
     pub(super) opened: bool,
-    /// A watch, or the reader of the engine's answer, wakes the log when there is more.
+    /// A watch, or the reader of the engine's answer, wakes the log's task when there is more.
     pub(super) is_watched: bool,
     pub(super) reopened: Option<Result<(), LogError>>,
     pub(super) error: Option<LogError>,
-    /// Bytes of the engine's file that are still to be converted, if that is known. Not
-    /// determined for a running container without a backlog.
+    /// Bytes of the engine's file that are not converted yet, if that is known. Unknown for a running
+    /// container without a backlog.
     pub(super) left: Option<u64>,
 }
 
-/// How far a log is after a poll.
+/// How far a log was read by a poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadState {
     More,
@@ -134,7 +135,7 @@ impl Log {
         Self { container, writer: None, position, saved_at, generation: 0, woken }
     }
 
-    /// Reads, converts and writes a piece of at most about 1 MiB. Blocks; to be called in a runtime.
+    /// Reads, converts and writes at most about 1 MiB. Blocks; must be called inside a runtime.
     pub(super) fn poll(&mut self, request: PollRequest, tools: &Tools) -> PollOutcome {
         #[cfg(test)]
         assert!(!tools.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
@@ -158,7 +159,7 @@ impl Log {
         outcome
     }
 
-    /// Closes everything and saves the position if it moved.
+    /// Closes everything, and saves the position if it has changed.
     pub(super) fn close(self, positions: &PositionStore) {
         if let Some(writer) = self.writer {
             let position = writer.position().or(self.position);
@@ -175,7 +176,7 @@ impl Log {
     ) -> Result<(), LogError> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            // The engine has nothing left to read, and the kubelet may have removed our file.
+            // The engine has nothing more to read, and kubelet may have removed the CRI file.
             None if request.leave => return Ok(()),
             None => self.open(request, tools)?,
         };
@@ -192,7 +193,7 @@ impl Log {
             && let Some(source) = &self.container.source
         {
             outcome.is_watched = tools.watches.set(source, &self.woken);
-            // There is no event for what was written before the watch was set.
+            // Output from before the watch was set causes no event.
             note(tailer.step(buffers)?, outcome);
         }
         self.check_end(request, outcome)
@@ -228,7 +229,7 @@ impl Log {
         Ok(())
     }
 
-    /// Opens the engine's file. If that cannot be read, asks the engine for the log.
+    /// Opens the engine's file. If it cannot be read, asks the engine for the log.
     fn open(&self, request: PollRequest, tools: &Tools) -> Result<Writer, LogError> {
         let (container, position) = (&self.container, || self.position.clone());
         if let Some(source) = &container.source {
@@ -242,7 +243,7 @@ impl Log {
         Ok(Writer::ApiReader(Box::new(relay), request.over.is_some()))
     }
 
-    /// Saves the position when a crash would cost more than writing the file.
+    /// Saves the position if reading again after a crash would cost more than saving.
     fn keep_position(&mut self, request: PollRequest, tools: &Tools, outcome: &PollOutcome) {
         let complete = request.over.filter(|_| outcome.state == ReadState::Complete);
         if request.leave && outcome.state != ReadState::More {
@@ -334,8 +335,8 @@ fn note(step: ReadProgress, outcome: &mut PollOutcome) {
     outcome.moved = outcome.moved.saturating_add(moved);
 }
 
-/// After a crash at most this much of a log is read again.
+/// After a crash, at most the output of this time is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
-/// Polls in progress at the same time. Each is a thread that reads, converts and writes; more of them
-/// would take the machine away from those who write.
+/// How many polls may run at the same time. Each needs a thread that reads, converts and writes. More of
+/// them would take processor time from the containers that write.
 const AT_ONCE: usize = 2;

@@ -1,9 +1,8 @@
-//! How far a log has come, in the form in which it outlives the process.
+//! How far a log has been written, in the form that is saved.
 //!
-//! What is written is a function of the engine's entries. A position ties one place in the
-//! engine's files to a length of the CRI file; whatever the CRI file holds beyond that length was
-//! made of the entries that follow, and is passed over when they are read again. So a position
-//! may be old: it costs time, never a line.
+//! The output depends only on the engine's entries. A position connects one place in the engine's files
+//! with a length of the CRI file. Anything in the CRI file after that length was made from the entries that
+//! follow, and is skipped when they are read again. So an old position costs time, but loses no line.
 
 use std::{
     fs::{File, Metadata},
@@ -14,11 +13,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Which file it is, whatever its name is now.
+/// Identifies a file, even if it was renamed.
 ///
-/// Inode numbers are given out again, so the time of birth belongs to it. It says nothing about
-/// the order of files: the clock may have been set back. The device's number may change when the
-/// machine starts; it counts only on file systems that keep no births.
+/// Inode numbers are reused, so the birth time is also compared. It does not say which file is older,
+/// because the clock may have been set back. The device number may change at a reboot. It is compared only
+/// on file systems without birth times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     inode: u64,
@@ -27,7 +26,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of an open or listed file.
+    /// The identity of an open or listed file.
     pub fn of(metadata: &Metadata) -> Self {
         let born = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let device = born.is_none().then(|| metadata.dev());
@@ -39,10 +38,10 @@ impl Identity {
 /// What a later run resumes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Where to read on; none if entries come from the engine's logs API, or if the place is
-    /// still being searched for.
+    /// Where to continue reading. None if entries come from the engine's logs API, or if the place is still
+    /// being searched for.
     pub source: Option<SourcePosition>,
-    /// What the entries before that have become.
+    /// The output that the entries before that place have given.
     pub output: OutputPosition,
     /// The last entry that was read from the engine's logs API.
     pub mark: Option<LastWritten>,
@@ -52,24 +51,24 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcePosition {
     pub file: Identity,
-    /// The beginning of a line.
+    /// The start of a line.
     pub place: Place,
 }
 
 /// An offset in a file, and the bytes before it.
 ///
-/// A file that was truncated and has grown again has the same inode, but other bytes there, because
-/// an entry ends with its time in nanoseconds.
+/// A file that was truncated and has grown again has the same inode. But the bytes at this place differ,
+/// because an entry ends with its time in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Bytes from the beginning of the file.
+    /// Bytes from the start of the file.
     pub offset: u64,
     /// At most [`COMPARED`] bytes.
     before: Vec<u8>,
 }
 
 impl Place {
-    /// The place at this offset; no bytes are compared if the file is shorter.
+    /// The place at this offset. If the file is shorter, no bytes are compared.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -79,7 +78,7 @@ impl Place {
         Ok(Self { offset, before })
     }
 
-    /// Moves past bytes that were read here.
+    /// Advances over bytes that were read here.
     pub fn advance(&mut self, read: &[u8]) {
         self.offset = self.offset.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
         self.before.extend_from_slice(read.last_chunk::<COMPARED>().map_or(read, |end| end));
@@ -106,29 +105,29 @@ fn read_before(file: &File, offset: u64, length: usize) -> io::Result<Option<Vec
     }
 }
 
-/// A length of the CRI file, or of what has become several since it was last renamed.
+/// A length of the CRI file. If the file was renamed and continued in others, the length of all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPosition {
-    /// The file from whose beginning is counted.
+    /// The file at whose start the length begins to count.
     pub file: Identity,
-    /// Bytes in it and in those that came after it.
+    /// Bytes in this file and in newer files.
     pub length: u64,
-    /// The log's other files when counting began: all are older.
+    /// The log's other files when counting began, which are all older.
     pub older: Vec<Identity>,
-    /// Files that were made after `file`, in order. A file in neither list is newer still.
+    /// Files that were created after `file`, in order. A file in neither list is even newer.
     pub newer: Vec<Identity>,
 }
 
 /// The last entry written, by its time. Parts of a long line share one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastWritten {
-    /// As the engine wrote it.
+    /// The time as the engine wrote it.
     pub time: String,
     /// How many CRI lines with this time were written.
     pub count: u32,
-    /// The latest time written: entries of the two streams are not quite in order.
+    /// The latest time written. Entries of the two streams may be slightly out of order.
     pub latest: String,
 }
 
-/// Holds the time of the engine's last entry and nothing of its text.
+/// Enough for the time of the engine's last entry, without its text.
 const COMPARED: usize = 48;

@@ -1,7 +1,7 @@
-//! The files that say how far each log has come: one for each container, `<id>.json`.
+//! The files with the position of each log: `<id>.json` for each container.
 //!
-//! They are written often and read once. A lost or damaged one costs the time to read the
-//! engine's files again, so nothing is flushed and nothing is repaired.
+//! They are written often and read once. If one is lost or damaged, the engine's files are read again. So
+//! they are neither flushed to disk nor repaired.
 
 use std::{
     collections::HashMap,
@@ -21,19 +21,19 @@ use crate::{
     model::{id::ContainerId, time::Nanos},
 };
 
-/// The directory of these files. Everything here blocks.
+/// The directory of these files. All functions block.
 #[derive(Clone, Debug)]
 pub(super) struct PositionStore {
     directory: PathBuf,
 }
 
-/// What outlives this process of one log.
+/// The saved state of one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     version: u32,
-    /// How far it has come; none when nothing was written.
+    /// How far it was written; none if nothing was written.
     pub(super) position: Option<Position>,
-    /// When the run began of which everything is written; none while there may be more.
+    /// The start time of the run whose whole log is written; none if there may be more.
     pub(super) complete: Option<Nanos>,
 }
 
@@ -48,27 +48,27 @@ impl PositionStore {
         Self { directory }
     }
 
-    /// Everything there is. What cannot be read counts as absent; what an earlier process began
-    /// and did not finish is removed.
+    /// All saved states. An unreadable file counts as missing. Unfinished drafts of an earlier process are
+    /// removed.
     pub(super) fn load(&self) -> HashMap<ContainerId, Saved> {
         let mut all = HashMap::new();
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if file::is_draft(&entry.file_name().to_string_lossy()) {
-                // It is not missed, and not read if it stays.
+                // If this fails, the draft stays and is ignored.
                 let _ = fs::remove_file(&path);
             }
             let Some(id) = id_of(&path) else { continue };
             match read(&path) {
                 Some(saved) if saved.version == VERSION => drop(all.insert(id, saved)),
-                // Kept in memory nevertheless, so that it is removed with its container.
+                // It is kept in memory, so that the file is removed with its container.
                 _ => drop(all.insert(id, Saved::default())),
             }
         }
         all
     }
 
-    /// Of one log; none when it cannot be read.
+    /// The state of one log; none if it cannot be read.
     pub(super) fn read(&self, id: &ContainerId) -> Option<Saved> {
         read(&self.path(id))
     }
@@ -91,7 +91,7 @@ impl PositionStore {
         }
     }
 
-    /// Removes all of them: another log format is in force.
+    /// Removes all of them, because another log format is configured.
     pub(super) fn clear(&self) {
         for id in self.load().keys() {
             self.remove(id);
@@ -120,7 +120,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
 const VERSION: u32 = 2;
 /// Root only.
 const MODE: u32 = 0o700;
-/// Far above what one holds.
+/// Much larger than any such file.
 const LARGEST: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The progress of a log, for callers that wait for it.
+//! The progress of a log, for waiting callers.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// What there is to know of a log from outside.
+/// The state of a log for callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The CRI file is there.
+    /// The CRI file exists.
     pub(super) opened: bool,
-    /// Bytes of the engine's that were converted since we began.
+    /// Bytes of the engine's log that this process has converted.
     pub(super) moved: u64,
-    /// Everything the container wrote is in the CRI file, or never will be.
+    /// The CRI file has the container's whole output, or will never have more.
     pub(super) complete: bool,
-    /// Bytes of the engine's that are still to be converted, where that is known.
+    /// Bytes of the engine's log that are not converted yet, if that is known.
     pub(super) left: Option<u64>,
 }
 
-/// A caller that waited too long; the last known state.
+/// A caller waited too long. This is the last known state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut(pub(super) Progress);
 
-/// How long others wait for a log.
+/// How long callers wait for a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitLimits {
     pub(super) standstill: Duration,
@@ -37,10 +37,10 @@ impl Default for WaitLimits {
     }
 }
 
-/// Returns when everything is written.
+/// Returns when the whole log is written.
 ///
 /// # Errors
-/// It takes too long.
+/// It took too long.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     time_limit: WaitLimits,
@@ -56,17 +56,17 @@ pub(super) async fn completion(
         let Ok(moved) = timeout_at(until, moves).await.map(|moved| moved.is_ok()) else {
             return Err(TimedOut(*log.borrow()));
         };
-        // Otherwise no log is written any more.
+        // The log is no longer written.
         if !moved {
             return Ok(());
         }
     }
 }
 
-/// Returns when the CRI file is there.
+/// Returns when the CRI file exists.
 ///
 /// # Errors
-/// It takes too long.
+/// It took too long.
 pub(super) async fn opening(
     mut log: watch::Receiver<Progress>,
     time_limit: WaitLimits,

@@ -1,7 +1,7 @@
 //! The engine's json-file logs of one container: `….log`, and the rotated `….log.1`, `….log.2`.
 //!
-//! The engine renames all of them when the newest is full, and removes the oldest. A file that is
-//! held open stays readable, so the tailer holds those it has still to read.
+//! When the newest file is full, the engine renames all of them and removes the oldest. An open file stays
+//! readable, so dockbridge keeps the files open that it has not read yet.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ pub struct JsonFile {
     pub identity: Identity,
     /// Whether entries before its current content may be missing.
     pub after_gap: bool,
-    /// Its end at the last check.
+    /// The end of the file at the last check.
     seen: Place,
 }
 
@@ -42,7 +42,7 @@ impl JsonFile {
     }
 }
 
-/// The files from the one being read to newer ones. Never empty.
+/// The current file and newer ones. Never empty.
 #[derive(Debug)]
 pub struct RotatedFiles {
     source: PathBuf,
@@ -51,8 +51,8 @@ pub struct RotatedFiles {
 }
 
 impl RotatedFiles {
-    /// Begins with the file of that identity; where it is gone, or none is asked for, with the
-    /// oldest there is. Says whether it begins with the one asked for.
+    /// Starts with the file of this identity. If it is gone, or none is given, starts with the oldest file.
+    /// Returns whether the requested file was found.
     ///
     /// # Errors
     /// There is no file, or it cannot be read.
@@ -63,24 +63,24 @@ impl RotatedFiles {
         Ok((Self { source: source.to_owned(), current, newer: found.files }, found.met))
     }
 
-    /// The file being read.
+    /// The file that is read now.
     pub fn current(&self) -> &JsonFile {
         &self.current
     }
 
-    /// Whether the engine writes to another file by now.
+    /// Whether the engine now writes to a newer file.
     pub fn has_newer(&self) -> bool {
         !self.newer.is_empty()
     }
 
-    /// Adds the files that the engine has made since. Returns whether some may be gone already, or
-    /// were truncated.
+    /// Adds the files that the engine has created since. Returns whether some may already be gone, or were
+    /// truncated.
     ///
-    /// While as many are held as there may be, newer ones have to wait where they are: those that
-    /// are removed meanwhile are lost, the ones held follow each other without a gap.
+    /// If the maximum number of files is open, newer files are not opened yet. Those that the engine
+    /// removes in this time are lost. The open files have no gap between them.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The files cannot be read.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
         let mut gap = false;
         for file in &mut self.newer {
@@ -103,15 +103,15 @@ impl RotatedFiles {
         Ok(gap)
     }
 
-    /// Goes on to the next file, if there is one.
+    /// Continues with the next file, if there is one.
     pub fn advance(&mut self) -> bool {
         let Some(next) = self.newer.pop_front() else { return false };
         self.current = next;
         true
     }
 
-    /// Passes over files until no more than `limit` bytes and a part of one file are left. Says
-    /// how many bytes of that file are to be passed over.
+    /// Skips files until at most `limit` bytes are left in the newer files and in a part of one file.
+    /// Returns how many bytes of that file to skip.
     ///
     /// # Errors
     /// The files cannot be read.
@@ -129,7 +129,7 @@ impl RotatedFiles {
         }
     }
 
-    /// Where the engine writes, for messages.
+    /// The file to which the engine writes, for messages.
     pub fn source(&self) -> &Path {
         &self.source
     }
@@ -139,7 +139,7 @@ impl RotatedFiles {
         Ok(metadata.map_err(|e| read_error(&self.source, e))?.len())
     }
 
-    /// In the middle of a rotation there is none: then nothing is newer yet.
+    /// In the middle of a rotation this file does not exist. There is no newer file yet then.
     fn is_newest(&self, identity: &Identity) -> bool {
         let newest = std::fs::metadata(&self.source);
         newest.map_or(true, |metadata| Identity::of(&metadata) == *identity)
@@ -149,14 +149,14 @@ impl RotatedFiles {
 struct FoundFiles {
     /// Oldest first.
     files: VecDeque<JsonFile>,
-    /// The number of the last.
+    /// The number of the newest file.
     newest: Option<u32>,
-    /// Whether the first is the expected one.
+    /// Whether the first file is the expected one.
     met: bool,
 }
 
-/// Opens the files from newest to oldest until `known` is met, and keeps the oldest of them. Starts
-/// over if the engine rotated while they were listed: the list could have a gap.
+/// Opens the files from newest to oldest until `known` is found, and keeps the oldest of them. If the
+/// engine rotates during the listing, starts again, because the list could have a gap.
 fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     for _ in 0..MOST_SCANS {
         let mut found = scan(source, known)?;
@@ -177,7 +177,7 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound && missing > 0 => break,
-            // In the middle of a rotation one number has no file.
+            // In the middle of a rotation, one number has no file.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 missing += 1;
                 continue;
@@ -202,8 +202,8 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
     Ok(found)
 }
 
-/// The number of the newest file, if that is still this file. Each step of a rotation changes one
-/// or the other. The file is held open, so no other file has its identity.
+/// The number of the newest file, if it is still this file. Each step of a rotation changes one of the two.
+/// The file is open, so no other file has its identity.
 fn newest_number(source: &Path, file: Option<&Identity>) -> Option<u32> {
     let at = |number| Some((number, std::fs::metadata(numbered(source, number)).ok()?));
     let (number, metadata) = (0..2).filter_map(at).find(|(_, metadata)| metadata.is_file())?;
@@ -223,11 +223,11 @@ fn read_error(path: &Path, error: io::Error) -> LogError {
     LogError::Source(HostError::new("read", path, error))
 }
 
-/// Files held open for one container.
+/// How many files are open for one container at most.
 const HELD: usize = 8;
-/// More files than an operator can want.
+/// More files than anybody configures.
 const MOST: u32 = 1_000;
-/// More rotations in a row than happen while files are listed.
+/// More rotations than can happen while files are listed.
 const MOST_SCANS: u32 = 16;
 
 #[cfg(test)]

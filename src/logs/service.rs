@@ -1,4 +1,4 @@
-//! [`Logs`]: what other modules call.
+//! [`Logs`], the interface for other modules.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -32,14 +32,14 @@ use crate::{
 /// The logs at the log paths of containers. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// None when the paths are links.
+    /// None if the log paths are links.
     all: Option<Arc<AllLogs>>,
     metrics: LogMetrics,
     directories: Directories,
 }
 
 impl Logs {
-    /// Starts to write logs. Reads the positions in `directory` now, and saves positions there.
+    /// Starts writing logs. Reads the positions in `directory`, and later saves positions there.
     pub async fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
@@ -69,7 +69,7 @@ impl Logs {
         &self.metrics
     }
 
-    /// The format of logs of containers that are created from now on.
+    /// The log format of containers that are created from now on.
     pub const fn format(&self) -> ContainerLogFormat {
         match self.all {
             Some(_) => ContainerLogFormat::Cri,
@@ -77,10 +77,10 @@ impl Logs {
         }
     }
 
-    /// Makes the directory of a log. kubelet has done so; other clients may not have.
+    /// Creates the directory of a log. kubelet has already done so, but other clients may not have.
     ///
     /// # Errors
-    /// It cannot be made, its file system does not answer, or no log can have the path.
+    /// It cannot be created, its file system does not answer, or a log cannot have this path.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
@@ -90,9 +90,8 @@ impl Logs {
         self.directories.ask(place, prepare).await
     }
 
-    /// Follows the log of a container that was inspected. Returns when the container may be shown
-    /// as it is in `record`: at once if it runs. If it has ended, when its log is complete, or when
-    /// that takes too long.
+    /// Follows the log of a container that was inspected. Returns when the container may be shown as in
+    /// `record`: at once if it runs. If it has ended, when its log is complete or this takes too long.
     pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
         let (all, wanted) = (self.all.clone(), wanted(record));
         async move {
@@ -110,11 +109,10 @@ impl Logs {
         }
     }
 
-    /// Returns when the log of a container that was just started exists, or when that takes too
-    /// long.
+    /// Returns when the log of a container that was just started exists, or when this takes too long.
     ///
     /// # Errors
-    /// The link cannot be made.
+    /// The link cannot be created.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((container, run)) = wanted(record) else { return Ok(()) };
         let Some(all) = &self.all else { return self.make_link(container).await };
@@ -126,18 +124,17 @@ impl Logs {
         Ok(())
     }
 
-    /// Begins a new file at the log path of a running container; it is there on return. What the
-    /// container wrote before may still go to the file that had the path.
+    /// Starts a new file at the log path of a running container. The file exists on return. Earlier output
+    /// of the container may still be written to the old file.
     ///
     /// # Errors
-    /// The file cannot be made, its file system does not answer, or no log was asked for of this
-    /// container.
+    /// The file cannot be created, its file system does not answer, or the container has no log.
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
         let (container, run) = wanted(record).ok_or_else(unknown)?;
         let Some(all) = &self.all else { return Ok(self.make_link(container).await?) };
         let (id, directory) = (container.id.clone(), container.target.root().to_owned());
-        // The store may be about to show it for the first time.
+        // The store may be about to show the container for the first time.
         all.observe(container, run).ok_or(LogError::Closed)?;
         let (reply, answer) = oneshot::channel();
         all.find(&id).ok_or_else(unknown)?.reopen(reply);
@@ -145,8 +142,8 @@ impl Logs {
         answer.map_err(|_| LogError::Closed)?
     }
 
-    /// Closes the log of a removed container, after a last read of its open file. Removes a link,
-    /// but not a file, which is the kubelet's. Returns after a few seconds even if the log hangs.
+    /// Closes the log of a removed container after a last read of the engine's open file. Removes a link,
+    /// but not a file, which belongs to kubelet. Returns after a few seconds even if the log hangs.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.close_log(record)).await.is_err() {
             warn!(container = %record.id, "the log of a removed container is still being written; not waiting for it");
@@ -165,20 +162,20 @@ impl Logs {
         while log.changed().await.is_ok() {}
     }
 
-    /// As [`Self::forget`] for a container that somebody else has removed, without waiting.
+    /// As [`Self::forget`] without waiting, for a container that another client has removed.
     pub fn gone(&self, id: &str) {
         if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
             drop(all.forget(&id));
         }
     }
 
-    /// All containers whose log is followed, or has a position that an earlier process saved.
-    /// Containers stay in this list until [`Self::forget`] or [`Self::gone`] is called for them.
+    /// All containers whose log is followed, or has a position saved by an earlier process. They stay in
+    /// this list until [`Self::forget`] or [`Self::gone`] is called.
     pub fn known(&self) -> Vec<ContainerId> {
         self.all.as_ref().map(|all| all.ids()).unwrap_or_default()
     }
 
-    /// Stops writing logs and saves their positions. Callers that wait for a log return.
+    /// Stops writing logs and saves their positions. Waiting callers return.
     pub async fn close(&self) {
         let Some(all) = &self.all else { return };
         if timeout(LAST_LOOK, all.close()).await.is_err() {
@@ -209,9 +206,9 @@ fn warn_late(id: &ContainerId, TimedOut(progress): TimedOut) {
     );
 }
 
-/// A poll reads and writes at most a megabyte. One that takes longer waits for a file system.
+/// A poll reads and writes at most a megabyte. If it takes longer, a file system does not answer.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// How long a new file may take. All other logs may have a poll before it.
+/// How long a new file may take. Polls of all other logs may come first.
 const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long the last read of a log may delay its caller.
 const LAST_LOOK: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Which log's task is woken when one of the engine's files changes.
+//! Wakes a log's task when the engine's file changes.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::host::tail_watch::{TailEvent, TailEvents, TailWatch, WatchedFile, is_exhausted};
 
-/// The watches of all logs, at most one for each.
+/// The watches of all logs, at most one for each log.
 #[derive(Debug)]
 pub(super) struct Watches(Mutex<State>);
 
@@ -16,9 +16,9 @@ pub(super) struct Watches(Mutex<State>);
 struct State {
     /// None if inotify cannot be used.
     watch: Option<TailWatch>,
-    /// Whom to wake.
+    /// The task to wake for each file.
     set: HashMap<WatchedFile, Arc<Notify>>,
-    /// Logs whose watch is being set: it may report before it is in `set`.
+    /// Logs whose watch is being set. It may report an event before it is in `set`.
     setting: Vec<Arc<Notify>>,
     is_exhausted: bool,
 }
@@ -29,8 +29,8 @@ impl Watches {
         Self(Mutex::new(State { watch, set, setting, is_exhausted: false }))
     }
 
-    /// Replaces the watch of a log by one for the file that has this path now. Returns whether
-    /// there is one. Blocks.
+    /// Replaces the watch of a log with one for the file that now has this path. Returns whether the watch
+    /// is set. Blocks.
     pub(super) fn set(&self, path: &Path, log: &Arc<Notify>) -> bool {
         let watch = {
             let mut state = self.0.lock();
@@ -44,14 +44,14 @@ impl Watches {
             state.setting.swap_remove(at);
         }
         match set {
-            // Nobody reads its events any more.
+            // Nobody reads the events any more.
             Ok(_) if state.watch.is_none() => false,
             Ok(file) => {
                 state.set.retain(|_, other| !Arc::ptr_eq(other, log));
                 state.set.insert(file, Arc::clone(log));
                 true
             }
-            // An absent file is being put aside for another: the log is polled again.
+            // The file is missing because the engine is rotating. The log is polled again.
             Err(error) => {
                 if is_exhausted(&error) && !state.is_exhausted {
                     state.is_exhausted = true;
@@ -73,7 +73,7 @@ impl Watches {
         }
     }
 
-    /// Wakes logs until there are no more events.
+    /// Wakes logs until the events end.
     pub(super) async fn wake_logs(&self, mut events: TailEvents) {
         while let Ok(event) = events.next().await {
             self.report(&event);
@@ -107,7 +107,7 @@ impl Watches {
 
 #[cfg(test)]
 mod tests {
-    //! No event is missed, however early it comes.
+    //! No event is lost, however early it arrives.
 
     use std::fs;
 
@@ -118,7 +118,7 @@ mod tests {
         log.notified().now_or_never().is_some()
     }
 
-    /// A watch reports once. What it reports must not be lost because its log is not known yet.
+    /// A watch reports only once. Its report must not be lost because its log is not in `set` yet.
     #[tokio::test]
     async fn an_event_that_comes_before_its_watch_is_known_wakes_the_log() {
         let directory = tempfile::tempdir().unwrap();

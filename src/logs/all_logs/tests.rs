@@ -1,4 +1,4 @@
-//! Logs are polled in turn, each until its container is removed, and none holds up the others.
+//! Logs are polled in turn until their container is removed, and no log delays the others.
 
 use std::{fs::OpenOptions, io::Write, path::Path, sync::atomic::Ordering, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     model::time::Nanos,
 };
 
-/// Logs whose polls are never late.
+/// Logs whose polls never count as late.
 fn logs(directory: &Path) -> Arc<AllLogs> {
     logs_with_limit(directory, Duration::from_secs(3600))
 }
@@ -53,7 +53,7 @@ fn lines(of: &LoggedContainer) -> usize {
     std::fs::read_to_string(of.target.full()).unwrap_or_default().lines().count()
 }
 
-/// Waits for a change of a log. The time limit is for a log that stands still.
+/// Waits for a change of a log. The time limit only ends the test if the log does not change.
 async fn until(log: &mut watch::Receiver<Progress>, holds: impl FnMut(&Progress) -> bool) {
     let holds = tokio::time::timeout(PATIENCE, log.wait_for(holds));
     let _ = holds.await.expect("the log stands still").unwrap();
@@ -100,7 +100,7 @@ async fn a_log_continues_after_a_poll_that_panicked() {
     assert_eq!(lines(&container), 2);
 }
 
-/// An inspect that began before a removal reports the container once more; its log stays forgotten.
+/// An inspect that began before a removal reports the container again. Its log stays forgotten.
 #[tokio::test]
 async fn a_released_log_is_not_tailed_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ async fn a_released_log_is_not_tailed_again() {
     assert_eq!(logs.known.lock().departed.len(), REMEMBERED, "it is bounded");
 }
 
-/// Whether its last poll comes before the end of the process or not.
+/// With and without a last poll before the process ends.
 #[tokio::test]
 async fn what_is_leaving_at_the_end_leaves_no_position() {
     for leaves in [false, true] {
@@ -136,7 +136,7 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
     }
 }
 
-/// A FIFO that nobody writes to: whoever opens it to read waits, as on a dead NFS.
+/// A FIFO without a writer: opening it for reading blocks, as on a dead NFS server.
 fn hanging(directory: &Path, number: u32) -> LoggedContainer {
     let container = container(directory, number);
     let source = container.source.as_ref().unwrap();
@@ -150,7 +150,7 @@ async fn directories_that_hang_keep_no_other_log() {
     let logs = logs_with_limit(directory.path(), Duration::from_millis(50));
     let healthy = container(directory.path(), 0);
     write(&healthy, 1);
-    // More than a node has pods that kubelet's defaults allow.
+    // More pods than a node has with kubelet's defaults.
     let hung: Vec<_> = (1..=150).map(|number| hanging(directory.path(), number)).collect();
     let observed: Vec<_> =
         hung.iter().map(|one| logs.observe(one.clone(), RUNNING).unwrap().progress).collect();
@@ -160,7 +160,7 @@ async fn directories_that_hang_keep_no_other_log() {
     let closed = tokio::time::timeout(PATIENCE, logs.close()).await.is_ok();
     let let_go = observed.into_iter().all(|log| log.has_changed().is_err());
     for container in &hung {
-        // Who waits for a writer has one.
+        // Opens the FIFOs for writing, so that blocked readers continue.
         drop(OpenOptions::new().read(true).write(true).open(container.source.as_ref().unwrap()));
     }
     assert!(written, "a log that could be written stood still");

@@ -1,4 +1,4 @@
-//! Entries told by the engine, again and again from an earlier time on.
+//! The engine sends the entries several times, from an earlier time on.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{logs::line, model::stream::Source};
 
-/// The parts of every third line have one time.
+/// The parts of every third line have the same time.
 fn told() -> Vec<(String, String)> {
     let time =
         |id: usize| format!("2026-01-01T00:{:02}:{:02}.000000001Z", id / 3 / 60, id / 3 % 60);
@@ -48,7 +48,7 @@ proptest! {
             if crash {
                 feed = resume(dir.path(), if lost { None } else { saved.clone() });
             } else {
-                // The engine has ended its answer and is asked again.
+                // The engine has ended its answer and receives the next request.
                 feed = resume(dir.path(), feed.position());
             }
         }

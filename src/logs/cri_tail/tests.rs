@@ -1,4 +1,4 @@
-//! Marks that nobody wrote like this: the file that keeps them may be damaged.
+//! Marks that dockbridge would not write. The file that stores them may be damaged.
 
 use super::*;
 use crate::model::stream::Source;

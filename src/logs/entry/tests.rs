@@ -1,4 +1,4 @@
-//! Lines as engines wrote them, and as crashes left them.
+//! Lines as engines write them, and as crashes leave them.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn entries_are_read() {
             b"\",\"stream\":\"stderr\"",
             false,
         ),
-        // Torn in the text, in an escape, in the time, in attributes, with NULs between.
+        // Cut off in the text, in an escape sequence, in the time, in attributes, with NULs between.
         (r#"{"log":"lost{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),
         (r#"{"log":"lost\{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),
         (r#"{"log":"lost\u00{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),

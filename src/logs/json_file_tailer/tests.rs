@@ -1,4 +1,4 @@
-//! A log through everything that happens to logs, against what its entries make.
+//! Random sequences of events that can happen to a log. The result is compared with what its entries should give.
 
 mod beginnings;
 mod clock;
@@ -22,11 +22,11 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// The container writes: which stream, what, and what a crash left before it.
+    /// The container writes: stream, text, and the damage that a crash left before it.
     LogEntry(Source, String, Scar),
-    /// Bytes of what it wrote reach the engine's file.
+    /// This many bytes of its output reach the engine's file.
     Flush(usize),
-    /// The new file is one with any birth time.
+    /// The birth time of the new file may be earlier than that of others.
     RotateEngine(Index),
     /// Seconds since the first entry.
     SetClock(i64),
@@ -35,10 +35,10 @@ enum Event {
     Crash,
     /// A crash that loses the saved position.
     Forget,
-    /// The name ends with the time of the kubelet's clock.
+    /// The name ends with the time on kubelet's clock.
     Rename(u16),
     RenameBack,
-    /// The new file is one with any birth time.
+    /// The birth time of the new file may be earlier than that of others.
     Reopen(Index),
     DiskTakes(u64),
     DiskFree,
@@ -51,16 +51,16 @@ enum Scar {
     Nuls(usize),
 }
 
-/// An engine, a kubelet and a disk, and what the log has to become.
+/// An engine, kubelet and a disk, and the expected log.
 struct World {
     dir: TempDir,
     /// Empty files, in the order of their birth times.
     spare: Vec<PathBuf>,
-    /// Whether the order of the kubelet's names is wrong. Then a position is saved after each
-    /// reopen, as it is in service.
+    /// Whether kubelet's names are in the wrong order. A position is then saved after each reopen, as the
+    /// service does.
     mixed_names: bool,
     clock: Timestamp,
-    /// Of the last entry.
+    /// Time of the last entry.
     time: Timestamp,
     tailer: Option<JsonFileTailer>,
     saved: Option<Position>,
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Makes an empty file: one that was born at another time, if there is any left.
+    /// Takes an empty file with any birth time, if there is one left.
     fn make(&mut self, path: &Path, which: Index) {
         if self.spare.is_empty() {
             fs::write(path, "").unwrap();
@@ -131,7 +131,7 @@ impl World {
         tailer
     }
 
-    /// Takes note of new files in the order in which they come.
+    /// Records new files in the order in which they appear.
     fn look(&mut self) {
         for file in fs::read_dir(self.path().parent().unwrap()).unwrap() {
             let identity = Identity::of(&file.unwrap().metadata().unwrap());
@@ -152,7 +152,7 @@ impl World {
             Event::Step => drop(self.step()),
             Event::Save => self.saved = Some(self.tailer().position()),
             Event::Crash => self.tailer = None,
-            // How much of an entry that a full disk cut short is written, only a position says.
+            // If a full disk cut an entry short, only a position says how much of it is written.
             Event::Forget => {
                 if self.tailer.take_if(|tailer| !tailer.writer.is_behind()).is_some() {
                     self.saved = None;
@@ -190,7 +190,7 @@ impl World {
     }
 
     fn entry(&mut self, stream: Source, content: &str, scar: &Scar) {
-        // The parts of a long line have one time.
+        // The parts of a long line have the same time.
         if self.entries.is_multiple_of(2) {
             self.time = self.clock + SignedDuration::from_nanos(1 + i64::from(self.entries));
         }
@@ -256,7 +256,7 @@ impl World {
     }
 }
 
-/// Makes a file whose birth time is later than that of another.
+/// Creates a file whose birth time is later than that of another.
 pub(super) fn make_after(path: &Path, other: Option<&Path>) {
     let born = |path: &Path| fs::metadata(path).unwrap().created().unwrap();
     loop {
@@ -264,7 +264,7 @@ pub(super) fn make_after(path: &Path, other: Option<&Path>) {
         if other.is_none_or(|other| born(other) < born(path)) {
             return;
         }
-        // The kernel's clock has not moved yet.
+        // The kernel's clock has not advanced yet.
         fs::remove_file(path).unwrap();
     }
 }
@@ -323,5 +323,5 @@ fn every_line_comes_once_in_order_and_whole() {
 }
 
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
-/// Files of known birth for one case.
+/// Files with known birth times for one case.
 const SPARE: usize = 12;

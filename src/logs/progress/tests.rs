@@ -1,4 +1,4 @@
-//! Waiting ends by completion, by standstill, or because it was long enough.
+//! Waiting ends when the log is complete, makes no progress, or takes too long in all.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn completion_is_waited_for() {
     assert_eq!(waiting.await.unwrap(), Ok(()));
 }
 
-/// That it was tried again is no progress.
+/// A retry alone does not count as progress.
 #[tokio::test]
 async fn waiting_ends_when_nothing_moves() {
     let (log, receiver) = watch::channel(moved(7));

@@ -1,4 +1,4 @@
-//! Tests: the engine rotates while its files are listed.
+//! The engine rotates while its files are listed.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use super::*;
 
-/// Each file has its number, counted from the first one the engine made.
+/// Each file contains its number, counted from the first one that the engine created.
 fn rotate(source: &Path, made: u32) {
     for number in (0..FILES).rev() {
         // The oldest is replaced.
@@ -33,7 +33,7 @@ fn files_come_in_order_and_without_a_hole_however_often_they_are_rotated() {
             }
         });
         for _ in 0..LISTS {
-            // Rotated all the time: an error, and no wrong order.
+            // If the engine rotates all the time, listing fails, but never returns a wrong order.
             let Ok(found) = find_files(&source, None) else { continue };
             let made: Vec<u32> = found.files.iter().map(|file| made(&file.file)).collect();
             let in_order = made.windows(2).all(|pair| pair[0] + 1 == pair[1]);

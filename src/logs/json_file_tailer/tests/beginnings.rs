@@ -1,4 +1,4 @@
-//! Tests: where a log resumes without a saved position, or when the engine has removed files.
+//! Where a log resumes without a saved position, or after the engine has removed files.
 
 use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 
@@ -54,7 +54,7 @@ fn a_lost_position_repeats_no_line_and_mends_a_torn_one() {
         drain(&mut begin(dir.path(), None));
         assert_eq!(numbers(&log), (0..70).collect::<Vec<_>>());
     }
-    // The lines are in the file that the kubelet has renamed.
+    // The lines are in the file that kubelet has renamed.
     fs::rename(&log, log.with_file_name("0.log.old")).unwrap();
     fs::write(dir.path().join("json.log"), json(50..80)).unwrap();
     drain(&mut begin(dir.path(), None));
@@ -89,7 +89,7 @@ fn a_position_ahead_of_the_file_loses_no_line() {
     fs::write(dir.path().join("json.log"), json(0..50)).unwrap();
     let mut tailer = begin(dir.path(), None);
     drain(&mut tailer);
-    // A loss of power: the position was flushed, the lines were not.
+    // A power failure: the position was flushed to disk, the lines were not.
     fs::File::options().write(true).open(&log).unwrap().set_len(500).unwrap();
     drain(&mut begin(dir.path(), Some(tailer.position())));
     assert_eq!(numbers(&log), (0..50).collect::<Vec<_>>());
@@ -120,7 +120,7 @@ fn lost_files_are_reported_and_other_lines_written_once() {
     let mut tailer = begin(dir.path(), None);
     let early = tailer.position();
     drain(&mut tailer);
-    // What is open is read to its end, whatever has become of its name.
+    // An open file is read to its end even if it was renamed or removed.
     fs::remove_file(&source).unwrap();
     fs::write(dir.path().join("json.log.1"), json(20..25)).unwrap();
     fs::write(&source, json(25..30)).unwrap();
@@ -148,8 +148,8 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }
 
-/// The kubelet renames a log while it is begun: at any moment between the list of its files, the
-/// new file and the reading of the old one.
+/// kubelet renames a log while it is opened: at any time between the listing of its files, the creation of
+/// the new file and the reading of the old one.
 #[test]
 fn a_file_renamed_while_a_log_begins_is_not_written_again() {
     let dir = tempfile::tempdir().unwrap();

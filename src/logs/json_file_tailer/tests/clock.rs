@@ -1,5 +1,4 @@
-//! Tests: the clock was set back, so birth times and entry times do not follow the order of files
-//! and entries.
+//! The clock was set back, so birth times and entry times do not have the order of files and entries.
 
 use std::{
     fs,
@@ -11,7 +10,7 @@ use super::{
     make_after, *,
 };
 
-/// Makes the later name's file first, so that its birth is earlier than the other's.
+/// Creates the file with the later name first, so its birth time is earlier than the other's.
 fn write_in_reverse(files: &[(&Path, &str)]) {
     let mut last = None;
     for (path, text) in files.iter().rev() {
@@ -63,7 +62,7 @@ fn a_rotation_is_followed_to_a_file_with_an_earlier_birth() {
     }
 }
 
-/// The kubelet has renamed the file; its successor has an earlier birth.
+/// kubelet has renamed the file. Its successor has an earlier birth time.
 #[test]
 fn an_old_position_counts_all_younger_cri_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +84,7 @@ fn an_old_position_counts_all_younger_cri_files() {
         assert_eq!(numbers(&old), (0..10).collect::<Vec<_>>());
         assert_eq!(numbers(&log), (10..20).collect::<Vec<_>>());
     }
-    // Renamed again, without a successor: the youngest is continued.
+    // It is renamed again without a successor. The newest file is continued.
     let young = log.with_file_name("0.log.20251231-000000");
     fs::rename(&log, &young).unwrap();
     fs::write(dir.path().join("json.log"), json(0..25)).unwrap();
@@ -138,7 +137,7 @@ fn a_full_disk_and_a_truncated_file_lose_no_later_line() {
     fs::write(&source, set_back(10..40)).unwrap();
     tailer.writer.room = None;
     drain(&mut tailer);
-    // Number 6 was torn.
+    // Number 6 was cut off.
     assert_eq!(numbers(&log), (0..6).chain(10..40).collect::<Vec<_>>());
     assert_eq!(tailer.take_losses().gaps, 1);
 }

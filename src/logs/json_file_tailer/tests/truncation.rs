@@ -1,4 +1,4 @@
-//! Tests: the engine's file is truncated by somebody else while it is not being read.
+//! Another program truncates the engine's file while it is not being read.
 
 use std::{fs, io::Write, path::Path};
 
@@ -7,15 +7,15 @@ use super::{
     *,
 };
 
-/// Truncates the file in place and writes what the engine writes next.
+/// Truncates the file in place and writes the engine's next output.
 fn truncate(source: &Path, next: &str) {
     let mut file = fs::File::options().append(true).open(source).unwrap();
     file.set_len(0).unwrap();
     file.write_all(next.as_bytes()).unwrap();
 }
 
-/// Ten lines were written; then `paused` happens to the engine's file. Returns the lines of the CRI
-/// file, and the gaps. With `restart`, dockbridge restarts in between.
+/// Ten lines were written, then `paused` changes the engine's file. Returns the lines of the CRI file, and
+/// the number of gaps. With `restart`, dockbridge restarts in between.
 fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("json.log");
@@ -73,8 +73,8 @@ fn a_truncated_file_that_the_engine_then_rotates_is_read() {
     }
 }
 
-/// Logrotate's `copytruncate` names its copy as the engine names a rotated file. What the container
-/// writes between the copy and the truncation is lost, so the gap is counted nevertheless.
+/// Logrotate's `copytruncate` gives its copy the name of a file rotated by the engine. Lines written
+/// between the copy and the truncation are lost, so a gap is counted.
 #[test]
 fn the_copy_of_a_truncated_file_is_read_to_its_end() {
     for restart in [false, true] {
@@ -88,7 +88,7 @@ fn the_copy_of_a_truncated_file_is_read_to_its_end() {
     }
 }
 
-/// A loss of power: the engine's file lost its end, the CRI file did not.
+/// A power failure: the end of the engine's file is lost, the CRI file is complete.
 #[test]
 fn a_file_cut_short_doubles_no_line() {
     for restart in [false, true] {
