@@ -1,5 +1,5 @@
-//! Attach: a client and the main process of a container. Whatever the client does, the process
-//! stays.
+//! Attach: connects a client with the main process of a container. The process keeps running, whatever the
+//! client does.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Connects the client until the container ends or the client leaves; none in the latter case.
+/// Connects the client until the container ends or the client leaves. None if the client left.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &AttachSpec,
@@ -43,7 +43,8 @@ pub(super) async fn run(
     };
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
-    // The engine ends the attach session when input ends that it must not pass on.
+    // With `stdin_once`, the end of the client's input is passed on. Otherwise it must not be: the engine
+    // would end the attach session.
     let once = wanted.stdin_once && !wanted.tty;
     let input_end = if once { InputEnd::Closes } else { InputEnd::Stays };
     let end = tokio::select! {
@@ -62,7 +63,7 @@ pub(super) async fn run(
 struct Main<'a> {
     streaming: &'a Streaming,
     id: &'a ContainerId,
-    /// Cancelled when the engine was away, if only for a moment.
+    /// Cancelled if the connection to the engine was lost, even for a moment.
     lost: CancellationToken,
 }
 
@@ -81,8 +82,8 @@ impl Process for Main<'_> {
         }
     }
 
-    /// The output of a process that still runs ends if the engine has let go of it after the last
-    /// input. But an engine that ends closes all connections, the stream of events included.
+    /// If the output ends while the process runs, the engine has ended the session after the last input.
+    /// But the output also ends when the engine stops; then its event stream has ended as well.
     async fn concluded(&self) -> Result<(), ExecError> {
         let asked = tokio::select! {
             biased;
@@ -90,7 +91,7 @@ impl Process for Main<'_> {
             asked = self.streaming.store.refresh_container(self.id.as_str()) => asked,
         };
         let was_away = self.lost.is_cancelled();
-        // An engine that was only silent reports the end soon after it answers again.
+        // If the engine was only unresponsive, it reports the end soon after it answers again.
         let has_ended = async || timeout(END_REPORT, self.reported()).await.is_ok();
         if asked.is_ok() && (!was_away || has_ended().await) {
             return Ok(());
@@ -124,7 +125,7 @@ async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible
     pending().await
 }
 
-/// How long an engine that was away may take to report the end of a container.
+/// How long the engine may take to report a container's end after it was unreachable.
 const END_REPORT: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to reach the engine.

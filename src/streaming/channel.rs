@@ -1,4 +1,4 @@
-//! One direction of a stream to the client, whichever transport it lives on.
+//! One direction of a stream to the client, over SPDY or WebSocket.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ pub enum Reader {
     WebSocket(Inbox),
 }
 
-/// What the client gets on one stream.
+/// What the client receives on one stream.
 #[derive(Debug)]
 pub enum Writer {
     Spdy(Sender),
@@ -25,8 +25,8 @@ pub enum Writer {
 }
 
 impl Reader {
-    /// The next bytes, never empty; none at the client's end of the stream or when the client
-    /// has gone. Cancel-safe. Dropped, what still comes is discarded.
+    /// The next bytes, never empty. None at the end of the stream, or after the client has left.
+    /// Cancel-safe. After a drop, further bytes are discarded.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Spdy(receiver) => receiver.next().await,
@@ -36,7 +36,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Sends bytes. Waits for room.
+    /// Sends bytes. Waits until there is room.
     ///
     /// # Errors
     /// The receiver is closed.
@@ -57,8 +57,8 @@ impl Writer {
             Self::WebSocket(_) => Ok(()),
         }
     }
-    /// Resolves when nothing can be sent any more: a client that has reset the stream, or left,
-    /// is noticed though nothing comes from it.
+    /// Resolves when nothing more can be sent. So a client that has reset the stream or left is noticed
+    /// even if it sends nothing.
     pub async fn gone(&self) {
         match self {
             Self::Spdy(sender) => sender.gone().await,

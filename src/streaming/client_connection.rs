@@ -1,4 +1,4 @@
-//! A client's connection after HTTP: the socket, and the bytes of it that were read too early.
+//! A client's connection after the HTTP upgrade: the socket, and bytes that were already read from it.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ pub struct ClientConnection {
     line: Arc<SocketState>,
 }
 
-/// Notices that the client has left even while nothing is read.
+/// Notices that the client has left, even while nothing is read.
 #[derive(Clone, Debug)]
 pub struct DisconnectWatch(Arc<SocketState>);
 
@@ -41,7 +41,7 @@ struct SocketState {
 }
 
 impl ClientConnection {
-    /// The connection behind `stream`, of which `ahead` was read already.
+    /// The connection of `stream`. `ahead` are bytes that were already read.
     pub fn new(stream: TcpStream, ahead: Bytes) -> Self {
         Self {
             ahead,
@@ -53,21 +53,20 @@ impl ClientConnection {
         }
     }
 
-    /// A watch over it.
+    /// Returns a watch of this connection.
     pub fn watch(&self) -> DisconnectWatch {
         DisconnectWatch(Arc::clone(&self.line))
     }
 }
 
 impl DisconnectWatch {
-    /// Resolves when the client sends nothing more, or the connection broke.
+    /// Resolves when the client has closed its side, or the connection broke.
     pub async fn left(&self) {
-        // Priority stands for "closed for reading" without "there is something to read"; an
-        // error of the socket is an end as well.
+        // PRIORITY means "closed for reading" without "readable". A socket error is also an end.
         drop(self.0.stream.ready(Interest::PRIORITY | Interest::ERROR).await);
     }
 
-    /// Resolves when no byte went in either direction for as long as `time_limit`.
+    /// Resolves when no byte was sent in either direction for `time_limit`.
     pub async fn idle(&self, time_limit: Duration) {
         let (mut before, mut since) = (self.moved(), Instant::now());
         while since.elapsed() < time_limit {
@@ -83,19 +82,18 @@ impl DisconnectWatch {
         self.0.read.load(Ordering::Acquire) + self.taken()
     }
 
-    /// Closes the connection. Its users see that the client has left.
+    /// Closes the connection. To its users it looks as if the client had left.
     pub fn close(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// Bytes that have reached the client's side. It grows as long as the client reads.
+    /// How many bytes have reached the client's host. The number grows as long as the client reads.
     fn taken(&self) -> u64 {
         let written = self.0.written.load(Ordering::Acquire);
         written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())
     }
 
-    /// Resolves when the client has taken nothing for as long as `time_limit`, though it may be
-    /// that there was nothing to take.
+    /// Resolves when the client has received nothing for `time_limit`, even if nothing was sent to it.
     pub async fn stalled(&self, time_limit: Duration) {
         let mut before = self.taken();
         loop {
@@ -119,7 +117,7 @@ impl AsyncRead for ClientConnection {
             let length = self.ahead.len().min(buffer.remaining());
             buffer.put_slice(&self.ahead.split_to(length));
             if self.ahead.is_empty() {
-                // Gives the buffer back.
+                // Frees the buffer.
                 self.ahead = Bytes::new();
             }
             return Poll::Ready(Ok(()));
@@ -179,14 +177,14 @@ impl AsyncWrite for ClientConnection {
 }
 
 impl SocketState {
-    /// The socket is shared with the watches. Closing a direction concerns all its handles.
+    /// The watches use the same socket. Closing a direction affects all handles of it.
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
         socket.and_then(|socket| socket.shutdown(how))
     }
 }
 
-/// How often a connection is looked at within the time that it may be idle.
+/// How many times during the idle time limit a connection is checked.
 const IDLE_CHECKS: u32 = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! After the HTTP upgrade: runs exec, attach or port-forward over the protocol that was agreed, SPDY or
+//! After the HTTP upgrade: runs exec, attach or port-forward over the negotiated protocol, SPDY or
 //! WebSocket.
 
 use std::{sync::Arc, time::Duration};
@@ -28,7 +28,7 @@ use crate::model::{
     stream::{ForwardSpec, Streams},
 };
 
-/// The connection behind an answer that was taken up; none if the client left before.
+/// The connection after the upgrade. None if the client left before it.
 pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection> {
     let upgraded = match connection.await {
         Ok(upgraded) => upgraded,
@@ -37,12 +37,12 @@ pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection
             return None;
         }
     };
-    // It is what the server was given.
+    // The server created the connection with this type.
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
     Some(ClientConnection::new(parts.io.into_inner(), parts.read_buf))
 }
 
-/// Serves what was promised until either side is done with it.
+/// Runs the requested stream until the client or the container ends it.
 pub(super) async fn serve(
     wire: ClientConnection,
     pending: PendingStream,
@@ -75,7 +75,7 @@ pub(super) async fn serve(
     }
 }
 
-/// The client with all its streams; none if it left, or did not open them in time.
+/// The client with all its streams. None if it left, or did not open them in time.
 async fn open(
     wire: ClientConnection,
     window: Window,
@@ -88,7 +88,7 @@ async fn open(
             Protocol::Channels(version, encoding) => {
                 channels::open(wire, window, streams, version, encoding).await.ok()
             }
-            // Never agreed upon for a command.
+            // Never negotiated for a command.
             Protocol::Tunnel => None,
         }
     };
@@ -131,7 +131,7 @@ async fn forward(
     }
 }
 
-/// Two channels for each port: data, and what went wrong. The first message on each is the port.
+/// Two channels for each port: data and errors. The first message on each channel is the port.
 async fn pairs(
     wire: ClientConnection,
     window: &Window,
@@ -156,5 +156,5 @@ async fn pairs(
     (socket, pairs)
 }
 
-/// How long a client may take to open the streams it asked for.
+/// How long a client may take to open its streams.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(30);

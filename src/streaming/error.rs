@@ -1,4 +1,4 @@
-//! What can stand in the way of a stream before it begins.
+//! Why a stream cannot begin.
 
 use std::{io, net::SocketAddr};
 
@@ -21,13 +21,13 @@ pub enum StreamError {
     /// The token was not used in time.
     #[error("{MOST_PENDING} streams were requested and not opened; wait a minute and try again")]
     TooMany,
-    /// What is true now is not known.
+    /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl StreamError {
-    /// What the caller can do about it.
+    /// The error kind, from which the gRPC code follows.
     pub fn kind(&self) -> Kind {
         match self {
             Self::ContainerNotFound { .. } | Self::SandboxNotFound { .. } => Kind::NotFound,
@@ -40,7 +40,7 @@ impl StreamError {
     }
 }
 
-/// The address cannot be served.
+/// dockbridge cannot listen on the address.
 #[derive(Debug, Error)]
 #[error("cannot serve exec, attach and port-forward on {address}: choose another --streaming-addr")]
 pub struct BindError {

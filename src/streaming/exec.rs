@@ -1,4 +1,4 @@
-//! Exec: a client and a process of its own in a container that runs.
+//! Exec: connects a client with a new process in a running container.
 
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -18,10 +18,10 @@ use crate::{
     model::stream::{ExecSpec, TerminalSize},
 };
 
-/// Runs the command until it ends or the client leaves; none in the latter case.
+/// Runs the command until it ends or the client leaves. None if the client left.
 ///
-/// Without its client, or the engine, a process goes on, its input closed; one with a terminal is
-/// hung up.
+/// If the client or the engine disconnects, the process continues with its input closed. A process with a
+/// terminal gets SIGHUP.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &ExecSpec,
@@ -48,12 +48,12 @@ pub(super) async fn run(
             return Some(failure(&chain(&error)));
         }
     };
-    // A terminal's input has no end but the one typed into it.
+    // The end of the client's input does not end the input of a terminal. Only an end-of-file character does.
     let input_end = if streams.tty { InputEnd::Stays } else { InputEnd::Closes };
     let end = copy(client, hijacked, &exec, input_end, stop).await;
     match end {
         SessionEnd::ClientGone | SessionEnd::Stopping if streams.tty => exec.hang_up().await,
-        // Its terminal is lost with the engine. The client need not wait for that.
+        // The engine's end of the terminal is lost. The client does not wait for the hang-up.
         SessionEnd::Broken(_) if streams.tty => {
             let exec = exec.clone();
             drop(tokio::spawn(async move { exec.hang_up().await }));

@@ -1,7 +1,7 @@
-//! Port-forward: connections of a client to ports inside a sandbox.
+//! Port-forward: connects a client with ports in a sandbox.
 //!
-//! No process is started for it: a connection is made inside the pod's network namespace by a
-//! thread that ends right after, and from then on it is a socket like any other.
+//! This needs no process in the pod. A short-lived thread connects a socket inside the pod's network
+//! namespace. After that it is used like any other socket.
 
 mod dial;
 pub(super) mod pairing;
@@ -30,23 +30,23 @@ use super::{
 };
 use crate::{error::chain, model::record::SandboxRecord};
 
-/// A connection to be forwarded.
+/// A connection to forward.
 #[derive(Debug)]
 pub struct StreamPair {
-    /// Where in the sandbox it leads; not 0.
+    /// The port in the sandbox; not 0.
     pub port: u16,
     pub data: (Reader, Writer),
-    /// Where a failure is sent.
+    /// Where failures are sent.
     pub error: Writer,
 }
 
-/// Forwards what a client opens on a SPDY connection, until it leaves. What it has open then is
-/// closed in the pod as well, behind what it had sent.
+/// Forwards the connections that a client opens over SPDY until it leaves. Its open connections in the pod
+/// are then closed, after the data that it had sent.
 pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
     pair_up(connection, sandbox, CREATION_TIMEOUT).await;
 }
 
-/// Forwards the connections of a WebSocket client, until all have ended.
+/// Forwards the connections of a WebSocket client until all have ended.
 pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>) {
     let mut running = JoinSet::new();
     let turn = Arc::default();
@@ -75,12 +75,12 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
             () = sleep_until(expiry) => expire(&mut pairing),
         }
     }
-    // Their streams have ended: each delivers what had come, and ends.
+    // Their streams have ended. Each task delivers what has arrived, and ends.
     while running.join_next().await.is_some() {}
 }
 
-/// Forwards one connection until both its directions have ended. The connections of one client take turns
-/// in sending to it.
+/// Forwards one connection until both directions have ended. The connections of one client take turns to
+/// send to it.
 async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<()>>) {
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
@@ -92,7 +92,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
         Err(reason) => reason,
     };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
-    // kubelet's message, which has the sandbox for the pod; its uid is not known here.
+    // kubelet's message with the sandbox instead of the pod. The pod's uid is unknown here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
     // A client that has left needs no error.
     let _ = error.send(text.into()).await;
@@ -100,7 +100,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     let _ = writer.finish().await;
 }
 
-/// Takes a stream the client offers; a pair when it was the second of two.
+/// Handles a stream that the client offers. Returns a pair if it was the second stream of one.
 fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<StreamPair> {
     let half = match PairStream::read(offer.id(), |name| offer.header(name)) {
         Ok(half) => half,
@@ -109,7 +109,7 @@ fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<StreamPai
             return None;
         }
     };
-    // The client opens the second only when it knows that the first is accepted.
+    // The client opens the second stream only after the first was accepted.
     match pairing.join(half, std::time::Instant::now(), || offer.accept()) {
         PairingResult::Waits => None,
         PairingResult::Twice => {

@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages,
-//! sizes of a terminal.
+//! Entry points for `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages, and
+//! terminal sizes.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::fuzz_input::portions;
 
-/// A request as lines: method and address, then headers. What it names is agreed upon or refused;
-/// a token is worth nothing, ports are between 1 and 65535.
+/// A request as lines: method and address, then headers. Any request is either negotiated or refused. No
+/// token is valid, and ports are between 1 and 65535.
 pub(crate) fn upgrade(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let first = str::from_utf8(lines.next().unwrap_or_default()).unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn upgrade(bytes: &[u8]) {
     sizes(bytes);
 }
 
-/// Sizes of a terminal: what is read does not depend on the cut.
+/// Terminal sizes. The result does not depend on how the bytes are split.
 fn sizes(bytes: &[u8]) {
     if bytes.len() > LONGEST_SIZES {
         return;
@@ -78,13 +78,13 @@ fn sizes(bytes: &[u8]) {
         }
         Some(last)
     };
-    // What is no size is refused sooner or later: `5E` may become a number, `5` alone is none.
+    // Invalid input is refused sooner or later: `5E` may become a number, `5` alone is not a size.
     if let (Some(whole), Some(cut)) = (read(vec![bytes]), read(portions(bytes))) {
         assert_eq!(whole, cut, "the cut changed a size");
     }
 }
 
-/// What a client sends over a WebSocket, in any cut and in every format; and the bytes as one message.
+/// A client's bytes on a WebSocket, split anywhere and in every format, and the bytes as one message.
 pub(crate) fn websocket(bytes: &[u8]) {
     let whole = frames(vec![bytes]);
     assert_eq!(whole, frames(portions(bytes)), "the cut changed the frames");
@@ -111,8 +111,8 @@ pub(crate) fn websocket(bytes: &[u8]) {
     }
 }
 
-/// The frames up to the end or the first fault, pieces of a message put together. Returns also whether
-/// there was a fault.
+/// The frames until the end or the first error, with the pieces of each message joined. Also returns
+/// whether there was an error.
 fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
     let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     for portion in portions {
@@ -138,7 +138,7 @@ fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
     (frames, false)
 }
 
-/// The data for each channel, pieces of a channel put together; none after a fault.
+/// The data for each channel, with the pieces of each channel joined. None after an error.
 fn messages(
     format: Format,
     pieces: impl IntoIterator<Item = (Bytes, bool)>,
@@ -162,5 +162,5 @@ const FORMATS: [Format; 3] = [
     Format { encoding: Encoding::Binary, closes: true },
     Format { encoding: Encoding::Base64, closes: false },
 ];
-/// A size that is longer is none, and how much has come of it then depends on the cut.
+/// A longer size is invalid, but how much of it is read depends on the split.
 const LONGEST_SIZES: usize = 4096;

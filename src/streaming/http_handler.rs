@@ -1,5 +1,4 @@
-//! One HTTP request: a token is redeemed, a protocol agreed upon, and the stream begins on a task
-//! of its own.
+//! One HTTP request: redeems the token, negotiates a protocol, and starts the stream in its own task.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -21,7 +20,7 @@ use super::{
 };
 use crate::model::stream::ForwardSpec;
 
-/// Where tokens are redeemed.
+/// Redeems tokens.
 #[derive(Debug)]
 pub(super) struct HttpHandler {
     streaming: Streaming,
@@ -75,7 +74,7 @@ impl HttpHandler {
         self.streaming.redeem(name, token)
     }
 
-    /// The stream from its first byte to its last.
+    /// The whole stream.
     fn stream(
         &self,
         connection: OnUpgrade,
@@ -96,7 +95,7 @@ impl HttpHandler {
     }
 }
 
-/// Adds the query of a WebSocket client. None when it is invalid.
+/// Adds the ports from a WebSocket client's query. None if they are invalid.
 fn complete(
     pending: PendingStream,
     protocol: Protocol,
@@ -112,7 +111,7 @@ fn complete(
     }
 }
 
-/// A stream whose client connection is closed ends as if the client had left.
+/// Closes the client's connection if it is idle too long. The stream then ends as if the client had left.
 async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     watch.idle(IDLE_TIMEOUT).await;
     info!(about, "closed a stream: nothing was sent on it for {IDLE_TIMEOUT:?}");
@@ -120,7 +119,7 @@ async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     pending().await
 }
 
-/// Streams that end by themselves have some time for it.
+/// Gives streams some time to end on their own.
 async fn cut_off(stop: &CancellationToken) {
     stop.cancelled().await;
     sleep(STOP_TIMEOUT).await;
@@ -136,13 +135,13 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     let mut answer = answer.map(|words| Full::new(Bytes::from_static(words.as_bytes())));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    // One request for each connection. Checked here rather than by the server, which would say it
-    // of an upgrade too.
+    // Only one request for each connection. The server's own option would also add this header to an
+    // upgrade.
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-/// How long a stream may be idle. containerd's default, and kubelet's for its own connections.
+/// How long a stream may be idle. containerd has the same default, and kubelet for its own connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
-/// How long after the stop the last stream is cut off: longer than the streams' own timeout.
+/// How long after the stop the last streams are closed. This is longer than the streams' own timeout.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

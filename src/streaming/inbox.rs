@@ -1,7 +1,7 @@
-//! What a client has sent on a connection and its readers have not taken yet, in pieces. SPDY and WebSocket
-//! share it.
+//! Data that a client has sent on a connection and that was not read yet, in pieces. SPDY and WebSocket use it.
 //!
-//! A connection whose window is full is not read any more. No reader waits for another connection's.
+//! If the window of a connection is full, the connection is not read until there is room. Connections do
+//! not wait for each other.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -13,26 +13,26 @@ use tokio::{
 
 use crate::telemetry::metric::Gauge;
 
-/// How much of a connection may wait for its readers. Clones share it.
+/// Limits how much data of a connection may wait to be read. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Window {
     room: Arc<Semaphore>,
-    /// Bytes that wait, of all connections.
+    /// Waiting bytes of all connections.
     waiting: Gauge,
 }
 
-/// Where the pieces of one stream are put.
+/// Adds the pieces of one stream.
 #[derive(Clone, Debug)]
 pub struct Inlet {
     pieces: mpsc::UnboundedSender<Piece>,
     window: Window,
 }
 
-/// Reads one stream. Dropped, what still comes is discarded.
+/// Reads one stream. After a drop, further data is discarded.
 #[derive(Debug)]
 pub struct Inbox {
     pieces: mpsc::UnboundedReceiver<Piece>,
-    /// The share of the last bytes, until others are asked for.
+    /// The share of the last returned bytes, until the next ones are requested.
     held: Option<Share>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Share {
 }
 
 impl Window {
-    /// Of a new connection. What waits is added to the gauge.
+    /// The window of a new connection. Waiting bytes are added to the gauge.
     pub fn new(waiting: Gauge) -> Self {
         Self { room: Arc::new(Semaphore::new(WINDOW)), waiting }
     }
@@ -81,7 +81,7 @@ impl Window {
 }
 
 impl Inlet {
-    /// Waits for room in the window. Returns false if there is no reader any more.
+    /// Waits for room in the window. Returns false if the reader was dropped.
     pub async fn put(&self, bytes: Bytes) -> bool {
         let cost = u32::try_from(bytes.len() + COST).unwrap_or(u32::MAX);
         let room = tokio::select! {
@@ -90,22 +90,22 @@ impl Inlet {
         };
         let Some(room) = room else { return false };
         let share = Share::new(room, self.window.waiting.clone());
-        // A small piece must not keep the buffer it was read into.
+        // A small piece is copied, so that it does not keep the whole read buffer.
         let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
         self.pieces.send(Piece { bytes, share }).is_ok()
     }
 }
 
 impl Inbox {
-    /// The next bytes, never empty and at most [`LARGEST_PIECE`]; none at the end. Cancel-safe. The bytes
-    /// before them leave the window.
+    /// The next bytes, never empty and at most [`LARGEST_PIECE`]. None at the end. Cancel-safe. The
+    /// previous bytes no longer count for the window.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.held = None;
         let piece = self.pieces.recv().await;
         self.hold(piece)
     }
 
-    /// The same if they are here already.
+    /// The next bytes, if they have already arrived.
     pub fn next_now(&mut self) -> Option<Bytes> {
         let piece = self.pieces.try_recv().ok();
         self.hold(piece)
@@ -118,7 +118,7 @@ impl Inbox {
     }
 }
 
-/// Reads from a client into `input`. Returns whether anything came.
+/// Reads from a client into `input`. Returns false at the end.
 ///
 /// # Errors
 /// The connection broke.
@@ -129,13 +129,13 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> 
     Ok(from.read_buf(input).await? > 0)
 }
 
-/// How long what a client sent before it left may take to reach the container.
+/// How long the delivery of a client's last data to the container may take after the client has left.
 pub const LAST_INPUT: Duration = Duration::from_secs(10);
-/// Bytes that are handed on at once. With 1,000 connections each buffer of this size takes 16 MiB.
+/// The largest number of bytes passed on at once. 1,000 connections with such a buffer need 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;
-/// One piece on its way to the process, and one behind it.
+/// One piece on its way to the process, and one waiting.
 const WINDOW: usize = 2 * (LARGEST_PIECE + COST);
-/// What keeping a piece costs beside its bytes.
+/// Memory for each piece in addition to its bytes.
 const COST: usize = 128;
-/// Pieces from this size on share the buffer they were read into.
+/// Pieces of at least this size are not copied from the read buffer.
 const SHARED: usize = LARGEST_PIECE / 2;

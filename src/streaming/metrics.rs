@@ -1,4 +1,4 @@
-//! What is counted of streams and of the tokens that lead to them.
+//! The metrics of streams and of their tokens.
 
 use super::inbox::Window;
 use crate::telemetry::{
@@ -7,7 +7,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of streams. Clones count together.
+/// The metrics of streams. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct StreamingMetrics {
     tokens: Family<Counter, 1>,
@@ -27,7 +27,7 @@ impl StreamingMetrics {
         Window::new(self.waiting.clone())
     }
 
-    /// A stream begins, `what` for people.
+    /// A stream begins. `what` describes it for people.
     pub(super) fn begin(&self, kind: &'static str, what: String) -> (GaugeGuard, InProgressGuard) {
         (GaugeGuard::of(self.open.with([kind])), self.in_progress.begin(kind, what))
     }

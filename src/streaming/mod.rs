@@ -1,8 +1,8 @@
 //! Byte streams between a client and a container's process or a pod's ports.
 //!
-//! An RPC leaves a token and gets a URL; the client brings the token back over HTTP and speaks
-//! SPDY/3.1 or WebSocket. Nothing here outlives its connection, and a peer that is slow, dead or
-//! hostile costs one task and bounded memory.
+//! An RPC stores a request under a token and returns a URL. The client presents the token over HTTP and
+//! then speaks SPDY/3.1 or WebSocket. All state ends with its connection. A slow, dead or hostile client
+//! costs one task and a limited amount of memory.
 
 mod attach;
 pub mod channel;

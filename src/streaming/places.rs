@@ -1,22 +1,22 @@
-//! How many streams may be open at once: in all, for each container or pod, and of each kind.
+//! Limits for concurrent streams: in total, for each container or pod, and for each kind.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// The open streams of a server. Clones count together.
+/// The open streams of a server. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Of those, the ones that must leave places for commands.
+    /// Those that are not commands. They must leave places for commands.
     idlers: usize,
     by_target: HashMap<String, usize>,
 }
 
-/// The place of one stream. Dropped, it is free again.
+/// The place of one stream. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
@@ -25,7 +25,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a stream to this container or pod; none if too many are taken.
+    /// A place for a stream to this container or pod. None if a limit is reached.
     pub(super) fn take(&self, target: String, is_command: bool) -> Option<Place> {
         let mut taken = self.0.lock();
         let of_target = taken.by_target.get(&target).copied().unwrap_or_default();
@@ -56,11 +56,11 @@ impl Drop for Place {
     }
 }
 
-/// Streams at once: a node's pods, each watched by several users.
+/// Concurrent streams: enough for all pods of a node with several users each.
 const MOST_STREAMS: usize = 1_000;
-/// Streams to one container or pod at once.
+/// Concurrent streams to one container or pod.
 const MOST_OF_A_TARGET: usize = 250;
-/// Streams that only exec can open. Port-forwards and attachments stay open for hours.
+/// Streams that only exec can use. Port-forwards and attach sessions may be open for hours.
 const RESERVED_FOR_COMMANDS: usize = 200;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Ports that a WebSocket client wants forwarded, and how many its channels can distinguish. Pure.
+//! The ports that a WebSocket client wants to forward, and how many its channels can distinguish. No I/O.
 
 use super::{upgrade::Encoding, websocket::message::Format};
 
-/// The values of `port` in a query: repeated, or several in one, divided by commas. None when
-/// one of them is no port.
+/// The values of `port` in a query: repeated, or separated by commas. None if one of them is not a port.
 pub(super) fn of_query(query: Option<&str>) -> Option<Vec<u16>> {
     query
         .unwrap_or_default()
@@ -16,7 +15,7 @@ pub(super) fn of_query(query: Option<&str>) -> Option<Vec<u16>> {
         .collect()
 }
 
-/// How many ports one connection can carry: each takes two channels.
+/// How many ports one connection supports. Each needs two channels.
 pub(super) fn most(encoding: Encoding) -> usize {
     Format { encoding, closes: false }.channels() / CHANNELS_OF_A_PORT
 }
@@ -25,7 +24,7 @@ const CHANNELS_OF_A_PORT: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    //! Queries, row by row.
+    //! Queries, one case per row.
 
     use super::{Encoding, most, of_query};
 

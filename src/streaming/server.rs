@@ -1,5 +1,5 @@
-//! The HTTP server that clients bring their tokens to. It knows no identity but the token, so it
-//! belongs on loopback: kubelet, on the same host, authorises other clients.
+//! The HTTP server to which clients send their tokens. It authenticates only by token, so it should listen
+//! on loopback: kubelet runs on the same host and authorises other clients.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,10 +23,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Takes the address; port 0 becomes any free one.
+    /// Binds the address. Port 0 selects any free port.
     ///
     /// # Errors
-    /// It is in use, or not ours.
+    /// The address is in use, or is not an address of this host.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let refused = |source| BindError { address, source };
         let listener = listen(address).map_err(refused)?;
@@ -40,13 +40,12 @@ impl Endpoint {
         Ok(Self { listener, address: bound })
     }
 
-    /// The address, with its port.
+    /// The address with its actual port.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop`, then lets streams end for a short while. Everything runs on
-    /// `tracker`.
+    /// Serves until `stop`, then gives streams a short time to end. All tasks run on `tracker`.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let handler = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
@@ -74,7 +73,7 @@ impl Endpoint {
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
-    // Inherited by every connection: a host that went down is noticed some day.
+    // Every connection inherits this, so that a dead host is noticed eventually.
     socket.set_keepalive(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -85,7 +84,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                // Out of descriptors, most likely.
+                // Probably out of file descriptors.
                 warn!(%error, "cannot accept a streaming connection; retrying");
                 sleep(ACCEPT_AGAIN).await;
             }
@@ -115,14 +114,14 @@ async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
     }
 }
 
-/// Connections without a token at once, each of which costs a descriptor and a small buffer.
+/// Concurrent connections without a token. Each costs a file descriptor and a small buffer.
 const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
-/// How long a client may take to say what it wants.
+/// How long a client may take to send the request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long request and answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const MOST_HEADERS: usize = 100;
-/// Kubelet passes on what the API server's clients sent.
+/// kubelet passes on requests of the API server's clients.
 const LARGEST_HEAD: usize = 64 << 10;

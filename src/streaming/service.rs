@@ -1,4 +1,4 @@
-//! Exec, Attach and PortForward: each keeps a request under a token and answers the URL with the token.
+//! Exec, Attach and PortForward. Each stores a request under a token and returns a URL with the token.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -19,7 +19,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// The service behind Exec, Attach and PortForward. Clones share everything.
+/// The service for Exec, Attach and PortForward. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Streaming {
     pub(super) engine: Engine,
@@ -29,7 +29,7 @@ pub struct Streaming {
     pub(super) metrics: StreamingMetrics,
 }
 
-/// A checked request that waits for its client. Ids are full.
+/// A validated request that waits for its client. Ids are complete.
 #[derive(Clone, Debug)]
 pub(super) enum PendingStream {
     Exec(ExecSpec),
@@ -44,21 +44,21 @@ impl Streaming {
         Self { engine, store, tokens: Arc::default(), address, metrics }
     }
 
-    /// What is counted of streams.
+    /// The metrics of streams.
     pub const fn metrics(&self) -> &StreamingMetrics {
         &self.metrics
     }
 
-    /// Promises a process in a running container; the URL where it is to be had.
+    /// Prepares a command in a running container. Returns its URL.
     ///
     /// # Errors
-    /// No such container, or it does not run; too many promises are open.
+    /// There is no such container, it does not run, or too many requests are open.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, StreamError> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
         self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
     }
 
-    /// Promises the streams of a container's main process; the URL where they are to be had.
+    /// Prepares the streams of a container's main process. Returns their URL.
     ///
     /// # Errors
     /// As [`Self::exec`].
@@ -67,16 +67,16 @@ impl Streaming {
         self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))
     }
 
-    /// Promises connections to ports of a sandbox; the URL where they are to be had.
+    /// Prepares connections to ports of a sandbox. Returns their URL.
     ///
     /// # Errors
-    /// No such sandbox, or it is not ready; too many promises are open.
+    /// There is no such sandbox, it is not ready, or too many requests are open.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, StreamError> {
         let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
         self.issue(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
 
-    /// What was promised for this token under this name. Whatever the name, the token is spent.
+    /// The request with this token and name. The token becomes invalid, even if the name is wrong.
     pub(super) fn redeem(&self, name: &str, token: &str) -> Option<PendingStream> {
         let mut tokens = self.tokens.lock();
         let pending = tokens.redeem(token, Instant::now());
@@ -94,7 +94,8 @@ impl Streaming {
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
 
-    /// A running container. The store may not have a start of a moment ago: the engine's answer counts.
+    /// A running container. If the store does not show it as running, the engine is asked, because it may
+    /// have just started.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, StreamError> {
         let missing = || StreamError::ContainerNotFound { id: id.to_owned() };
         let now = self.store.inspected(id).await?;
@@ -148,7 +149,7 @@ impl PendingStream {
     }
 }
 
-/// Where a client on this host reaches us: one that listens everywhere listens on loopback too.
+/// The address for clients on this host. A server on all addresses is also reachable on loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -169,7 +170,7 @@ fn random() -> [u8; 6] {
 
 #[cfg(test)]
 mod tests {
-    //! Where clients are sent.
+    //! The addresses in URLs.
 
     use super::reachable;
 

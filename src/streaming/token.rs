@@ -1,5 +1,5 @@
-//! Tokens: the last part of the URL that Exec, Attach and PortForward return, under which a client
-//! opens the request. A pure table; time and random bytes come as values.
+//! Tokens: the last part of the URLs that Exec, Attach and PortForward return. With it a client opens the
+//! request. This is a table without a clock and without randomness. Callers pass both.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,7 +18,7 @@ struct Pending<T> {
     request: T,
 }
 
-/// As many requests as may be open are open.
+/// The maximum number of requests is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyTokens;
 
@@ -33,7 +33,7 @@ impl<T> Tokens<T> {
     /// be guessed, and others when a token happens to be taken.
     ///
     /// # Errors
-    /// [`TooManyTokens`] when [`MOST_PENDING`] requests are open.
+    /// [`TooManyTokens`] if [`MOST_PENDING`] requests are open.
     pub fn issue(
         &mut self,
         request: T,
@@ -57,14 +57,14 @@ impl<T> Tokens<T> {
         Ok(token)
     }
 
-    /// The request behind a token, which is worth nothing from now on.
+    /// The request with this token, which becomes invalid.
     pub fn redeem(&mut self, token: &str, now: Instant) -> Option<T> {
         let pending = self.pending.remove(token)?;
         (now < pending.until).then_some(pending.request)
     }
 }
 
-/// How long a token is good: a client follows its URL at once.
+/// How long a token is valid. Clients use their URL at once.
 pub const LIFETIME: Duration = Duration::from_secs(60);
 /// How many requests may be open at a time.
 pub const MOST_PENDING: usize = 1_000;

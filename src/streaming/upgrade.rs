@@ -1,4 +1,4 @@
-//! What a client and we shall speak after the HTTP request: decided from its headers alone.
+//! Selects the protocol after the HTTP request from the request's headers. No I/O.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -10,49 +10,49 @@ use http::{
 };
 use sha1::{Digest as _, Sha1};
 
-/// What the streams are for; each has protocols of its own.
+/// The purpose of the streams. Each has its own protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Command,
     Forward,
 }
 
-/// The protocol agreed upon.
+/// The negotiated protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Streams of a SPDY connection. Port-forward knows one version only.
+    /// Streams of a SPDY connection. Port-forward has only one version.
     Spdy(Version),
     /// Numbered channels of a WebSocket.
     Channels(Version, Encoding),
-    /// A SPDY connection within the binary messages of a WebSocket.
+    /// A SPDY connection inside the binary messages of a WebSocket.
     Tunnel,
 }
 
-/// The remote command protocol.
+/// The version of the remote command protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// A failure as plain text.
+    /// Failures are plain text.
     V1,
-    /// The error stream always ends; the rest as before.
+    /// The error stream always ends. Otherwise as before.
     V2,
     /// Terminals can be resized.
     V3,
-    /// The outcome as JSON.
+    /// The outcome is JSON.
     V4,
-    /// Channels of a WebSocket can be closed one by one.
+    /// Channels of a WebSocket can be closed individually.
     V5,
 }
 
-/// How bytes travel in the messages of a WebSocket.
+/// How bytes are encoded in WebSocket messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are, behind a byte with the channel's number.
+    /// Unchanged, after a byte with the channel's number.
     Binary,
-    /// As base64, behind the channel's digit.
+    /// As base64, after a digit with the channel's number.
     Base64,
 }
 
-/// An agreement, and the answer that seals it.
+/// The negotiated protocol, and the HTTP answer that confirms it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
     /// The protocol from now on.
@@ -60,25 +60,25 @@ pub struct Upgrade {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Why there is no agreement.
+/// Why no protocol was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NoUpgrade,
     /// SPDY without a list of versions.
     NoVersions,
-    /// None of the versions is ours; these would be.
+    /// dockbridge supports none of the versions, but others for this purpose.
     NoSpdyVersion(Purpose),
-    /// None of the subprotocols is ours.
+    /// dockbridge supports none of the subprotocols.
     NoSubprotocol,
-    /// A WebSocket begins with GET.
+    /// A WebSocket handshake must use GET.
     NotGet,
-    /// Not the version of RFC 6455.
+    /// The version is not that of RFC 6455.
     OldWebSocket,
-    /// No key, or none of 16 bytes.
+    /// The key is missing, or does not have 16 bytes.
     BadKey,
 }
 
-/// Finds what `request` and we have in common.
+/// Finds a protocol that `request` and dockbridge support.
 ///
 /// # Errors
 /// See [`Refusal`].
@@ -163,7 +163,7 @@ impl Upgrade {
 }
 
 impl Refusal {
-    /// The answer that names what is missing.
+    /// The answer that says what is missing.
     pub fn response<B: From<&'static str>>(self) -> Response<B> {
         let (status, text) = self.words();
         let mut response = Response::new(B::from(text));
@@ -210,13 +210,12 @@ impl Refusal {
     }
 }
 
-/// Whether a list in a header, over all its lines, has a token, ignoring case.
+/// Whether a list in a header, over all its lines, contains a word, ignoring case.
 fn holds(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words(headers, name).any(|found| found.eq_ignore_ascii_case(word))
 }
 
-/// The words of a list that may be spread over several lines, in their order. A client that
-/// says nothing but commas has said nothing.
+/// The words of a list, which may be split over several lines, in their order. A list with only commas is empty.
 fn words<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> + use<'a> {
     headers
         .get_all(name)
@@ -240,7 +239,7 @@ const ACCEPTED_VERSIONS: HeaderName =
     HeaderName::from_static("x-accepted-stream-protocol-versions");
 /// RFC 6455.
 const WEBSOCKET_VERSION: &str = "13";
-/// RFC 6455, 1.3: what shows that an answer is to a WebSocket's request.
+/// RFC 6455, 1.3: shows that the answer belongs to a WebSocket request.
 const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// RFC 6455, 4.1.
 const KEY_BYTES: usize = 16;

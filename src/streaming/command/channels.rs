@@ -1,4 +1,4 @@
-//! Exec and attach over WebSocket: every channel is there from the beginning.
+//! Exec and attach over WebSocket: all channels exist from the start.
 
 use bytes::Bytes;
 
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// Opens the channels and acknowledges that to the client.
+/// Opens the channels and confirms this to the client.
 ///
 /// # Errors
-/// The client has gone already.
+/// The client has already left.
 pub async fn open(
     wire: ClientConnection,
     window: Window,
@@ -35,7 +35,7 @@ pub async fn open(
     let mut routes = vec![None; CHANNELS];
     if let [input, .., resize] = routes.as_mut_slice() {
         *input = expected.stdin.then_some(typed);
-        // Unlike SPDY's, this channel is there in every version.
+        // Unlike in SPDY, this channel exists in every version.
         *resize = streams.tty.then_some(resized);
     }
     let format = Format { encoding, closes: version >= Version::V5 };
@@ -61,7 +61,7 @@ pub async fn open(
     })
 }
 
-/// Input, outputs, outcome and sizes.
+/// Input, two outputs, outcome and terminal sizes.
 const CHANNELS: usize = 5;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;

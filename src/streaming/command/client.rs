@@ -1,4 +1,4 @@
-//! The client of an exec or attach: its streams, all open, and the connection they live on.
+//! The client of an exec or attach: its open streams and their connection.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::{
     },
 };
 
-/// A client whose streams are open. Dropped, it is cut off.
+/// A client whose streams are open. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Client {
     pub stdin: Option<Reader>,
     pub stdout: Option<Writer>,
-    /// Where errors go; never of a terminal.
+    /// Standard error; none with a terminal.
     pub stderr: Option<Writer>,
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// Directions that nothing goes in; letting go of them would break the stream off.
+    /// Streams that are not used in this direction. Dropping them would reset them.
     pub idle: Vec<Writer>,
     pub line: Line,
-    /// Whether it still takes what it is sent.
+    /// Notices whether the client still receives data.
     pub watch: DisconnectWatch,
 }
 
-/// What all the streams of a client live on.
+/// The connection of all the client's streams.
 #[derive(Debug)]
 pub enum Line {
     Spdy(Connection),
@@ -42,16 +42,16 @@ pub enum Line {
 }
 
 impl Line {
-    /// Resolves when the client has gone. Cancel-safe.
+    /// Resolves when the client has left. Cancel-safe.
     pub async fn gone(&mut self) {
         match self {
-            // Streams that were not asked for are refused.
+            // Further streams are refused.
             Self::Spdy(connection) => while connection.accept().await.is_some() {},
             Self::WebSocket(socket) => socket.gone().await,
         }
     }
 
-    /// Sends the close and waits for the client's: it still has to read what was sent.
+    /// Sends the close and waits for the client's, because the client may still be reading.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.gone().await,
@@ -67,8 +67,8 @@ impl Client {
         timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
     }
 
-    /// Ends the outputs, sends the outcome, and closes the connection when the client has read all that.
-    /// A client that takes nothing for [`PAUSE`] is left, and so is one that does not leave.
+    /// Ends the outputs, sends the outcome, and closes the connection after the client has read everything.
+    /// If the client receives nothing for [`PAUSE`], or does not close, this stops waiting.
     pub async fn part(mut self, outcome: &Outcome) {
         self.stdin = None;
         let watch = self.watch.clone();
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-/// Dropped if the receiver is closed.
+/// If the receiver is closed, the outcome is dropped.
 async fn send_outcome(
     stdout: &mut Option<Writer>,
     stderr: &mut Option<Writer>,
@@ -104,18 +104,18 @@ async fn send_outcome(
     let _ = error.finish().await;
 }
 
-/// The streams that a client has to open, besides the one for the outcome.
+/// The streams that a client has to open, apart from the one for the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub stdin: bool,
     pub stdout: bool,
-    /// Standard error: a terminal has none.
+    /// Standard error. A terminal does not have it.
     pub stderr: bool,
     pub resize: bool,
 }
 
 impl Expected {
-    /// What the request and the version of the protocol lead to.
+    /// The streams for this request and protocol version.
     pub fn of(streams: Streams, version: Version) -> Self {
         Self {
             stdin: streams.stdin,
@@ -126,9 +126,9 @@ impl Expected {
     }
 }
 
-/// How long a client with a terminal may take to send its size before the process starts
-/// without: clients send it as soon as the streams are open.
+/// How long a client with a terminal may take to send its size. After that the process starts without one.
+/// Clients send the size as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
-/// How long a client may read nothing of the last bytes and the outcome: somebody who pages
-/// through the output stops now and then.
+/// How long a client may read nothing of the last output and the outcome. A user with a pager stops reading
+/// now and then.
 const PAUSE: Duration = Duration::from_secs(60);

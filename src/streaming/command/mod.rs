@@ -1,5 +1,5 @@
-//! Exec and attach, after the HTTP upgrade: the same five streams to the client on either transport,
-//! and an engine's connection behind them.
+//! Exec and attach after the HTTP upgrade: the same five streams to the client over SPDY and WebSocket,
+//! connected to the engine.
 
 pub mod channels;
 pub mod client;

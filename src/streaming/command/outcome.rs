@@ -1,26 +1,26 @@
-//! The exit status of a command in each version of the protocol. Pure.
+//! The exit status of a command in each protocol version. No I/O.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::streaming::upgrade::Version;
 
-/// What the error stream is to say.
+/// The content of the error stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All went well; of a process, it exited with 0.
+    /// Success. For a process: it exited with 0.
     Success,
     /// The process exited with another code.
     Exit(i32),
-    /// Something else than the process failed.
+    /// A failure other than the process's exit code.
     Failure(String),
 }
 
 impl Outcome {
-    /// The bytes of the error stream; before v4 a success is silent.
+    /// The bytes for the error stream. Before v4, a success sends none.
     pub fn encode(&self, version: Version) -> Option<Bytes> {
         let bytes = if version >= Version::V4 {
-            // Texts and numbers only: it cannot fail.
+            // The value has only texts and numbers, so this cannot fail.
             serde_json::to_vec(&self.status()).unwrap_or_default()
         } else {
             self.message()?.into_bytes()

@@ -1,7 +1,7 @@
-//! Copies between a client and a process in both directions at once, until one of them ends.
+//! Copies between a client and a process in both directions, until one of them ends.
 //!
-//! Nothing is queued here: a client that does not read holds up the process, a process that does
-//! not read holds up the client.
+//! Nothing is queued here. A client that does not read blocks the process's output, and a process that does
+//! not read blocks the client's input.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -24,32 +24,32 @@ use crate::{
 
 /// A process that may have a terminal.
 pub trait Terminal: Process {
-    /// Sets the size of the terminal. Returns whether the engine did.
+    /// Sets the size of the terminal. Returns whether the engine did it.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = bool> + Send;
 }
 
-/// What the end of the client's input means.
+/// The meaning of the end of the client's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputEnd {
-    /// The end of the process' input.
+    /// It ends the process's input.
     Closes,
-    /// Nothing: a terminal has no end, and others may attach later.
+    /// It has no effect. The input of a terminal does not end, and another client may attach later.
     Stays,
 }
 
 /// How a session ended.
 #[derive(Debug)]
 pub enum SessionEnd<Outcome> {
-    /// The process has ended and its output is delivered.
+    /// The process has ended, and its output was delivered.
     Ended(Outcome),
-    /// The client left. Of its input everything that arrived is delivered.
+    /// The client left. All input that arrived was delivered.
     ClientGone,
     Stopping,
-    /// The connection to the engine failed, with this message.
+    /// The connection to the engine failed with this message.
     Broken(String),
 }
 
-/// Copies until the process ends, the client leaves, or a while after `stop`.
+/// Copies until the process ends, the client leaves, or a short time after `stop`.
 pub async fn copy<P: Terminal>(
     client: &mut Client,
     hijacked: Hijacked,
@@ -83,7 +83,7 @@ pub async fn copy<P: Terminal>(
     end
 }
 
-/// Where the process' output goes. Without a taker it is discarded.
+/// Where the process's output is sent. Without a receiver it is discarded.
 struct Outputs<'a> {
     stdout: &'a mut Option<Writer>,
     stderr: &'a mut Option<Writer>,
@@ -103,7 +103,7 @@ impl Sink for Outputs<'_> {
     }
 }
 
-/// A process that reads no more costs the client nothing: what still comes is discarded.
+/// If the process no longer reads, further input is discarded, so that the client is not blocked.
 async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     let Some(mut stdin) = stdin else { return };
     while let Some(bytes) = stdin.next().await {
@@ -140,5 +140,5 @@ async fn stopping(stop: &CancellationToken) {
 
 /// Pause between two attempts to set a size.
 const RESIZE_PAUSE: Duration = Duration::from_secs(1);
-/// How long streams may go on when we are stopped.
+/// How long streams may continue when dockbridge stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,11 +1,11 @@
-//! Sizes of the client's terminal: JSON objects, one after the other, cut anywhere.
+//! Sizes of the client's terminal: a sequence of JSON objects, split at any byte.
 
 use bytes::{Buf, BytesMut};
 use serde::Deserialize;
 
 use crate::{model::stream::TerminalSize, streaming::channel::Reader, wire::nullable::nullable};
 
-/// The resize stream. What is no size ends it: nothing behind it can be trusted.
+/// The resize stream. Anything that is not a size ends it, because the rest cannot be parsed.
 #[derive(Debug)]
 pub struct Sizes {
     reader: Reader,
@@ -18,7 +18,7 @@ impl Sizes {
         Self { reader, buffer: SizeBuffer::default() }
     }
 
-    /// The next size; of several that came together, the last. None when there will be no more.
+    /// The next size. If several arrived together, the last one. None at the end of the stream.
     /// Cancel-safe.
     pub async fn next(&mut self) -> Option<TerminalSize> {
         loop {
@@ -30,22 +30,22 @@ impl Sizes {
     }
 }
 
-/// What has come of a size so far.
+/// The received part of a size.
 #[derive(Debug, Default)]
 pub struct SizeBuffer {
     bytes: BytesMut,
 }
 
-/// Bytes that are no sizes.
+/// Bytes that are not sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSize;
 
 impl SizeBuffer {
-    /// Takes bytes in; the last whole size among them, if any. Sizes that no terminal has are
-    /// passed over.
+    /// Adds bytes, and returns the last complete size in them, if any. Sizes that a terminal cannot have
+    /// are ignored.
     ///
     /// # Errors
-    /// Something else than sizes, or one that does not end.
+    /// The bytes are not sizes, or a size is too long.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<TerminalSize>, NoSize> {
         self.bytes.extend_from_slice(bytes);
         let mut last = None;
@@ -73,14 +73,14 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// A side of 0 is what clients without a terminal send.
+    /// Clients without a terminal send 0.
     fn usable(&self) -> Option<TerminalSize> {
         let Self { width, height } = *self;
         (width > 0 && height > 0).then_some(TerminalSize { width, height })
     }
 }
 
-/// Bytes of a size that is not whole yet.
+/// Maximum length of an incomplete size in bytes.
 const LONGEST: usize = 4096;
 
 #[cfg(test)]

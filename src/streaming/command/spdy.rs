@@ -1,4 +1,4 @@
-//! Exec and attach over SPDY: the client opens a stream for each purpose, in any order.
+//! Exec and attach over SPDY: the client opens the streams in any order.
 
 use super::{
     client::{Client, Expected, Line},
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Waits until the client has opened every stream it has to; none when it leaves before.
+/// Waits until the client has opened all required streams. None if it leaves before.
 pub async fn open(
     wire: ClientConnection,
     window: Window,
@@ -34,7 +34,7 @@ pub async fn open(
     open.client(connection, version, watch)
 }
 
-/// What has been opened so far.
+/// The streams that are open so far.
 struct Open {
     expected: Expected,
     stdin: Option<Stream>,
@@ -49,8 +49,8 @@ impl Open {
         Self { expected, stdin: None, stdout: None, stderr: None, resize: None, error: None }
     }
 
-    /// Accepts a stream that is wanted. The client does not go on before it is accepted, so
-    /// this cannot wait for the others.
+    /// Accepts a requested stream. The client waits for this before it opens the next one, so this must not
+    /// wait for the others.
     fn take(&mut self, offer: OfferedStream) {
         let Expected { stdin, stdout, stderr, resize } = self.expected;
         let (wanted, place) = match offer.header(STREAM_TYPE) {
@@ -76,7 +76,7 @@ impl Open {
             && self.resize.is_some() == resize
     }
 
-    /// The client with these streams; none without the one for the outcome.
+    /// A client with these streams. None without the stream for the outcome.
     fn client(
         self,
         connection: Connection,

@@ -1,4 +1,4 @@
-//! Connecting to a port of a pod, from inside its network.
+//! Connects to a port of a pod from inside its network namespace.
 
 use std::{
     io,
@@ -24,9 +24,9 @@ pub(super) enum DialError {
     #[error("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")]
     Refused {
         port: u16,
-        /// The kernel's answer for IPv4.
+        /// The error for IPv4.
         first: io::Error,
-        /// The kernel's answer for IPv6.
+        /// The error for IPv6.
         second: io::Error,
     },
     #[error(transparent)]
@@ -35,8 +35,8 @@ pub(super) enum DialError {
     Ended,
 }
 
-/// Connects to `port` of the loopback in `place`: IPv4, then IPv6. Takes [`TIMEOUT`] for each
-/// at most.
+/// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6. Each attempt
+/// takes at most [`TIMEOUT`].
 pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
     let opened = blocking(move || open_in(&place)).await?;
     let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
@@ -47,14 +47,14 @@ pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, D
     second.map_err(|second| DialError::Refused { port, first, second })
 }
 
-/// A socket for IPv4 and one for IPv6, as far as the network knows them. They stay in the network
-/// they were made in.
+/// Sockets for IPv4 and IPv6, if the network supports them. They stay in the network namespace in which
+/// they were created.
 struct Sockets {
     first: io::Result<TcpSocket>,
     second: io::Result<TcpSocket>,
 }
 
-/// The thread inside ends with this call: a port whose packets are dropped must not keep a thread.
+/// The inner thread ends with this call, so that a port whose packets are dropped does not keep it.
 fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
     let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
     match place {
@@ -69,7 +69,7 @@ fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
             let before = who()?;
             let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
             let sockets = netns::within(&path, || Ok(open()))?;
-            // The same before and after: it was its network, and not another's with its pid.
+            // The pid was the same process before and after, so this is the pod's namespace.
             if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
         }
     }
@@ -81,6 +81,6 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
     Ok(stream)
 }
 
-/// A loopback answers at once, unless a packet filter drops the request.
+/// A loopback connection is answered at once, unless a packet filter drops the request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";

@@ -1,12 +1,11 @@
-//! Which streams of a SPDY port-forward belong together: an error and a data stream for each
-//! connection. Pure.
+//! Which streams of a SPDY port-forward belong together: an error and a data stream for each connection. No I/O.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum StreamType {
     /// Failures as text.
@@ -14,7 +13,7 @@ pub(in crate::streaming) enum StreamType {
     Data,
 }
 
-/// One stream of a pair, by its headers.
+/// One stream of a pair, read from its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::streaming) struct PairStream {
     key: Key,
@@ -22,13 +21,13 @@ pub(in crate::streaming) struct PairStream {
     port: u16,
 }
 
-/// What both streams of a pair have in common.
+/// What identifies a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Key {
     /// The client's number for the connection.
     Request(String),
-    /// Of clients that give none: the number of the error stream, which they open right before
-    /// the data stream.
+    /// For clients without such numbers: the id of the error stream, which they open just before the data
+    /// stream.
     Stream(u32),
 }
 
@@ -36,7 +35,7 @@ impl PairStream {
     /// Reads the headers of stream `id`.
     ///
     /// # Errors
-    /// Why it cannot be part of a pair.
+    /// The reason why it cannot be part of a pair.
     pub(in crate::streaming) fn read<'a>(
         id: u32,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -57,10 +56,10 @@ impl PairStream {
     }
 }
 
-/// Streams that wait for their partners.
+/// Streams that wait for the other stream of their pair.
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S> {
-    /// In the order of their deadlines.
+    /// Sorted by deadline.
     waiting: VecDeque<Unpaired<S>>,
     time_limit: Duration,
 }
@@ -72,15 +71,15 @@ struct Unpaired<S> {
     expiry: Instant,
 }
 
-/// What became of a stream.
+/// The result for a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum PairingResult<S> {
-    /// Its partner is still to come.
+    /// The other stream has not been opened yet.
     Waits,
-    /// One of its kind waits already; it was not accepted.
+    /// There is already a waiting stream of this kind. The new one was not accepted.
     Twice,
     Paired {
-        /// Of the data stream.
+        /// From the data stream.
         port: u16,
         error: S,
         data: S,
@@ -88,12 +87,12 @@ pub(in crate::streaming) enum PairingResult<S> {
 }
 
 impl<S> Pairing<S> {
-    /// Streams may wait for as long as `time_limit`.
+    /// Streams may wait for `time_limit`.
     pub(in crate::streaming) fn new(time_limit: Duration) -> Self {
         Self { waiting: VecDeque::new(), time_limit }
     }
 
-    /// Adds a stream, which is accepted when it fits.
+    /// Adds a stream, and accepts it if it fits.
     pub(in crate::streaming) fn join(
         &mut self,
         half: PairStream,
@@ -120,12 +119,12 @@ impl<S> Pairing<S> {
         }
     }
 
-    /// When the first of the waiting streams has waited long enough.
+    /// When the first waiting stream expires.
     pub(in crate::streaming) fn expiry(&self) -> Option<Instant> {
         self.waiting.front().map(|waiting| waiting.expiry)
     }
 
-    /// Takes out the streams that have waited long enough.
+    /// Removes and returns expired streams.
     pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(StreamType, S)> {
         let late = self.waiting.iter().take_while(|waiting| waiting.expiry <= now).count();
         self.waiting.drain(..late).map(|waiting| (waiting.half.role, waiting.stream)).collect()

@@ -1,19 +1,18 @@
-//! Where a sandbox's ports are. Pure.
+//! Where a sandbox's ports can be reached. No I/O.
 
 use std::path::PathBuf;
 
 use crate::model::{attachment::Attachment, network::NetworkMode, record::SandboxRecord};
 
-/// A network to connect in.
+/// The network namespace to connect in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodNetwork {
     Host,
-    /// The namespace pinned at a path. The pin outlives the pod's processes.
+    /// The namespace pinned at this path. The pin outlives the pod's processes.
     Pinned(PathBuf),
-    /// The namespace of a process, as long as it is in this container: a pid may be another's
-    /// meanwhile.
+    /// The namespace of a process, if it still belongs to this container. The pid may have been reused.
     OfProcess {
-        /// As it was.
+        /// Its pid, when it was read.
         pid: u32,
         /// Full id of the sandbox's container.
         container: String,
@@ -21,7 +20,7 @@ pub(super) enum PodNetwork {
 }
 
 impl PodNetwork {
-    /// The sandbox's network; none when it has none, or none any more.
+    /// The sandbox's network. None if it has none, or no longer has one.
     pub(super) fn of(sandbox: &SandboxRecord) -> Option<Self> {
         match sandbox.document.network {
             NetworkMode::Host => Some(Self::Host),

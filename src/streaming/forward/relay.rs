@@ -1,4 +1,4 @@
-//! Copies between a client and a connection in the pod, each direction for itself.
+//! Copies between a client and a connection in the pod, separately in each direction.
 
 use std::io;
 
@@ -23,18 +23,18 @@ use crate::streaming::{
 enum Down {
     /// The pod has sent everything.
     Ended,
-    /// The client takes nothing more.
+    /// The client no longer receives.
     Unwanted,
     /// The connection in the pod broke.
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or either side is gone for good. What the client has sent
-/// until then is delivered. Ends the error stream as soon as the pod has sent everything: older
-/// clients wait for that before they end their own direction.
+/// Copies until both directions have ended, or either side has left. Everything that the client has sent
+/// until then is delivered. The error stream ends as soon as the pod has sent everything, because older
+/// clients wait for this before they end their own direction.
 ///
-/// A connection that breaks in the pod, for example by a TCP reset, ends like one that was closed.
-/// Any text on the error stream would make kubectl end the whole port-forward.
+/// A connection that breaks in the pod, for example by a TCP reset, ends like a closed one. Any text on the
+/// error stream would make kubectl end the whole port-forward.
 pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
@@ -57,7 +57,7 @@ pub(super) async fn run(
     };
     match down {
         Down::Unwanted => {
-            // What it sent before it left still belongs to the pod.
+            // Data that the client sent before it left is still delivered to the pod.
             if !client_has_ended {
                 let _ = timeout(LAST_INPUT, up).await;
             }
@@ -65,14 +65,14 @@ pub(super) async fn run(
         }
         Down::Broken(reason) => {
             debug!(%reason, "a forwarded connection broke in the pod");
-            // It takes nothing more from the client, either.
+            // The pod's connection also receives nothing more from the client.
             client_has_ended = true;
         }
         Down::Ended => {}
     }
     let _ = writer.finish().await;
     let _ = error.finish().await;
-    // On a WebSocket the client has no way to end its direction alone.
+    // A WebSocket client cannot end only its own direction.
     if !client_has_ended && matches!(writer, Writer::Spdy(_)) {
         tokio::select! {
             () = &mut up => {}
@@ -81,8 +81,8 @@ pub(super) async fn run(
     }
 }
 
-/// From the client to the pod, until either ends it. That the pod takes nothing more shows in
-/// the other direction.
+/// Copies from the client to the pod until either side ends. If the pod no longer receives, the other
+/// direction notices it.
 async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf) {
     while let Some(bytes) = reader.next().await {
         if to_pod.write_all(&bytes).await.is_err() {
@@ -92,7 +92,8 @@ async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf) {
     let _ = to_pod.shutdown().await;
 }
 
-/// Reads only while it has the turn: of all connections that a client does not read, one holds a buffer.
+/// Reads only when it is this connection's turn. So of all connections that a client does not read, only
+/// one has a full buffer.
 async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, turn: &Mutex<()>) -> Down {
     loop {
         let readable = tokio::select! {

@@ -1,4 +1,4 @@
-//! Whole port-forwards, told in frames by hand, to sockets of our own and of another namespace.
+//! Complete port-forwards with hand-written frames, to sockets of the test and of another namespace.
 
 use std::{io, net::TcpListener as Blocking, path::PathBuf, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ fn sandbox(network: &str) -> SandboxRecord {
     }
 }
 
-/// A client that writes its frames by hand.
+/// A client that writes its own frames.
 struct Client {
     io: DuplexStream,
     deflater: Compress,
@@ -81,7 +81,7 @@ impl Client {
         self.io.write_all(&frame).await.unwrap();
     }
 
-    /// Sends a ping and reads up to its echo. Returns how many streams were refused before it.
+    /// Sends a ping and reads until its echo. Returns how many streams were refused before it.
     async fn refused(&mut self) -> usize {
         self.io.write_all(&[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 1]).await.unwrap();
         let mut refused = 0;
@@ -116,7 +116,7 @@ impl Client {
         self.io.write_u32(5).await.unwrap();
     }
 
-    /// Everything on the streams until each of them has ended, in the order of `streams`.
+    /// Everything received on the streams until all have ended, in the order of `streams`.
     async fn until_the_end_of<const N: usize>(&mut self, streams: [u32; N]) -> [String; N] {
         let (mut texts, mut ended) = ([const { String::new() }; N], 0);
         while ended < N {
@@ -207,12 +207,12 @@ async fn connections_stand_for_themselves() {
     }
 }
 
-/// The client stays, and does not end its direction: it need not, to be rid of the connection.
+/// The client stays and does not end its direction. It does not have to: the connection ends anyway.
 #[tokio::test]
 async fn a_connection_that_the_pod_resets_ends_alone_and_without_an_error() {
     let (listener, port) = listener("127.0.0.1:0").await;
     let mut client = Client::new();
-    // One after the other: two at once arrive in any order.
+    // One after the other, because two at once arrive in any order.
     client.pair(1, port).await;
     let mut pod = listener.accept().await.unwrap().0;
     client.pair(5, port).await;
@@ -220,7 +220,7 @@ async fn a_connection_that_the_pod_resets_ends_alone_and_without_an_error() {
     client.data(3, b"unread", false).await;
     pod.write_all(b"before").await.unwrap();
     while pod.peek(&mut [0; 8]).await.unwrap() < 6 {}
-    // Closed with unread bytes, it sends a reset.
+    // A close with unread bytes sends a TCP reset.
     drop(pod);
     assert_eq!(client.until_the_end_of([1, 3]).await[0], "");
     client.data(7, b"question", true).await;
@@ -278,7 +278,7 @@ async fn streams_that_are_opened_and_reset_at_once_are_bounded() {
     assert!(refused > 0);
 }
 
-/// Each pair that is reset while it is being connected keeps its place until that has ended.
+/// A pair that is reset while it is being connected counts until the connection attempt has ended.
 #[test]
 fn connections_whose_streams_are_reset_at_once_are_bounded() {
     let (release, held) = std::sync::mpsc::channel::<()>();
@@ -288,7 +288,7 @@ fn connections_whose_streams_are_reset_at_once_are_bounded() {
         .build()
         .unwrap();
     one_thread.block_on(async {
-        // The only thread that could connect.
+        // Occupies the only thread that could connect.
         tokio::task::spawn_blocking(move || held.recv());
         let mut client = Client::new();
         let mut refused = 0;
@@ -327,7 +327,7 @@ async fn a_connection_is_made_inside_a_namespace() {
         pid: resident.tid,
         container: container.to_owned(),
     };
-    // Every group is below the first.
+    // Every cgroup is below the root cgroup.
     for place in [of("/"), PodNetwork::Pinned(path.clone())] {
         let mut ours = dial::connect(place, port).await.unwrap();
         ours.write_all(b"inside").await.unwrap();

@@ -1,4 +1,4 @@
-//! One SPDY connection, from the moment both sides have agreed to speak it.
+//! One SPDY connection, after the protocol was negotiated.
 
 use std::{future::Future, io, pin::pin, time::Duration};
 
@@ -20,18 +20,18 @@ use super::{
 };
 use crate::streaming::inbox::{self, LARGEST_PIECE, LAST_INPUT, Window};
 
-/// A connection that runs on its own task. It ends when it is dropped, when the peer leaves, or when the
-/// peer breaks the protocol. Then every sender of its streams ends at once. A receiver of a peer that
-/// has left ends behind what had arrived, if that is read within [`LAST_INPUT`].
+/// A connection that runs in its own task. It ends when it is dropped, when the peer leaves, or when the
+/// peer violates the protocol. All senders of its streams then end at once. If the peer has left, a
+/// receiver ends after the data that has arrived, if that is read within [`LAST_INPUT`].
 ///
-/// Dropped, it still writes what its senders had handed over, for a few seconds.
+/// After a drop, data that was already sent is still written for a few seconds.
 #[derive(Debug)]
 pub struct Connection {
     offers: mpsc::Receiver<OfferedStream>,
 }
 
 impl Connection {
-    /// Begins to speak; bytes that were read ahead must come out of `io` first.
+    /// Starts the protocol. `io` must first return bytes that were read ahead.
     pub fn start<I>(io: I, window: Window) -> Self
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -41,19 +41,19 @@ impl Connection {
         Self { offers }
     }
 
-    /// The next stream the peer opens; none when the connection is over. Cancel-safe.
+    /// The next stream that the peer opens. None when the connection has ended. Cancel-safe.
     pub async fn accept(&mut self) -> Option<OfferedStream> {
         self.offers.recv().await
     }
 }
 
-/// Why a connection came to its end.
+/// Why a connection ended.
 #[derive(Debug)]
 enum ConnectionEnd {
-    /// Closed here or by the peer.
+    /// Closed by either side.
     Done,
     Lost(io::Error),
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Broken(Malformed),
 }
 
@@ -80,7 +80,7 @@ where
         match end {
             Ok(end) => end,
             Err(error) => {
-                // What the peer sent before it left is still delivered.
+                // Data that the peer sent before it left is still delivered.
                 let _ = timeout(LAST_INPUT, read).await;
                 ConnectionEnd::Lost(error)
             }
@@ -104,7 +104,7 @@ where
     }
 }
 
-/// Reads until the peer ends it, or breaks the protocol.
+/// Reads until the peer closes the connection or violates the protocol.
 async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut FrameReader) -> ConnectionEnd
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -123,8 +123,8 @@ where
     }
 }
 
-/// Takes what the peer still sends: closing before it has ended would make the kernel tell it
-/// that the connection broke, and our last words would be lost.
+/// Reads and discards what the peer still sends. A close before the peer's end would reset the connection,
+/// and the last data sent to the peer would be lost.
 async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
     let mut bin = vec![0; LARGEST_PIECE];
     while reader.read(&mut bin).await? > 0 {}
@@ -135,11 +135,11 @@ async fn in_time(time_limit: Duration, work: impl Future<Output = io::Result<()>
     matches!(timeout(time_limit, work).await, Ok(Ok(())))
 }
 
-/// Data frames that may wait while another is being written.
+/// How many data frames may wait while another is written.
 const OUTBOX: usize = 1;
-/// For a peer to take what was handed over before the end.
+/// How long the peer may take to receive the last data.
 const FLUSH: Duration = Duration::from_secs(5);
-/// For a peer to close its side.
+/// How long the peer may take to close its side.
 const LINGER: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

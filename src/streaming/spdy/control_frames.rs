@@ -1,5 +1,5 @@
-//! Control frames waiting to be written: from a stream's users, who cannot wait, and from the
-//! reading side, which waits when the peer does not take its answers.
+//! Control frames that wait to be written. They come from users of streams, which cannot wait, and from the
+//! reading side, which waits if the peer does not read its answers.
 
 use std::sync::{
     Arc,
@@ -15,11 +15,11 @@ pub(super) enum ControlFrame {
     Reply(u32),
     /// The stream has failed, or never began.
     Reset(u32, ResetReason),
-    /// We shall send nothing on it, and never did.
+    /// dockbridge sends nothing on this stream and never did.
     End(u32),
-    /// Back to the peer, or one of our own.
+    /// An echo for the peer, or a ping from dockbridge.
     Ping(u32),
-    /// An empty data frame: harmless, and sending it shows whether the peer is still there.
+    /// An empty data frame. It has no effect, and sending it shows whether the peer still exists.
     Probe(u32),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct ControlQueue {
     backlog: Arc<Backlog>,
 }
 
-/// Where the writing side takes them.
+/// The writing side takes frames from here.
 #[derive(Debug)]
 pub(super) struct ControlReceiver {
     queue: mpsc::UnboundedReceiver<ControlFrame>,
@@ -88,5 +88,5 @@ impl ControlReceiver {
     }
 }
 
-/// Orders beyond these make the reading side wait.
+/// If more frames are queued, the reading side waits.
 const MAX_BACKLOG: usize = 512;

@@ -1,7 +1,7 @@
-//! Bytes to frames, however they are cut. Pure.
+//! Decodes bytes to frames, however the bytes are split. No I/O.
 //!
-//! Nothing is buffered but control frames that carry headers: data is handed on in pieces as it
-//! comes, and what we have no use for is skipped.
+//! Only control frames with headers are buffered. Data is passed on in pieces as it arrives. Frames that
+//! are not used are skipped.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -13,15 +13,15 @@ use super::{
 };
 use crate::streaming::inbox::LARGEST_PIECE;
 
-/// A message of the peer.
+/// A frame from the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Open(SynStream),
-    /// It takes no part in a stream any more.
+    /// The peer has reset the stream.
     Reset(u32),
-    /// It wants an echo, or gives one.
+    /// A ping, or the answer to one.
     Ping(u32),
-    /// Bytes of a stream: a piece of a frame. Empty only when it is the last.
+    /// A piece of a data frame. Empty only if it is the last piece.
     Data {
         id: u32,
         bytes: Bytes,
@@ -29,13 +29,13 @@ pub(super) enum Frame {
     },
 }
 
-/// A stream as the peer opens it.
+/// A stream that the peer opens.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SynStream {
     pub(super) id: u32,
     /// The peer sends nothing on it.
     pub(super) last: bool,
-    /// We are to send nothing on it.
+    /// dockbridge must not send anything on it.
     pub(super) one_way: bool,
     pub(super) headers: Headers,
 }
@@ -51,19 +51,19 @@ pub(super) struct Decoder {
 enum DecodeState {
     #[default]
     Head,
-    /// A control frame that is decoded once it is complete.
+    /// A control frame, which is decoded when it is complete.
     Control { kind: Kind, flags: u8, length: usize },
-    /// A frame's payload of so many bytes more.
+    /// A data frame with this many bytes left.
     Data { id: u32, left: usize, last: bool },
-    /// So many bytes of no use.
+    /// This many bytes to skip.
     Skip(usize),
 }
 
 impl Decoder {
-    /// The next frame or piece out of `input`; none when more bytes are needed.
+    /// The next frame or piece from `input`. None if more bytes are needed.
     ///
     /// # Errors
-    /// The peer broke the protocol. Nothing that follows can be read.
+    /// The peer violated the protocol. Nothing after this can be read.
     pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
         loop {
             let found = match self.state {
@@ -91,7 +91,8 @@ impl Decoder {
         }
     }
 
-    /// A complete control frame. Unused ones are read as far as the compression needs it.
+    /// Decodes a complete control frame. Headers of unused frames are also inflated, because they are part
+    /// of the compression state.
     fn control(
         &mut self,
         kind: Kind,
@@ -102,7 +103,7 @@ impl Decoder {
         let id = number & ID_MASK;
         Ok(match kind {
             Kind::SynStream => {
-                // The stream it belongs to, the priority and the slot are nothing to us.
+                // The associated stream, the priority and the slot are ignored.
                 let headers = self.block(body.get(6..).unwrap_or_default())?;
                 let (last, one_way) = (flags & FLAG_LAST != 0, flags & FLAG_ONE_WAY != 0);
                 Some(Frame::Open(SynStream { id, last, one_way, headers }))
@@ -138,7 +139,7 @@ impl Decoder {
     }
 }
 
-/// What follows a head.
+/// Reads the head of a frame.
 fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     let (first, second) = (head.get_u32(), head.get_u32());
     let [flags, ..] = second.to_be_bytes();
@@ -167,7 +168,7 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     Err(Malformed::Length { kind: name, length })
 }
 
-/// Deflated, a block that nothing can be gained on grows a little.
+/// The largest compressed header block. Data that cannot be compressed grows a little.
 const LONGEST_BLOCK: usize = HEADER_BYTES + HEADER_BYTES / 8 + HEAD;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! The dictionary that primes both directions of header compression (SPDY/3, section 2.6.10.1):
-//! header names and values of its day, each behind its length, then a tail of common values.
+//! The dictionary for header compression in both directions (SPDY/3, section 2.6.10.1): common header names
+//! and values of that time, each after its length, then more common values.
 
-/// The 1,423 bytes. Their Adler-32 is `0xe3c6a7c2`; zlib names a dictionary by it.
+/// The 1,423 bytes. Their Adler-32 is `0xe3c6a7c2`, by which zlib identifies a dictionary.
 pub(super) fn bytes() -> Vec<u8> {
     let mut all = Vec::with_capacity(SIZE);
     for word in WORDS.split(' ') {
         let length = u32::try_from(word.len()).unwrap_or_default();
         all.extend_from_slice(&length.to_be_bytes());
-        // The one value of two words; a plus stands for its space.
+        // One value has two words. A plus stands for its space.
         all.extend(word.bytes().map(|byte| if byte == b'+' { b' ' } else { byte }));
     }
     all.extend_from_slice(TAIL.as_bytes());

@@ -1,13 +1,13 @@
-//! What a peer can do wrong. Any of it ends the connection: its state cannot be trusted after.
+//! Protocol errors of a peer. Each ends the connection, because its state can no longer be trusted.
 
 use super::limits::{HEADER_BYTES, HEADERS};
 
-/// The peer broke the protocol, or a limit.
+/// The peer violated the protocol or a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("control frame of version {0}")]
     Version(u16),
-    /// A frame whose length contradicts its kind.
+    /// A frame whose length does not match its type.
     #[error("{kind} frame of {length} bytes")]
     Length {
         /// Its name in the specification.
@@ -15,7 +15,7 @@ pub(super) enum Malformed {
         /// Its length without the first eight bytes.
         length: usize,
     },
-    /// Stream 0, one of ours, or one at or below an earlier one.
+    /// The id is 0, is one of the server's, or is not higher than earlier ids.
     #[error("stream {0} cannot be opened")]
     Stream(u32),
     #[error("header block cannot be inflated")]

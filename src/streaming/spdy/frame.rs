@@ -1,4 +1,4 @@
-//! The frames on the wire, and writing them. Pure.
+//! The frames of the protocol, and how to write them. No I/O.
 
 use bytes::{BufMut, BytesMut};
 
@@ -51,10 +51,10 @@ pub(super) enum GoAwayReason {
     Broken = 1,
 }
 
-/// Accepts a stream, without headers of our own. The zlib stream of all replies begins with the `first`.
+/// Accepts a stream without sending headers. The zlib stream of all replies starts with the `first` one.
 ///
-/// The block is stored and not deflated, because the state of a deflater takes about 260 KiB
-/// for each connection.
+/// The block is stored uncompressed, because the state of a compressor needs about 260 KiB for each
+/// connection.
 pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     let start = if first { &ZLIB_START[..] } else { &[] };
     control(Kind::SynReply, 4 + start.len() + NO_HEADERS.len(), out);
@@ -76,7 +76,7 @@ pub(super) fn reset(id: u32, status: ResetReason, out: &mut BytesMut) {
     out.put_u32(status as u32);
 }
 
-/// Asks for an echo, or is one.
+/// A ping, or the answer to one.
 pub(super) fn ping(id: u32, out: &mut BytesMut) {
     control(Kind::Ping, 4, out);
     out.put_u32(id);
@@ -89,20 +89,20 @@ pub(super) fn go_away(last: u32, reason: GoAwayReason, out: &mut BytesMut) {
     out.put_u32(reason as u32);
 }
 
-/// The only version there is: 3.1 differs from 3 in windows alone.
+/// The only version number: 3.1 differs from 3 only in its windows.
 pub(super) const VERSION: u16 = 3;
-/// Every frame begins with this much.
+/// The length of every frame's head.
 pub(super) const HEAD: usize = 8;
-/// The lower bits of a stream's number; the highest marks control frames.
+/// The lower bits are the stream id. The highest bit marks control frames.
 pub(super) const ID_MASK: u32 = 0x7fff_ffff;
 /// The sender sends nothing more on the stream.
 pub(super) const FLAG_LAST: u8 = 0x01;
-/// The receiver of the stream's first frame is to send nothing on it.
+/// The receiver of the stream's first frame must not send anything on it.
 pub(super) const FLAG_ONE_WAY: u8 = 0x02;
 
 /// RFC 1950: deflate with a window of 32 KiB and without a dictionary.
 const ZLIB_START: [u8; 2] = [0x78, 0x01];
-/// RFC 1951: a stored block with the number of headers, and the empty one that flushes it.
+/// RFC 1951: a stored block with the number of headers, and an empty block that flushes it.
 const NO_HEADERS: [u8; 14] = [0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 fn control(kind: Kind, length: usize, out: &mut BytesMut) {
@@ -111,7 +111,7 @@ fn control(kind: Kind, length: usize, out: &mut BytesMut) {
     out.put_u32(length_of(length));
 }
 
-/// As the lower three bytes of a number; what we write is far below their limit.
+/// The length in three bytes. dockbridge's frames are far shorter than the maximum.
 fn length_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or_default() & 0x00ff_ffff
 }

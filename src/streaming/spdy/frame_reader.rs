@@ -1,4 +1,4 @@
-//! The reading side: what each frame means to the streams.
+//! The reading side: applies frames to the streams.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::streaming::inbox::{Inlet, Window};
 
-/// The streams of a connection as far as reading goes.
+/// The streams of a connection, for the reading side.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     decoder: Decoder,
@@ -38,12 +38,12 @@ pub(super) struct FrameReader {
 #[derive(Debug)]
 struct OpenStream {
     life: Arc<StreamState>,
-    /// None at the end of the peer's stream.
+    /// None after the peer has ended its direction.
     inlet: Option<Inlet>,
 }
 
 impl FrameReader {
-    /// `over` ends every stream; the last are the ways to the writing side.
+    /// `over` ends all streams. The last arguments lead to the writing side.
     pub(super) fn new(
         (window, count): (Window, StreamCount),
         over: CancellationToken,
@@ -63,12 +63,12 @@ impl FrameReader {
         }
     }
 
-    /// The youngest stream.
+    /// The highest stream id so far.
     pub(super) fn highest(&self) -> u32 {
         self.highest
     }
 
-    /// Handles every frame in `input`; leaves an incomplete one. Waits for slow readers.
+    /// Handles all complete frames in `input`. Waits for slow readers.
     pub(super) async fn take(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         while let Some(frame) = self.decoder.next(input)? {
             match frame {
@@ -113,7 +113,7 @@ impl FrameReader {
         }
     }
 
-    /// Bytes for a stream that is not there, or that is not read, are discarded.
+    /// Data for a stream that does not exist, or is not read, is discarded.
     async fn data(&mut self, id: u32, bytes: Bytes, last: bool) {
         if let Some(entry) = self.streams.get(&id) {
             self.hand_on(entry, bytes).await;
@@ -144,7 +144,7 @@ impl FrameReader {
         self.control.room().await;
     }
 
-    /// Waits for `work`. While we do not read, a peer that has gone is noticed only by writing.
+    /// Waits for `work`. While nothing is read, only a write shows whether the peer has left.
     async fn watching(&self, work: impl Future<Output = ()>) {
         tokio::pin!(work);
         loop {
@@ -156,8 +156,8 @@ impl FrameReader {
         }
     }
 
-    /// Peers ignore an empty data frame. A ping is the second choice: a peer that waits for us
-    /// to read may wait with its echo, too, and then takes nothing that we write.
+    /// An empty data frame, which peers ignore, if a stream can send one. Otherwise a ping. A ping is
+    /// worse: a peer that waits until dockbridge reads may not send its echo, and then also stops reading.
     fn probe(&self) -> ControlFrame {
         let writable = self.streams.iter().find(|(_, entry)| {
             let life = &entry.life;
@@ -167,9 +167,9 @@ impl FrameReader {
     }
 }
 
-/// How long we do not read before we check that the peer is there.
+/// How long nothing is read before dockbridge checks that the peer still exists.
 const PROBE_AFTER: Duration = Duration::from_millis(400);
-/// Pings of a server are even.
+/// A server's pings have even numbers.
 const OUR_PING: u32 = 2;
 
 #[cfg(test)]

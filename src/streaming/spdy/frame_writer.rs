@@ -1,6 +1,6 @@
-//! The writing side: the only place that writes, so frames are never torn.
+//! The writing side. Nothing else writes, so frames are always complete.
 //!
-//! Control frames go before data. What is being written is kept here and not in a future, so that
+//! Control frames are written before data. Bytes being written are stored here and not in a future, so that
 //! nothing is lost when the future is dropped.
 
 use std::{
@@ -21,7 +21,7 @@ use super::{
     stream::Outgoing,
 };
 
-/// Frames on their way to the peer.
+/// Frames to be written.
 #[derive(Debug)]
 pub(super) struct FrameWriter<W> {
     writer: W,
@@ -48,7 +48,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes whatever there is to write, for ever.
+    /// Writes queued frames forever.
     pub(super) async fn run(&mut self) -> io::Result<()> {
         loop {
             self.flush().await?;
@@ -87,8 +87,8 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.encode(frame);
     }
 
-    /// The order that accepts a stream was given before the stream's first data was, but may
-    /// have come between our two checks.
+    /// Control frames come first: the one that accepts a stream was queued before the stream's first data,
+    /// but perhaps after the last check.
     fn encode(&mut self, frame: Option<Outgoing>) {
         while let Some(frame) = self.control.next_now() {
             self.put_control(frame);
@@ -146,5 +146,5 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     }
 }
 
-/// Parts given to one system call: heads and a payload.
+/// How many buffers one system call writes: heads and a payload.
 const SLICES: usize = 4;

@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: SPDY frames in any chunks, and a connection with a peer that sends
-//! anything.
+//! Entry points for `make fuzz`: SPDY frames in pieces of any size, and a connection with a peer that sends
+//! any bytes.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{fuzz_input::portions, streaming::inbox::Window, telemetry::metric::Gauge};
 
-/// Cuts do not matter, and frames that have a written form are read back from it.
+/// Splits have no effect, and frames that can be written are read back unchanged.
 pub(crate) fn frames(bytes: &[u8]) {
     let (whole, cut) = (decoded([bytes]), decoded(portions(bytes)));
     assert_eq!(whole, cut, "the cut changed what was read");
@@ -34,7 +34,7 @@ pub(crate) fn frames(bytes: &[u8]) {
     assert!(end.is_some() || taken <= bytes.len(), "more data came out than went in");
 }
 
-/// No peer can make a connection hang, or hand on more than it sent.
+/// A peer cannot make a connection hang or deliver more than the peer sent.
 pub(crate) fn peer(bytes: &[u8]) {
     on_this_thread(async {
         let (mut theirs, ours) = tokio::io::duplex(bytes.len().max(64));
@@ -46,7 +46,7 @@ pub(crate) fn peer(bytes: &[u8]) {
                 }
             }
             let _ = theirs.shutdown().await;
-            // What we answer must not fill the pipe.
+            // The answers must not fill the pipe.
             let _ = tokio::io::copy(&mut theirs, &mut tokio::io::sink()).await;
         };
         let heard = async {
@@ -82,7 +82,7 @@ pub(crate) fn peer(bytes: &[u8]) {
     });
 }
 
-/// All frames up to the end or the first fault, pieces of a data frame put together.
+/// All frames until the end or the first error, with the pieces of each data frame joined.
 fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<Malformed>) {
     let mut decoder = Decoder::default();
     let (mut input, mut frames) = (BytesMut::new(), Vec::new());
@@ -99,7 +99,7 @@ fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Opt
     (frames, None)
 }
 
-/// Adds a frame; data of one stream that follows data of it goes to the same piece.
+/// Adds a frame. Data that follows data of the same stream is appended to it.
 fn put(frame: Frame, frames: &mut Vec<Frame>) {
     if let (
         Some(Frame::Data { id: before, bytes: held, last: over }),
@@ -115,7 +115,7 @@ fn put(frame: Frame, frames: &mut Vec<Frame>) {
     frames.push(frame);
 }
 
-/// Writes a frame if we ever write such ones.
+/// Writes a frame, if dockbridge ever writes this type.
 fn write(frame: &Frame, out: &mut BytesMut) -> bool {
     match frame {
         Frame::Open(_) => return false,
@@ -136,12 +136,12 @@ fn size(frame: &Frame) -> usize {
     }
 }
 
-/// Runs to the end, which must come.
+/// Runs the work until it ends. It must end within the timeout.
 fn on_this_thread(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.expect("a runtime").block_on(async { timeout(TIMEOUT, work).await });
     assert!(done.is_ok(), "the connection does not end");
 }
 
-/// More than the time that a connection gives its peer at the end.
+/// Longer than a connection waits for its peer at the end.
 const TIMEOUT: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! Header blocks: names and values, and the compression they share over a connection. Pure.
+//! Header blocks: names and values, and the compression state that they share over a connection. No I/O.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::{
     limits::{HEADER_BYTES, HEADERS},
 };
 
-/// The headers of a stream. Names are in lower case, each once.
+/// The headers of a stream. Names are in lower case and unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Headers {
     pairs: Vec<(String, String)>,
@@ -24,7 +24,7 @@ impl Headers {
         value.split(JOINT).next()
     }
 
-    /// Reads an inflated block.
+    /// Parses a decompressed block.
     pub(super) fn parse(mut block: &[u8]) -> Result<Self, Malformed> {
         let count = block.try_get_u32().map_err(|_| TRUNCATED)?;
         if count > HEADERS {
@@ -51,7 +51,7 @@ impl Headers {
     }
 }
 
-/// Inflates the blocks of one connection, in order.
+/// Decompresses the blocks of one connection, in order.
 pub(super) struct Inflater(Decompress);
 
 impl Default for Inflater {
@@ -61,7 +61,7 @@ impl Default for Inflater {
 }
 
 impl Inflater {
-    /// The complete block. Stops as soon as it is longer than [`HEADER_BYTES`].
+    /// The whole block. Stops as soon as it is longer than [`HEADER_BYTES`].
     pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut inflated = Vec::new();
         loop {
@@ -74,7 +74,7 @@ impl Inflater {
             if inflated.len() > HEADER_BYTES {
                 return Err(Malformed::HeaderBytes);
             }
-            // Nothing came out, but something did before: the last step filled the buffer.
+            // This step returned nothing, because the step before filled the buffer exactly.
             let drained = matches!(result, Ok(Status::BufError)) && !inflated.is_empty();
             if !drained {
                 self.judge(result)?;
@@ -85,7 +85,7 @@ impl Inflater {
         }
     }
 
-    /// The first block asks for the dictionary; the stream as such never ends.
+    /// The first block requests the dictionary. The stream never ends.
     fn judge(&mut self, result: Result<Status, DecompressError>) -> Result<(), Malformed> {
         match result {
             Ok(Status::Ok) => Ok(()),
@@ -113,7 +113,7 @@ fn text<'a>(block: &mut &'a [u8]) -> Result<&'a str, Malformed> {
     std::str::from_utf8(text).map_err(|_| Malformed::Header("a text that is not UTF-8"))
 }
 
-/// Between two values of one name.
+/// The separator between two values of one name.
 const JOINT: char = '\0';
 const TRUNCATED: Malformed = Malformed::Header("truncated");
 /// By how much buffers grow.

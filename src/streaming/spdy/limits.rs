@@ -1,17 +1,17 @@
-//! What a peer may make us hold in memory.
+//! How much memory a peer can make dockbridge use.
 
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Counts the streams of a connection that somebody holds, even if the peer has reset them.
+/// Counts the streams of a connection that are still in use, even if the peer has reset them.
 #[derive(Debug)]
 pub(super) struct StreamCount {
     held: Arc<()>,
     shared: &'static Semaphore,
 }
 
-/// The place of one stream. Dropped, it is free again.
+/// The place of one stream. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     _held: Arc<()>,
@@ -19,12 +19,12 @@ pub(super) struct StreamPlace {
 }
 
 impl StreamCount {
-    /// For a new connection. Streams beyond [`OWN_STREAMS`] take a permit of `shared`.
+    /// For a new connection. Streams beyond [`OWN_STREAMS`] need a permit of `shared`.
     pub(super) fn new(shared: &'static Semaphore) -> Self {
         Self { held: Arc::default(), shared }
     }
 
-    /// A place for one more stream; none if too many are taken.
+    /// A place for one more stream. None if the limit is reached.
     pub(super) fn place(&self) -> Option<StreamPlace> {
         let shared = match Arc::strong_count(&self.held) - 1 {
             ..OWN_STREAMS => None,
@@ -35,13 +35,14 @@ impl StreamCount {
     }
 }
 
-/// Bytes of a header block, inflated. A longer one ends the connection. Kubernetes' have about 100.
+/// Maximum size of a decompressed header block in bytes. A longer one ends the connection. Kubernetes uses
+/// about 100.
 pub(super) const HEADER_BYTES: usize = 1024;
-/// Headers of a block. More end the connection.
+/// Maximum number of headers in a block. More end the connection.
 pub(super) const HEADERS: u32 = 100;
-/// Streams of a connection that are open at once. One more is refused.
+/// Maximum number of open streams of a connection. Further ones are refused.
 pub(super) const STREAMS: usize = 1000;
-/// Those that each connection can have whatever others do.
+/// How many of them each connection can always have.
 const OWN_STREAMS: usize = 16;
-/// Streams beyond those, of all connections: each takes a few KiB.
+/// Further streams of all connections. Each needs a few KiB.
 pub(super) static SHARED_STREAMS: Semaphore = Semaphore::const_new(8192);

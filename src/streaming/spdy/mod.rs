@@ -1,16 +1,16 @@
-//! SPDY/3.1, as much of it as Kubernetes speaks: framing and streams over one connection.
+//! The part of SPDY/3.1 that Kubernetes uses: framing and streams over one connection.
 //!
-//! Imports nothing of ours but [`super::inbox`]. `frame`, `header` and `decode` are pure;
-//! `connection` runs `frame_reader` and `frame_writer` on one task; `stream` is what its users hold.
+//! The module imports only [`super::inbox`]. `frame`, `header` and `decode` do no I/O. `connection` runs
+//! `frame_reader` and `frame_writer` in one task. `stream` is the interface for users.
 //!
-//! What Kubernetes' peers do not do is not here: we open no streams, and windows are ignored.
-//! Back-pressure is TCP's: when a reader lags, the connection stops reading.
+//! Features that Kubernetes clients do not use are missing: the server opens no streams and ignores
+//! windows. TCP provides the back-pressure: if a reader is slow, the connection is not read.
 //!
 //! # Memory
 //!
-//! One connection holds a window of input ([`super::inbox`]), a read buffer, three pieces that the peer
-//! has not taken yet, and an inflater (40 KiB). Its [`limits::STREAMS`] streams hold their headers until
-//! they are accepted.
+//! One connection has a window of input ([`super::inbox`]), a read buffer, three pieces that the peer has
+//! not received yet, and the state for decompression (40 KiB). Each of its [`limits::STREAMS`] streams has
+//! its headers until it is accepted.
 
 pub mod connection;
 mod control_frames;

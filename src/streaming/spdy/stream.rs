@@ -1,4 +1,4 @@
-//! A stream as its users hold it: offered by the peer, accepted, read and written.
+//! A stream for its users: offered by the peer, accepted, read and written.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::streaming::inbox::{Inbox, LARGEST_PIECE};
 
-/// A stream that the peer wants to open. Dropped, it is refused.
+/// A stream that the peer wants to open. Dropping it refuses the stream.
 #[derive(Debug)]
 pub struct OfferedStream {
     headers: Headers,
@@ -29,7 +29,7 @@ impl OfferedStream {
         Self { headers, stream }
     }
 
-    /// The number the peer gave it: odd, and higher than those before.
+    /// The peer's id of the stream: odd, and higher than earlier ones.
     pub fn id(&self) -> u32 {
         self.stream.id()
     }
@@ -55,7 +55,7 @@ impl OfferedStream {
     }
 }
 
-/// An open stream. When both halves are gone before the stream ended, it is reset.
+/// An open stream. If both halves are dropped before it has ended, it is reset.
 #[derive(Debug)]
 pub struct Stream {
     handle: Arc<SharedStream>,
@@ -68,19 +68,19 @@ impl Stream {
         Self { handle: Arc::new(handle), inbox, outbox }
     }
 
-    /// The number the peer gave it.
+    /// The number that the peer chose.
     pub fn id(&self) -> u32 {
         self.handle.id
     }
 
-    /// What comes in, and what goes out.
+    /// The receiving and the sending half.
     pub fn split(self) -> (Receiver, Sender) {
         let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox };
         (receiver, Sender { handle: self.handle, outbox: self.outbox })
     }
 }
 
-/// What the peer sends. Dropped, what still comes is discarded.
+/// Receives data from the peer. After a drop, further data is discarded.
 #[derive(Debug)]
 pub struct Receiver {
     handle: Arc<SharedStream>,
@@ -88,7 +88,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// As [`Inbox::next`]. Ends also at a reset from either side.
+    /// As [`Inbox::next`]. Also ends if either side resets the stream.
     pub async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
             biased;
@@ -98,8 +98,9 @@ impl Receiver {
     }
 }
 
-/// What the peer gets. Dropped without [`Sender::finish`], the stream is reset once the receiver
-/// has gone too: that the stream broke off or, when nothing was ever to be sent, that it ended.
+/// Sends data to the peer. If it is dropped without [`Sender::finish`], the stream is reset when the
+/// receiver is also dropped. This tells the peer that the stream broke, or, if nothing was to be sent, that
+/// it ended.
 #[derive(Debug)]
 pub struct Sender {
     handle: Arc<SharedStream>,
@@ -107,11 +108,11 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends bytes, in frames of at most 16 KiB. Waits for room; dropped while it waits, some of
+    /// Sends bytes in frames of at most 16 KiB. Waits for room. If this is dropped while it waits, some of
     /// the frames may have been sent.
     ///
     /// # Errors
-    /// The stream was finished or reset, or the connection is over.
+    /// The stream was finished or reset, or the connection has ended.
     pub async fn send(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
             let frame = bytes.split_to(bytes.len().min(LARGEST_PIECE));
@@ -120,7 +121,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Closes our direction. The peer may go on sending.
+    /// Closes the sending direction. The peer may continue to send.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -128,13 +129,13 @@ impl Sender {
         self.put(Bytes::new(), true).await
     }
 
-    /// Resets the stream in both directions. What was sent and is still
-    /// on its way is discarded. Nothing happens when the stream had ended already.
+    /// Resets the stream in both directions. Data that was not written yet is discarded. If the stream has
+    /// already ended, this does nothing.
     pub fn reset(&mut self) {
         self.handle.reset(ResetReason::Cancel);
     }
 
-    /// Resolves when nothing can be sent any more: reset, or the connection is over.
+    /// Resolves when nothing more can be sent, because of a reset or the end of the connection.
     pub async fn gone(&self) {
         self.handle.life.gone.cancelled().await;
     }
@@ -171,18 +172,18 @@ pub(super) struct Outgoing {
     pub(super) last: bool,
 }
 
-/// How far a stream has come; shared by the connection and the stream's users.
+/// The progress of a stream, shared by the connection and the stream's users.
 #[derive(Debug)]
 pub(super) struct StreamState {
-    /// The peer knows that we take part.
+    /// The peer knows that the stream was accepted.
     pub(super) accepted: AtomicBool,
     /// The peer sends nothing more.
     pub(super) received_last: AtomicBool,
-    /// We send nothing more.
+    /// dockbridge sends nothing more.
     pub(super) sent_last: AtomicBool,
-    /// Reset by us: what is queued is not to be written.
+    /// dockbridge has reset it, so queued data must not be written.
     pub(super) aborted: AtomicBool,
-    /// Reset by anybody, or the connection is over.
+    /// Either side has reset it, or the connection has ended.
     pub(super) gone: CancellationToken,
 }
 
@@ -198,7 +199,7 @@ impl StreamState {
         self.gone.cancel();
     }
 
-    /// Resolves when the stream was reset, but not when only the connection is over.
+    /// Resolves when the stream was reset, but not when only the connection has ended.
     pub(super) async fn reset(&self) {
         self.gone.cancelled().await;
         if !self.has_ended() {
@@ -211,7 +212,7 @@ impl StreamState {
     }
 }
 
-/// What both halves of a stream share. The stream is reset when the last half is dropped.
+/// Shared by both halves of a stream. When the last half is dropped, the stream is reset.
 #[derive(Debug)]
 pub(super) struct SharedStream {
     id: u32,
@@ -250,7 +251,7 @@ impl Drop for SharedStream {
             return self.reset(ResetReason::Refused);
         }
         if self.life.sent_last.load(Ordering::Acquire) {
-            // No reset: it could overtake what we sent before our end. What still comes is discarded.
+            // No reset here: it could overtake the data before the end. Further data is discarded.
             return self.life.end();
         }
         let quiet = !self.used.load(Ordering::Acquire);

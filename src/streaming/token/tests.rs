@@ -1,4 +1,4 @@
-//! Tokens: their form, their one use, their minute and their number.
+//! Tokens: their form, their single use, their lifetime and their maximum number.
 
 use std::time::Duration;
 

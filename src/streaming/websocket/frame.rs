@@ -1,6 +1,6 @@
-//! WebSocket frames: those of a client cut out of its bytes, and the heads of ours (RFC 6455). Pure.
+//! WebSocket frames (RFC 6455): decodes those of a client, and writes the heads of dockbridge's. No I/O.
 //!
-//! Only heads and control frames are waited for. A message is handed on in pieces as it comes, so its
+//! Only heads and control frames are buffered. A message is passed on in pieces as it arrives, so its
 //! length does not matter.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -10,20 +10,20 @@ use crate::streaming::inbox::LARGEST_PIECE;
 /// A frame of the client, or a piece of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Bytes of a message; perhaps none.
+    /// Bytes of a message, which may be empty.
     Data {
         is_text: bool,
         bytes: Bytes,
-        /// It ends with these bytes.
+        /// Whether the message ends with these bytes.
         last: bool,
     },
-    /// It wants an echo of these bytes.
+    /// A ping. These bytes must be sent back.
     Ping(Bytes),
-    /// It sends nothing more; with a code, and perhaps a reason.
+    /// The client sends nothing more. Contains a code and perhaps a reason.
     Close(Bytes),
 }
 
-/// What a frame of ours carries.
+/// The type of a frame that dockbridge sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -33,7 +33,7 @@ pub enum Opcode {
     Pong = 10,
 }
 
-/// Bytes that are no frames of a client, or none that may come here.
+/// The bytes are not a client's frames, or not allowed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client broke the WebSocket protocol")]
 pub struct Malformed;
@@ -42,11 +42,11 @@ pub struct Malformed;
 #[derive(Debug, Default)]
 pub struct Decoder {
     payload: Option<Payload>,
-    /// Whether the message that has begun and not ended is text.
+    /// While a message is not complete: whether it is text.
     message: Option<bool>,
 }
 
-/// What is left of the frame that is being read.
+/// The rest of the frame that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     opcode: u8,
@@ -56,10 +56,10 @@ struct Payload {
 }
 
 impl Decoder {
-    /// The next frame or piece out of `input`; none when more bytes are needed.
+    /// The next frame or piece from `input`. None if more bytes are needed.
     ///
     /// # Errors
-    /// Nothing that follows can be read.
+    /// Nothing after this can be read.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
         loop {
             let payload = match self.payload {
@@ -103,7 +103,7 @@ impl Decoder {
 }
 
 impl Payload {
-    /// The head of a frame, once all of it is here.
+    /// The head of a frame, once it has arrived completely.
     fn read(input: &mut BytesMut) -> Result<Option<Self>, Malformed> {
         let Some([first, second]) = input.first_chunk().copied() else { return Ok(None) };
         if first & RESERVED != 0 || second & MASKED == 0 {
@@ -128,7 +128,7 @@ impl Payload {
         Ok(Some(Self { opcode: first & OPCODE, is_final: first & FINAL != 0, left, mask }))
     }
 
-    /// The bytes of it that are here, and what is left then.
+    /// The bytes of it that have arrived, and the rest.
     fn take(self, input: &mut BytesMut) -> (Bytes, Self) {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(LARGEST_PIECE);
         let mut bytes = input.split_to(input.len().min(most));
@@ -142,8 +142,8 @@ impl Payload {
     }
 }
 
-/// Whether a close frame may have this payload: nothing, or a code that may be sent and perhaps a reason.
-/// RFC 6455, 5.5.1 and 7.4.
+/// Whether a close frame may have this payload: nothing, or an allowed code and perhaps a reason. RFC 6455,
+/// 5.5.1 and 7.4.
 fn may_close(payload: &[u8]) -> bool {
     payload.is_empty()
         || payload.first_chunk().is_some_and(
@@ -151,7 +151,7 @@ fn may_close(payload: &[u8]) -> bool {
         )
 }
 
-/// The head of a frame of ours, which is a whole message.
+/// The head of a frame to send, which is always a whole message.
 pub fn put_head(opcode: Opcode, length: usize, out: &mut BytesMut) {
     out.put_u8(FINAL | opcode as u8);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -177,7 +177,7 @@ const BINARY: u8 = Opcode::Binary as u8;
 const CLOSE: u8 = Opcode::Close as u8;
 const PING: u8 = 9;
 const PONG: u8 = Opcode::Pong as u8;
-/// Lengths from here on have a number of their own: of two bytes, or of eight.
+/// From here on, the length follows separately in two or in eight bytes.
 const LENGTH_16: u8 = 126;
 const LENGTH_64: u8 = 127;
 /// The length of a mask.

@@ -1,4 +1,4 @@
-//! A WebSocket message: a channel and bytes for it. Pure.
+//! WebSocket messages: a channel and bytes for it. No I/O.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -6,21 +6,21 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::frame::{Malformed, Opcode, put_head};
 use crate::streaming::upgrade::Encoding;
 
-/// How messages are to be read and written.
+/// How to read and write messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// How bytes travel.
+    /// How bytes are encoded.
     pub encoding: Encoding,
     /// Whether a channel can be closed by a message (v5).
     pub closes: bool,
 }
 
-/// What a client says.
+/// A message from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// Bytes for a channel; perhaps none.
+    /// Bytes for a channel, which may be empty.
     Data(u8, Bytes),
-    /// Nothing more will come on a channel.
+    /// The client sends nothing more on a channel.
     End(u8),
     Nothing,
 }
@@ -29,20 +29,20 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub struct MessageReader {
     format: Format,
-    /// Where the message leads that has begun and not ended.
+    /// The channel of the message that has begun and not ended.
     target: Option<Target>,
-    /// Base64 that is no whole group yet.
+    /// Base64 that is not a complete group yet.
     rest: BytesMut,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Channel(u8),
-    /// The next byte is the number of a channel that ends.
+    /// The next byte is the number of the channel that ends.
     Close,
-    /// What still comes means nothing.
+    /// The rest of the message is ignored.
     Nothing,
-    /// Base64 has ended.
+    /// The base64 has ended with padding.
     Padded,
 }
 
@@ -50,14 +50,14 @@ impl Format {
     /// How many channels the first byte of a message can distinguish.
     pub const fn channels(self) -> usize {
         match self.encoding {
-            // The highest number is the close signal.
+            // The highest number is the signal to close a channel.
             Encoding::Binary => CLOSE as usize,
-            // ASCII from the digit 0 on.
+            // ASCII characters from the digit 0 on.
             Encoding::Base64 => (128 - ZERO) as usize,
         }
     }
 
-    /// A message: its head with the channel, and the payload.
+    /// Writes a message: its head with the channel, and the payload.
     pub fn write(self, channel: u8, bytes: Bytes) -> (Bytes, Bytes) {
         let (opcode, channel, payload) = match self.encoding {
             Encoding::Binary => (Opcode::Binary, channel, bytes),
@@ -78,10 +78,10 @@ impl MessageReader {
         Self { format, target: None, rest: BytesMut::new() }
     }
 
-    /// Reads a piece of a message. `last` says that it ends there.
+    /// Reads a piece of a message. `last` means that the message ends with it.
     ///
     /// # Errors
-    /// Base64 that is none.
+    /// The base64 is invalid.
     pub fn read(&mut self, mut bytes: Bytes, last: bool) -> Result<ClientMessage, Malformed> {
         let target = match self.target {
             Some(target) => target,
@@ -111,7 +111,7 @@ impl MessageReader {
         }
     }
 
-    /// Decodes all whole groups of four. Returns also whether the last of them is padded.
+    /// Decodes all complete groups of four. Also returns whether the last one is padded.
     fn decode(&mut self, bytes: &[u8], last: bool) -> Result<(Bytes, bool), Malformed> {
         self.rest.extend_from_slice(bytes);
         let whole = if last { self.rest.len() } else { self.rest.len() / 4 * 4 };

@@ -1,7 +1,7 @@
-//! Kubernetes' streams over WebSocket: numbered channels, or a SPDY connection within messages.
+//! Kubernetes' streams over WebSocket: numbered channels, or a SPDY connection inside messages.
 //!
-//! Nothing collects a whole message: a client may send any length, and a piece is handed on as it comes.
-//! `frame` and `message` are pure.
+//! Messages are never collected: a client may send any length, and each piece is passed on as it arrives.
+//! `frame` and `message` do no I/O.
 
 pub mod frame;
 pub mod message;

@@ -1,7 +1,6 @@
-//! A WebSocket of numbered channels: one task reads it and deals out what comes, everybody may
-//! write.
+//! A WebSocket with numbered channels. One task reads it and distributes the data. Any task can write.
 //!
-//! A channel that is not read holds up the others: that is the back-pressure. Even then, a client that
+//! A channel that is not read blocks the others, which is the back-pressure. Even then, a client that
 //! disconnects is noticed.
 
 use std::{convert::Infallible, future::pending, io, sync::Arc};
@@ -23,21 +22,21 @@ use crate::streaming::{
     spdy::stream::Gone,
 };
 
-/// A connection of channels. Dropped, nothing is read from it any more.
+/// A connection with channels. After a drop it is no longer read.
 #[derive(Debug)]
 pub struct Socket {
     frames: Arc<FrameSender>,
     _reading: AbortOnDropHandle<()>,
 }
 
-/// Writes one channel.
+/// Writes to one channel.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     channel: u8,
     frames: Arc<FrameSender>,
 }
 
-/// What all writers share.
+/// Shared by all writers.
 #[derive(Debug)]
 struct FrameSender {
     format: Format,
@@ -45,7 +44,7 @@ struct FrameSender {
     gone: CancellationToken,
 }
 
-/// What is being written is kept here and not in a future, so that no frame is torn when a future is
+/// Bytes being written are stored here and not in a future, so that frames stay complete when a future is
 /// dropped.
 #[derive(Debug)]
 struct Sink {
@@ -55,7 +54,7 @@ struct Sink {
     is_closed: bool,
 }
 
-/// Where the reading task puts what comes.
+/// Where the reading task puts data.
 struct MessageRouter {
     messages: MessageReader,
     /// By channel.
@@ -65,8 +64,8 @@ struct MessageRouter {
 }
 
 impl Socket {
-    /// Speaks WebSocket on `wire` from now on. What comes on channel n goes to the n-th of
-    /// `routes`; without one it is discarded.
+    /// Starts WebSocket on `wire`. Data on channel n goes to the n-th of `routes`. If that is none, it is
+    /// discarded.
     pub fn open(wire: ClientConnection, format: Format, routes: Vec<Option<Inlet>>) -> Self {
         let watch = wire.watch();
         let (from, to) = split(wire);
@@ -84,12 +83,12 @@ impl Socket {
         Outgoing { channel, frames: Arc::clone(&self.frames) }
     }
 
-    /// Resolves when the client has gone, or broke the protocol.
+    /// Resolves when the client has left or violated the protocol.
     pub async fn gone(&self) {
         self.frames.gone.cancelled().await;
     }
 
-    /// Sends a close frame, and waits for the client's.
+    /// Sends a close frame and waits for the client's.
     pub async fn close(&self) {
         self.frames.send_control(Opcode::Close, code(NORMAL)).await;
         self.gone().await;
@@ -100,13 +99,13 @@ impl Outgoing {
     /// Sends one message. Waits for room.
     ///
     /// # Errors
-    /// The client has gone.
+    /// The client has left.
     pub async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
         let (head, payload) = self.frames.format.write(self.channel, bytes);
         self.frames.send(head, payload, false).await
     }
 
-    /// Resolves when the client has gone, or broke the protocol.
+    /// Resolves when the client has left or violated the protocol.
     pub async fn gone(&self) {
         self.frames.gone.cancelled().await;
     }
@@ -125,7 +124,7 @@ impl FrameSender {
     async fn send_control(&self, opcode: Opcode, payload: Bytes) {
         let mut head = BytesMut::new();
         put_head(opcode, payload.len(), &mut head);
-        // Without a client there is nobody to tell.
+        // If the client has left, nobody needs the answer.
         let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
     }
 
@@ -175,7 +174,8 @@ async fn read(
 }
 
 impl MessageRouter {
-    /// Reads until the client ends it. Returns the payload of a close frame for a client that has not left.
+    /// Reads until the client ends the connection. Returns the payload for a close frame, if the client has
+    /// not left.
     async fn read(
         &mut self,
         mut from: ReadHalf<ClientConnection>,
@@ -241,8 +241,8 @@ fn code(code: u16) -> Bytes {
     Bytes::copy_from_slice(&code.to_be_bytes())
 }
 
-/// RFC 6455, 7.4.1: the purpose is fulfilled, the protocol was broken, or a payload is not what its message
-/// must have.
+/// RFC 6455, 7.4.1: the normal end, a violation of the protocol, and a payload that does not match its
+/// message type.
 const NORMAL: u16 = 1000;
 const BROKEN: u16 = 1002;
 const INVALID: u16 = 1007;

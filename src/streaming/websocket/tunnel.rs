@@ -1,5 +1,4 @@
-//! A WebSocket's binary messages as one stream of bytes: what a SPDY connection in a tunnel runs
-//! on.
+//! The binary messages of a WebSocket as one stream of bytes, on which a tunnelled SPDY connection runs.
 
 use std::{
     io,
@@ -14,7 +13,7 @@ use tokio_util::io::{poll_read_buf, poll_write_buf};
 use super::frame::{Decoder, Frame, Opcode, put_head};
 use crate::streaming::{client_connection::ClientConnection, inbox::LARGEST_PIECE};
 
-/// The bytes within the messages. Where one message ends and another begins means nothing.
+/// The bytes inside the messages. Message boundaries have no meaning.
 #[derive(Debug)]
 pub struct Tunnel {
     io: ClientConnection,
@@ -27,7 +26,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Speaks WebSocket on `wire` from now on.
+    /// Starts WebSocket on `wire`.
     pub fn open(wire: ClientConnection) -> Self {
         let (input, unsent) = (BytesMut::new(), BytesMut::new());
         let (decoder, ahead) = (Decoder::default(), Bytes::new());
@@ -39,7 +38,7 @@ impl Tunnel {
         self.unsent.extend_from_slice(payload);
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends a close frame: nothing more will be sent.
     fn close(&mut self, payload: &[u8]) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.put(Opcode::Close, payload);
@@ -77,7 +76,7 @@ impl AsyncRead for Tunnel {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                 }
                 Ok(None) => {
-                    // A pong. Even if writing fails, what the client had sent is still to be read.
+                    // A pong. Even if writing fails, data from the client must still be read.
                     let _ = this.poll_unsent(context);
                     this.ahead = Bytes::new();
                     this.input.reserve(LARGEST_PIECE);

@@ -1,4 +1,4 @@
-//! The words of each version.
+//! The outcome in each protocol version.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Sizes whole, in pieces, together, and things that are none.
+//! Sizes: complete, in pieces, several at once, and invalid ones.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Headers and orders of opening, row by row.
+//! Headers and the order in which streams are opened, one case per row.
 
 use std::time::{Duration, Instant};
 

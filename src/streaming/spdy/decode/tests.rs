@@ -1,4 +1,4 @@
-//! Frames by the byte, in any cut, whole and broken.
+//! Frames byte by byte, split anywhere, valid and invalid.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
@@ -12,8 +12,8 @@ use super::{
     Decoder, Frame,
 };
 
-/// `SYN_STREAM` of stream 1, final, with the headers `port: 80`, `requestid: 0` and
-/// `streamtype: error` as another zlib deflated them.
+/// `SYN_STREAM` of stream 1, final, with the headers `port: 80`, `requestid: 0` and `streamtype: error`,
+/// compressed by another implementation of zlib.
 const OPENING: &str = "80030001 0100003c 00000001 00000000 0000
     78f9e3c6a7c202253a48f95b044aab4c16064092b308125b99a054cc68004e87
     2545a989b9d0a2863515141100000000ffff";
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Noise, and noise that looks like frames.
+/// Random bytes, and random bytes that look like frames.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let head = (prop_oneof![Just(0x80), Just(0)], prop_oneof![Just(3_u8), any::<u8>()]);
     let frame = (head, 0_u8..12, any::<u8>(), 0_u8..24, vec(any::<u8>(), 0..24)).prop_map(
@@ -180,7 +180,7 @@ fn control(code: u8, fields: &[u8], block: &[u8], out: &mut BytesMut) {
     out.put_slice(block);
 }
 
-/// Decodes bytes that arrive `cut` at a time, and describes what came out.
+/// Decodes bytes that arrive in pieces of `cut`, and describes the frames.
 fn words(bytes: &[u8], cut: usize) -> Result<Vec<String>, Malformed> {
     let mut decoder = Decoder::default();
     let mut input = BytesMut::new();
@@ -210,7 +210,7 @@ fn describe(frame: Frame) -> String {
     }
 }
 
-/// What a frame becomes when its bytes come one at a time.
+/// A frame whose bytes arrive one at a time.
 fn apart(frame: &str) -> Vec<String> {
     match frame {
         "data 1 abc" => ["data 1 a", "data 1 b", "data 1 c"].map(str::to_owned).to_vec(),
@@ -219,7 +219,7 @@ fn apart(frame: &str) -> Vec<String> {
     }
 }
 
-/// Puts pieces of one frame together again: those of one stream that follow each other.
+/// Joins pieces of one data frame: those of the same stream that follow each other.
 fn joined(pieces: Vec<String>) -> Vec<String> {
     let mut whole: Vec<String> = Vec::new();
     for piece in pieces {

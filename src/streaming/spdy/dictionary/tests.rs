@@ -1,4 +1,4 @@
-//! The dictionary against what zlib calls it.
+//! The dictionary has the checksum by which zlib identifies it.
 
 use flate2::{Compress, Compression};
 

@@ -1,4 +1,4 @@
-//! What is kept of streams.
+//! What is kept in memory for streams.
 
 use bytes::{BufMut, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{streaming::inbox::Window, telemetry::metric::Gauge};
 
-/// A peer may leave its direction open after we have ended ours and let go of the stream.
+/// A peer may leave its direction open after dockbridge has ended its own and dropped the stream.
 #[tokio::test]
 async fn nothing_is_kept_of_streams_that_nobody_holds() {
     static POOL: Semaphore = Semaphore::const_new(0);

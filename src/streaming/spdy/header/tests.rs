@@ -1,4 +1,4 @@
-//! Header blocks: as zlib itself writes them, broken, and as large as a hostile peer can.
+//! Header blocks: written by zlib, invalid, and as large as possible.
 
 use bytes::BufMut;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -9,7 +9,7 @@ use super::{
     Headers, Inflater, STEP,
 };
 
-/// Deflates the blocks of one connection, in order.
+/// Compresses the blocks of one connection, in order.
 pub(in super::super) struct Deflater {
     state: Compress,
 }
@@ -17,14 +17,14 @@ pub(in super::super) struct Deflater {
 impl Default for Deflater {
     fn default() -> Self {
         let mut state = Compress::new(Compression::fast(), true);
-        // Refused only once data has been seen; and a block without it is as readable.
+        // The dictionary is refused only after the first data, and a block without it is still readable.
         let _ = state.set_dictionary(&dictionary::bytes());
         Self { state }
     }
 }
 
 impl Deflater {
-    /// A block. Names are put in lower case; values of one name are joined.
+    /// A block. Names are converted to lower case, and the values of one name are joined.
     pub(in super::super) fn deflate(&mut self, headers: &[(&str, &[&str])]) -> Vec<u8> {
         let plain = plain(headers);
         let mut block = Vec::with_capacity(plain.len() + STEP);
@@ -56,7 +56,7 @@ fn plain(headers: &[(&str, &[&str])]) -> Vec<u8> {
     block
 }
 
-/// What Python's zlib made of two streams of a port-forward, one after the other.
+/// Python's zlib compressed two streams of a port-forward, one after the other.
 const WRITTEN_BY_ZLIB: [(&str, &str); 2] = [
     (
         "78f9e3c6a7c202253a48f95b044aab4c16064092b308125b99a054cc68004e872545a989b9d0a2863515141100000000ffff",

@@ -1,4 +1,4 @@
-//! Frames by the byte, in any cut, whole and broken.
+//! Frames byte by byte, split anywhere, valid and invalid.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
@@ -25,7 +25,7 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All frames, in portions of so many bytes; pieces of a message are put together.
+/// All frames, read in pieces of this many bytes. The pieces of a message are joined.
 fn read(bytes: &[u8], portion: usize) -> Result<Vec<Frame>, Malformed> {
     let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     for portion in bytes.chunks(portion) {

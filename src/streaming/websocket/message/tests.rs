@@ -1,4 +1,4 @@
-//! Messages, row by row, and any message at all.
+//! Messages, one case per row, and random messages.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use super::{ClientMessage, Format, Malformed, MessageReader};
 use crate::streaming::upgrade::Encoding::{self, Base64, Binary};
 
-/// What one message says.
+/// The content of one message.
 fn read(encoding: Encoding, closes: bool, bytes: &[u8]) -> Result<ClientMessage, Malformed> {
     MessageReader::new(Format { encoding, closes }).read(Bytes::copy_from_slice(bytes), true)
 }
 
-/// What a message says that comes by the byte. Data for a channel is put together.
+/// The content of a message that arrives byte by byte. Data for a channel is joined.
 fn by_the_byte(reader: &mut MessageReader, bytes: &[u8]) -> Result<Vec<ClientMessage>, Malformed> {
     let mut said = Vec::new();
     let pieces = bytes.iter().map(|byte| (vec![*byte], false)).chain([(Vec::new(), true)]);
@@ -60,7 +60,7 @@ fn what_is_no_base64_is_malformed() {
     }
 }
 
-/// Of one message, wherever the fragments of it are cut.
+/// A single message, split into fragments anywhere.
 #[test]
 fn nothing_follows_the_padding() {
     for bytes in [&b"0QQ==A"[..], b"0QQ==QUE=", b"0QQ==="] {

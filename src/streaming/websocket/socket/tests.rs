@@ -1,4 +1,4 @@
-//! Channels that nobody reads, pings, and ends.
+//! Channels that are not read, pings, and ends.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::streaming::{
 };
 use crate::telemetry::metric::Gauge;
 
-/// A socket with so many channels, and its client.
+/// A socket with this many channels, and its client.
 async fn pair(channels: usize) -> (Socket, Vec<Inbox>, WebSocketStream<TcpStream>) {
     counted(channels, Gauge::default()).await
 }
 
-/// The same; what waits for its readers is added to the gauge.
+/// The same. Waiting bytes are added to the gauge.
 async fn counted(
     channels: usize,
     waiting: Gauge,
@@ -61,7 +61,7 @@ async fn unread_data_is_bounded_over_all_channels() {
     let mut second = readers.pop().unwrap();
     let mut first = readers.pop().unwrap();
     assert!(first.next().await.is_some());
-    // The window is full of the first channel.
+    // The data of the first channel has filled the window.
     assert!(timeout(Duration::from_millis(300), second.next()).await.is_err());
     let most = i64::try_from(2 * LARGEST_PIECE + 256).unwrap();
     assert!((1..=most).contains(&waiting.get()), "{}", waiting.get());

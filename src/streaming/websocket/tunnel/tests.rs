@@ -12,7 +12,7 @@ use tokio::{
 use super::Tunnel;
 use crate::streaming::client_connection::ClientConnection;
 
-/// The pong does not fit into the socket, and nothing else is written that would take it along.
+/// The pong does not fit into the socket, and no later write would send it.
 #[tokio::test]
 async fn a_pong_is_written_as_soon_as_there_is_room() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
