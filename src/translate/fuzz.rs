@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: requests of the CRI through parse and plan, answers of the engine through
+//! Entry points for `make fuzz`: CRI requests go through parse and plan, and the engine's answers through
 //! observe and render.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Any request as each of the messages that are parsed: refused with a short message, or planned, and
-/// then observe reads what plan wrote down.
+/// Tries any request as each of the parsed messages. It is refused with a short message, or it is planned,
+/// and observe then reads what plan has written.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
         let spec = parse::sandbox::sandbox_spec(request.config.as_ref(), &request.runtime_handler);
@@ -103,7 +103,7 @@ fn streams(bytes: &[u8]) {
     }
 }
 
-/// What was parsed; a refusal names the field, and does not repeat the whole value.
+/// The parsed value. A refusal must name the field and must not repeat the whole value.
 fn accepted<T>(outcome: Result<T, ParseError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
@@ -128,13 +128,13 @@ fn planned_sandbox(spec: &SandboxSpec) {
     }
 }
 
-/// What is written of it is read as the same again.
+/// The stored form is read back as the same value.
 fn kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(spec: &T) {
     let text = serde_json::to_string(spec).unwrap_or_default();
     assert_eq!(serde_json::from_str::<T>(&text).ok().as_ref(), Some(spec));
 }
 
-/// Annotations alone may hold anything.
+/// Only annotations may contain any character.
 fn without_nul(others: &impl Serialize) {
     let text = serde_json::to_string(others).unwrap_or_default();
     assert!(!text.contains("\\u0000"), "a NUL was let through");
@@ -203,7 +203,7 @@ fn planned_update(requested: &Resources) {
     }
 }
 
-/// What observe makes of a container that was created so.
+/// What observe returns for a container that was created with this body.
 fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     let host = body.host_config.clone().unwrap_or_default();
     let inspect = json!({
@@ -223,7 +223,7 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     observe::container::observe(&inspect)
 }
 
-/// Any inspect becomes a record, whose document can be stored.
+/// Any inspect becomes a record whose document can be stored.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
         check(&observe::container::observe(&inspect));
@@ -292,7 +292,6 @@ pub(crate) static POD: LazyLock<SandboxRecord> = LazyLock::new(|| {
     }
 });
 
-/// A container of that pod.
 pub(crate) static WORKLOAD: LazyLock<Arc<ContainerRecord>> = LazyLock::new(|| {
     let labels = json!({
         "io.kubernetes.docker.type": "container",
@@ -310,7 +309,7 @@ pub(crate) static WORKLOAD: LazyLock<Arc<ContainerRecord>> = LazyLock::new(|| {
     }
 });
 
-/// An old engine, one with systemd, and one that knows everything.
+/// An old engine, one with systemd, and one with all features.
 static ENGINES: LazyLock<[EngineInfo; 3]> = LazyLock::new(|| {
     let features = json!({"mountOptions": ["rro"]}).to_string();
     let features = BTreeMap::from([("org.opencontainers.runtime-spec.features", features)]);
@@ -346,5 +345,5 @@ static IMAGE: LazyLock<ImageRecord> = LazyLock::new(|| ImageRecord {
 });
 
 const PROFILE: &str = r#"{"defaultAction":"SCMP_ACT_ALLOW"}"#;
-/// As a gRPC status may have it.
+/// The maximum length of a message in a gRPC status.
 const LONGEST_REFUSAL: usize = 2_000;

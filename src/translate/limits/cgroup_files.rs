@@ -1,8 +1,8 @@
-//! Limits that the Engine API has no field for: files of the container's cgroup, written when the
+//! Limits that the Engine API has no field for: files of the container's cgroup, which are written when the
 //! container starts.
 //!
-//! systemd restores the files it manages whenever it is reloaded, so where it manages the cgroup,
-//! its own properties for such files are set too.
+//! On every reload, systemd restores the files that it manages. So if systemd manages the cgroup, its
+//! properties for these files are also set.
 
 use serde_json::json;
 
@@ -24,31 +24,31 @@ pub struct CgroupFile {
     pub controller: String,
     pub file: String,
     pub value: String,
-    /// What to do where the kernel does not have it.
+    /// What to do if the kernel does not have the file.
     pub if_missing: IfMissing,
-    /// The same as properties for `systemctl set-property`, where systemd has them.
+    /// The same limit as properties for `systemctl set-property`, if systemd has them.
     pub properties: Vec<String>,
 }
 
 /// Which limit a file is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupLimit {
-    /// Huge pages of a size.
+    /// Huge pages of this size.
     Hugepages(String),
-    /// HugepageReservations of them, which the limit means as well.
+    /// Reservations of huge pages of this size. The same limit applies to them.
     HugepageReservations(String),
     /// A key of cgroup v2.
     Unified(String),
 }
 
-/// What to do where a file is missing.
+/// What to do if a file is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
-    /// The limit cannot be set: the container must not run.
+    /// The limit cannot be set, so the container must not run.
     Fail,
-    /// Log a warning: kubelet sends it always, whether the kernel has it or not.
+    /// Log a warning. kubelet always sends this limit, even if the kernel does not have it.
     Warn,
-    /// Nothing: there is nothing to limit.
+    /// Nothing, because there is nothing to limit.
     Ignore,
 }
 
@@ -65,7 +65,7 @@ impl CgroupFile {
 }
 
 impl CgroupFile {
-    /// A key of cgroup v2; on v1 a file of the same name, where there is one.
+    /// A key of cgroup v2, or on v1 a file of the same name, if there is one.
     pub fn unified(key: &str, value: &str) -> Self {
         let optional = OPTIONAL_KEYS.contains(&key);
         Self {
@@ -79,11 +79,11 @@ impl CgroupFile {
     }
 }
 
-/// The files for those limits that the engine does not set.
+/// The files for the limits that the engine does not set.
 ///
 /// # Errors
-/// [`PlanError::NoCgroupV2`] for keys that an engine on cgroup v1 cannot have. Swap beside a memory
-/// limit is no such key: the Engine API has a field for it.
+/// [`PlanError::NoCgroupV2`] for keys that need cgroup v2. A swap limit together with a memory limit does
+/// not, because the Engine API has a field for it.
 pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, PlanError> {
     let is_v2 = engine.cgroup_version == 2;
     let mut files = Vec::new();
@@ -100,7 +100,7 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
     }
     for (key, value) in &limits.unified {
         let is_sent = key == SWAP_MAX && limits.memory_limit > 0;
-        // Without a file for the limit there is no limit anyway.
+        // If the file is missing, there is no limit anyway.
         let is_no_limit = key == SWAP_MAX && value == MAX && !is_v2;
         if is_sent || is_no_limit {
             continue;
@@ -151,7 +151,7 @@ fn hugepages(
     }
 }
 
-/// systemd's properties for a file of a scope it manages; none for those it does not touch.
+/// systemd's properties for a file of a scope that it manages. None for files that it does not change.
 fn properties(file: &str, value: &str) -> Vec<String> {
     let limit = if value == MAX { "infinity" } else { value };
     let named = |name: &str| vec![format!("{name}={limit}")];
@@ -171,7 +171,7 @@ fn properties(file: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// `cpu.max` is a quota and a period in microseconds; systemd takes a percentage of a CPU.
+/// `cpu.max` is a quota and a period in microseconds. systemd's property is a percentage of a CPU.
 fn cpu_quota(value: &str) -> Vec<String> {
     let (quota, period) = value.split_once(' ').unwrap_or((value, DEFAULT_PERIOD));
     let period: u64 = period.trim().parse().unwrap_or(0);
@@ -190,5 +190,5 @@ fn cpu_quota(value: &str) -> Vec<String> {
 const MAX: &str = "max";
 /// The kernel's default period, in microseconds.
 const DEFAULT_PERIOD: &str = "100000";
-/// Keys kubelet sends whether the kernel has them or not.
+/// Keys that kubelet sends even if the kernel does not have them.
 const OPTIONAL_KEYS: &[&str] = &["memory.oom.group", SWAP_MAX];

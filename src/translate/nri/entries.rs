@@ -1,9 +1,9 @@
-//! What plugins set by keys, in order. A plugin may send as many keys as fit into a message, so each is
-//! found without a search through all.
+//! Keyed settings of plugins, in order. A plugin may send as many keys as fit into a message, so lookups
+//! must not search through all of them.
 
 use std::collections::BTreeMap;
 
-/// By key, in the order in which they were set last; none is removed.
+/// By key, in the order in which they were last set. Entries are never deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entries<T> {
     all: BTreeMap<u64, (String, Option<T>)>,
@@ -17,7 +17,7 @@ impl<T> Default for Entries<T> {
 }
 
 impl<T> Entries<T> {
-    /// Sets or removes a key; it comes last from now on.
+    /// Sets or removes a key. It moves to the end.
     pub(super) fn put(&mut self, key: String, value: Option<T>) {
         let place = self.all.last_key_value().map_or(0, |(last, _)| last + 1);
         if let Some(earlier) = self.places.insert(key.clone(), place) {
@@ -35,12 +35,12 @@ impl<T> Entries<T> {
         self.all.get(self.places.get(key)?)?.1.as_ref()
     }
 
-    /// What a key was set to, to be changed in its place.
+    /// The value of a key, which can be changed without moving it.
     pub(super) fn value_mut(&mut self, key: &str) -> Option<&mut T> {
         self.all.get_mut(self.places.get(key)?)?.1.as_mut()
     }
 
-    /// All, with those that were removed.
+    /// All entries, including removed keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Option<&T>)> {
         self.all.values().map(|(key, value)| (key.as_str(), value.as_ref()))
     }

@@ -1,7 +1,7 @@
-//! The answers of several plugins about a new container, merged into one in the order of the plugins.
+//! Merges the answers of several plugins about a new container, in the order of the plugins.
 //!
-//! A key with a `-` before it removes what is there; with a value of that key beside it, it is replaced,
-//! also where another plugin has set it. Any other field that two plugins set is a conflict.
+//! A key that starts with `-` removes an entry. If the answer also sets this key, the entry is replaced,
+//! even if another plugin has set it. Any other field that two plugins set is a conflict.
 
 use std::{collections::BTreeMap, mem};
 
@@ -15,7 +15,7 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// The answers so far.
+/// The answers merged so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     original: nri::Container,
@@ -35,7 +35,7 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Of a container that no plugin has changed yet.
+    /// For a container that no plugin has changed yet.
     pub fn new(container: nri::Container) -> Self {
         Self { original: container, ..Self::default() }
     }
@@ -58,17 +58,17 @@ impl Merge {
         self.updates.add(&mut self.owners, plugin, &answer.update)
     }
 
-    /// Who set what.
+    /// Which plugin set which field.
     pub const fn owners(&self) -> &Owners {
         &self.owners
     }
 
-    /// What plugins ask of other containers.
+    /// The updates of other containers that plugins requested.
     pub const fn updates(&self) -> &Updates {
         &self.updates
     }
 
-    /// The container as the plugins so far have made it: what the next one is asked about.
+    /// The container with the changes so far, which is sent to the next plugin.
     pub fn container(&self) -> nri::Container {
         let mut shown = self.original.clone();
         apply_map(&mut shown.annotations, &self.annotations);
@@ -88,7 +88,7 @@ impl Merge {
         shown
     }
 
-    /// The merged answer.
+    /// The merged adjustment.
     pub fn adjustment(&self) -> nri::ContainerAdjustment {
         let mut all = self.whole.clone();
         all.annotations = marked_map(&self.annotations);
@@ -137,7 +137,7 @@ impl Merge {
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
 
-    /// An empty first word allows to replace what another plugin has set.
+    /// If the first word is empty, the plugin may replace arguments set by another plugin.
     fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Conflict> {
         let Some((first, rest)) = asked.split_first() else { return Ok(()) };
         if first.is_empty() {
@@ -182,7 +182,7 @@ impl Merge {
         apply_map(&mut shown.net_devices, &self.net_devices);
         let Some(whole) = &self.whole.linux else { return };
         if let Some(resources) = &whole.resources {
-            // Nobody objects.
+            // Conflicts were checked before, so no owners are needed.
             let mut nobody = Owners::default();
             let over = shown.resources.get_or_insert_default();
             let _ = lay(over, resources, &mut nobody.claims("", ""));
@@ -205,7 +205,7 @@ impl Merge {
     }
 }
 
-/// What one plugin asks for, by keys.
+/// Merges one plugin's changes of a field with keys.
 fn combine<T: Clone>(
     claims: &mut Claims<'_>,
     field: Field,

@@ -1,4 +1,5 @@
-//! What NRI plugins ask for: the answers of several plugins merged into one. Start with [`merge::Merge`].
+//! The changes that NRI plugins request: merges the answers of several plugins. Start with
+//! [`merge::Merge`].
 
 mod entries;
 pub mod merge;

@@ -23,7 +23,7 @@ pub struct Conflict {
 pub struct Owners(nri::OwningPlugins);
 
 impl Owners {
-    /// As validating plugins are told.
+    /// In the form that is sent to validating plugins.
     pub const fn wire(&self) -> &nri::OwningPlugins {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Changes of limits that plugins ask for, merged for each container.
+//! Changes of limits that plugins request, merged for each container.
 
 use super::{
     entries::Entries,
@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{translate::limits::nri::lay, wire::nri};
 
-/// The merged changes, in the order in which the containers were named first.
+/// The merged changes, in the order in which containers were first named.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Updates(Entries<nri::ContainerUpdate>);
 
 impl Updates {
-    /// Adds what a plugin asks for. What may fail and conflicts is left out.
+    /// Adds a plugin's updates. An update that conflicts and may fail is left out.
     ///
     /// # Errors
     /// Another plugin set the same limit of the same container.
@@ -46,17 +46,17 @@ impl Updates {
         Ok(())
     }
 
-    /// All of them.
+    /// All updates.
     pub fn all(&self) -> Vec<nri::ContainerUpdate> {
         self.0.values().cloned().collect()
     }
 
-    /// Those of other containers.
+    /// The updates of other containers.
     pub fn of_others(&self, container: &str) -> Vec<nri::ContainerUpdate> {
         self.0.values().filter(|update| update.container_id != container).cloned().collect()
     }
 
-    /// The limits that are asked for a container.
+    /// The limits requested for a container.
     pub fn limits_of(&self, container: &str) -> Option<&nri::LinuxResources> {
         limits(self.0.value(container)?)
     }

@@ -1,6 +1,6 @@
-//! Documents for objects without a readable document of ours: made by cri-dockerd, or ours with
-//! the label damaged. They are made from labels, the name and the inspect. What is recorded nowhere
-//! (ports, DNS, ID mappings, environment) is unknown: see [`SandboxDocument::is_adopted`].
+//! Documents for objects without a readable document: those of cri-dockerd, and dockbridge's own with a
+//! damaged label. They are made from labels, the name and the inspect. Ports, DNS, ID mappings and
+//! environment are not recorded there and remain unknown: see [`SandboxDocument::is_adopted`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -20,7 +20,7 @@ use crate::{
     wire::docker::{ContainerInspect, InspectHostConfig, InspectMount},
 };
 
-/// The document of a pause container; none when its pod cannot be found out.
+/// The document of a pause container. None if its pod cannot be determined.
 pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     let host = &inspect.host_config;
     let mut labels = caller_labels(inspect);
@@ -55,7 +55,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     Some(SandboxDocument { version: VERSION, spec, network, shim_group, is_adopted: true })
 }
 
-/// The document of a container; none without its name, pod or image.
+/// The document of a container. None if it has no name, pod or image.
 pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument> {
     let (config, host) = (&inspect.config, &inspect.host_config);
     let sandbox = sandbox_id(inspect)?;
@@ -104,7 +104,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
     })
 }
 
-/// The pod an object belongs to: kubelet's labels, else the name.
+/// The pod of an object, from kubelet's labels, otherwise from the name.
 fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
     let named = name::parse(&inspect.name);
     let pod = PodMetadata {
@@ -128,14 +128,14 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     Some(ContainerMetadata { name, attempt })
 }
 
-/// A label's value, else the part of the name; never empty.
+/// A label's value, otherwise the part of the name; never empty.
 fn stated(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
     let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
 }
 
-/// The attempt, which is only in the name. Names with underscores in them do not split into
-/// fields, but what comes before the attempt is known by now.
+/// The attempt, which is only in the name. A name with underscores in its parts cannot be split into
+/// fields, but the parts before the attempt are already known.
 fn attempt(
     inspect: &ContainerInspect,
     container: &str,
@@ -148,7 +148,7 @@ fn attempt(
     digits.and_then(|digits| digits.parse().ok()).or(named.map(|n| n.attempt)).unwrap_or_default()
 }
 
-/// The labels of the CRI request, without the shim's own.
+/// The labels of the CRI request, without those that the shim adds.
 fn caller_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
     let stated = labels
@@ -165,8 +165,8 @@ fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     )
 }
 
-/// Drops the pairs that exceed [`LARGEST_METADATA`]. The engine adds the image's labels, whose size is
-/// unlimited, and one container must not make a whole list too large for a message.
+/// Drops the pairs that exceed [`LARGEST_METADATA`]. The engine adds the image's labels, which may have any
+/// size, and one container must not make a whole list too large for a message.
 fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<String, String> {
     let mut room = LARGEST_METADATA;
     let fitting = pairs.filter(|(key, value)| {
@@ -177,7 +177,7 @@ fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<S
     fitting.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
-/// The requested host name; the engine's own choice is the short id.
+/// The requested host name. The engine's default is the short id.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
     if inspect.id.starts_with(hostname) || inspect.host_config.network_mode == "host" {
@@ -195,8 +195,8 @@ fn network_mode(host: &InspectHostConfig) -> NetworkMode {
     }
 }
 
-/// The runtime, unless it is the usual default, which callers name by the empty handler. dockbridge
-/// puts its own in the place of that default only.
+/// The runtime. The usual default becomes the empty handler, which callers use for it. dockbridge's own
+/// runtime only replaces this default.
 fn handler(host: &InspectHostConfig) -> String {
     match host.runtime.as_str() {
         "runc" | "io.containerd.runc.v2" | RUNTIME => String::new(),
@@ -210,7 +210,7 @@ fn sandbox_id(inspect: &ContainerInspect) -> Option<SandboxId> {
     labelled.into_iter().chain(joined).find_map(|id| SandboxId::try_from(id).ok())
 }
 
-/// The image's id; engines before content addressing left out the algorithm.
+/// The image's id. Old engines left out the algorithm.
 fn image_id(text: &str) -> Option<ImageId> {
     ImageId::try_from(text).or_else(|_| ImageId::try_from(format!("sha256:{text}"))).ok()
 }
@@ -224,14 +224,14 @@ fn pid_mode(host: &InspectHostConfig, sandbox: &SandboxId) -> (PidMode, String) 
     }
 }
 
-/// Where the CRI log is; cri-dockerd writes the bare directory when there is none.
+/// The path of the CRI log. If there is no log, cri-dockerd writes only the directory.
 fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
     let text = inspect.config.labels.get(label::LOG_PATH)?;
     let path = PathBuf::from(text);
     (path.is_absolute() && !text.ends_with('/')).then_some(path)
 }
 
-/// Binds in the order of their targets; the engine's own order changes from inspect to inspect.
+/// Binds sorted by target, because the engine's order changes from inspect to inspect.
 fn mounts(mounts: &[InspectMount]) -> Vec<Mount> {
     let binds = mounts.iter().filter(|mount| mount.kind == "bind");
     let mut binds: Vec<Mount> = binds.map(mount).collect();
@@ -253,7 +253,7 @@ fn mount(mount: &InspectMount) -> Mount {
     }
 }
 
-/// Labels that a shim adds for itself.
+/// Labels that a CRI server for Docker adds.
 const INTERNAL: &[&str] = &[
     label::TYPE,
     label::SANDBOX_ID,
@@ -261,5 +261,6 @@ const INTERNAL: &[&str] = &[
     label::SANDBOX_DOCUMENT,
     label::CONTAINER_DOCUMENT,
 ];
-/// Bytes of labels, and of annotations, of one object. Kubernetes allows as much for annotations.
+/// Maximum size in bytes of the labels, and of the annotations, of an object. Kubernetes has the same limit
+/// for annotations.
 const LARGEST_METADATA: usize = 256 << 10;

@@ -1,13 +1,13 @@
 //! One container of the engine: a pod's pause container, a pod's container, or a foreign one.
 //!
-//! The type label tells which, and our document label has everything else. Where the document is
-//! missing, damaged or newer than we are, well-known labels and the name stand in ([`adopted`]),
-//! which is also how the pods of cri-dockerd are taken over.
+//! The type label says which, and the document label has everything else. If the document is missing,
+//! damaged or has a newer version, well-known labels and the name are used instead ([`adopted`]). The pods
+//! of cri-dockerd are taken over in the same way.
 //!
-//! Labels may come from the image of a container run by hand, and a document decides where we
-//! write logs as root. So labels count only with facts that no image can set: see [`is_made_here`].
-//! A workload's document counts only when it agrees with the sandbox label, which cri-dockerd writes
-//! too.
+//! If a container is started by hand, its labels may come from the image, and a document decides where
+//! dockbridge writes logs as root. So labels count only with facts that an image cannot set: see
+//! [`is_made_here`]. A container's document counts only if it agrees with the sandbox label, which
+//! cri-dockerd also writes.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{
     wire::docker::{ContainerInspect, InspectNetwork},
 };
 
-/// What an inspected container is.
+/// Determines what an inspected container is.
 pub fn observe(inspect: &ContainerInspect) -> Observed {
     let kind = inspect.config.labels.get(label::TYPE).map(String::as_str);
     let observed = match kind {
@@ -42,7 +42,7 @@ pub fn observe(inspect: &ContainerInspect) -> Observed {
     observed.unwrap_or_else(|| foreign(inspect))
 }
 
-/// The container as no part of a pod.
+/// The container as one that does not belong to a pod.
 pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     let owner = joined(&inspect.host_config.network_mode);
     Observed::Foreign(ForeignContainer {
@@ -51,7 +51,7 @@ pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     })
 }
 
-/// Whether the name agrees with the document. The name is all that a list has: an inspect decides.
+/// Whether the name agrees with the document. A list has only the name. An inspect then decides.
 pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
@@ -66,15 +66,14 @@ pub(super) fn has_its_name(observed: &Observed) -> bool {
     }
 }
 
-/// Whether dockbridge made it. Every dockbridge states that the engine's init is not wanted, `docker run`
-/// states nothing unless it is told to, and neither `docker commit`, `docker rename` nor `docker update`
-/// has this field.
+/// Whether dockbridge created it. Every version of dockbridge sets the engine's `Init` to false. `docker
+/// run` leaves it unset by default, and `docker commit`, `docker rename` and `docker update` cannot set it.
 fn is_made_here(inspect: &ContainerInspect) -> bool {
     inspect.host_config.init == Some(false)
 }
 
-/// Whether the name is of the scheme ([`crate::model::name`]) and has these parts. Those between them
-/// may contain any number of underscores.
+/// Whether the name has the form of [`crate::model::name`] with these parts. The parts between them may
+/// contain any number of underscores.
 fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     let start = format!("k8s_{container}_");
     let Some(rest) = name.strip_prefix(&start) else { return false };
@@ -84,7 +83,7 @@ fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     last == Some(&attempt) || before == Some(&attempt)
 }
 
-/// The container whose namespace is shared.
+/// The container whose namespace is joined.
 fn joined(mode: &str) -> Option<&str> {
     mode.strip_prefix("container:")
 }
@@ -148,8 +147,8 @@ fn document<T: DeserializeOwned>(inspect: &ContainerInspect, key: &str) -> Optio
     serde_json::from_str(inspect.config.labels.get(key)?).ok()
 }
 
-/// Addresses on the engine's own networks, IPv4 first. Engines from API 1.52 on only have the
-/// map; the old fields repeat the default bridge's entry.
+/// Addresses on the engine's own networks, IPv4 first. From API 1.52 on, engines only have the map. The old
+/// fields repeat the entry of the default bridge.
 fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
     let points = network.networks.values().flatten();
     let texts = points
@@ -165,5 +164,5 @@ fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
     addresses
 }
 
-/// The kernel's smallest weight, which every CRI server for Docker gives to pauses.
+/// The kernel's smallest weight. Every CRI server for Docker gives it to pause containers.
 const PAUSE_CPU_SHARES: i64 = 2;

@@ -1,4 +1,4 @@
-//! The engine itself: `/version` and `/info` as [`EngineInfo`].
+//! The engine: reads `/version` and `/info` as [`EngineInfo`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     wire::docker::{Info, Runtime, Version},
 };
 
-/// The engine, at the negotiated API version `api`.
+/// The engine at the negotiated API version.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
     let edits_runtime = info.runtimes.get(RUNTIME);
     EngineInfo {
@@ -48,7 +48,7 @@ fn first_non_empty(texts: &[&str]) -> String {
     texts.iter().copied().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// Cgroupfs where the engine reports none.
+/// Cgroupfs if the engine reports no driver.
 fn cgroup_driver(word: &str) -> CgroupDriver {
     match word {
         "systemd" => CgroupDriver::Systemd,
@@ -57,7 +57,7 @@ fn cgroup_driver(word: &str) -> CgroupDriver {
     }
 }
 
-/// The storage driver's details name the snapshotter plugin only where containerd holds images.
+/// Only if containerd stores the images, the storage driver's details name the snapshotter plugin.
 fn has_containerd_store(details: &[Vec<String>]) -> bool {
     details.iter().any(|detail| {
         matches!(detail.as_slice(), [key, value]
@@ -77,5 +77,5 @@ fn features(runtime: &Runtime) -> Option<Value> {
 const FEATURES: &str = "org.opencontainers.runtime-spec.features";
 /// The engine's default data directory.
 const DEFAULT_ROOT: &str = "/var/lib/docker";
-/// The runtime of an engine that names none.
+/// The default runtime if the engine reports none.
 const DEFAULT_RUNTIME: &str = "runc";

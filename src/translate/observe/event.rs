@@ -1,11 +1,11 @@
-//! Engine events: which object to inspect, and which events to ignore.
+//! Events of the engine: which object to inspect, and which events to ignore.
 
 use crate::{
     model::engine::{EngineEvent, Transition},
     wire::docker::Event,
 };
 
-/// What an event points at; none when it changes nothing that CRI shows.
+/// The effect of an event. None if it changes nothing that CRI shows.
 pub fn observe(event: &Event) -> Option<EngineEvent> {
     let id = event.actor.id.as_str();
     match (event.kind.as_str(), event.action.as_str()) {
@@ -33,20 +33,19 @@ fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
     Some(EngineEvent::ContainerTransition { id: id.to_owned(), transition })
 }
 
-/// Whether the signal is SIGKILL. For other signals the die event is awaited. The engine writes labels
-/// over its own attributes, so of a container with this label it may be wrong.
+/// Whether the signal is SIGKILL. After other signals only the die event matters. Labels overwrite the
+/// engine's own attributes in an event, so this may be wrong for a container with this label.
 fn is_sigkill(event: &Event) -> bool {
     event.actor.attributes.get(SIGNAL).is_some_and(|signal| signal == SIGKILL)
 }
 
-/// Whether a container action leaves the container as it was. Actions may carry details after a
-/// colon (`exec_start: sh`).
+/// Whether an action leaves the container unchanged. An action may have details after a colon (`exec_start: sh`).
 fn is_noise(action: &str) -> bool {
     let word = action.split_once(':').map_or(action, |(word, _)| word);
     word.starts_with("exec_") || NOISE.split(' ').any(|noise| noise == word)
 }
 
-/// The attribute of an event, and a label that hides it.
+/// The name of an attribute of kill events. A label with this name hides it.
 pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
 /// Container actions that change nothing of a record.

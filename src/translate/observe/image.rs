@@ -5,7 +5,7 @@ use crate::{
     wire::docker::ImageInspect,
 };
 
-/// The record of an image; none when the engine gives it no usable id.
+/// The record of an image. None if the engine reports no usable id.
 pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
     // As the engine's list and its disk usage count it.
     let totals = inspect.manifests.iter().filter_map(|manifest| manifest.size.get("Total"));
@@ -24,8 +24,8 @@ pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
     })
 }
 
-/// The names with a tag. After a pull by digest the containerd store lists `name@digest` here as
-/// well; it belongs to the other list.
+/// The names with a tag. After a pull by digest, the containerd store also lists `name@digest` here, which
+/// belongs to the other list.
 fn tags(names: &[String]) -> Vec<String> {
     named(names).into_iter().filter(|name| !name.contains('@')).collect()
 }

@@ -1,8 +1,8 @@
-//! An entry of the engine's list as a record, which is used until the inspect has answered.
+//! Makes a record from an entry of the engine's list, which is used until the inspect has answered.
 //!
-//! It goes through [`container::observe`], so that a record of the list and one of the inspect cannot
-//! disagree on what a container is. What a list does not have stays empty: all times but that of the
-//! creation (in whole seconds), and what [`super::adopted`] reads from an inspect.
+//! The entry also goes through [`container::observe`], so that list and inspect always agree on what a
+//! container is. Data that a list does not have stays empty: all times except the creation time (in whole
+//! seconds), and what [`super::adopted`] reads from an inspect.
 
 use super::container;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A listed container, as far as its entry has it.
+/// A listed container, with what its entry contains.
 pub fn observe(entry: ContainerSummary) -> Observed {
     let created_at = Nanos(entry.created.saturating_mul(NANOS_PER_SECOND).max(0));
     let process = process(&entry.state, &entry.status);
@@ -31,7 +31,7 @@ pub fn observe(entry: ContainerSummary) -> Observed {
         },
         host_config: InspectHostConfig {
             network_mode: entry.host_config.network_mode,
-            // Unknown: the name stands in for it.
+            // A list does not have it. The name must match instead.
             init: Some(false),
             ..InspectHostConfig::default()
         },
@@ -52,7 +52,7 @@ pub fn observe(entry: ContainerSummary) -> Observed {
     }
 }
 
-/// The record of a listed image; none when the engine gives it no usable id.
+/// The record of a listed image. None if the engine reports no usable id.
 pub fn observe_image(entry: ImageSummary) -> Option<ImageRecord> {
     let inspect = ImageInspect {
         id: entry.id,
@@ -85,7 +85,7 @@ fn exit_code(status: &str) -> Option<i32> {
     code.parse().ok()
 }
 
-/// The name that no link adds to: links are `/other/alias`.
+/// The container's own name. Names from links have the form `/other/alias`.
 fn own_name(names: &[String]) -> String {
     let own = names.iter().find(|name| !name.trim_start_matches('/').contains('/'));
     own.or(names.first()).cloned().unwrap_or_default()

@@ -1,7 +1,7 @@
 //! Observe: Docker's answers to records. Only this module reads inspects, lists and events.
 //!
-//! Nothing here fails or panics. A missing or unknown field leaves a gap in the record; a container
-//! of no pod is [`Foreign`].
+//! Nothing here fails or panics. If a field is missing or unknown, the record has no value for it. A
+//! container that does not belong to a pod is [`Foreign`].
 //!
 //! [`Foreign`]: crate::model::record::Observed::Foreign
 

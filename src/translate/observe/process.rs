@@ -1,4 +1,4 @@
-//! What became of a main process, from `State` of an inspect: the table of CRI states and reasons.
+//! The state of a main process, from `State` of an inspect: the table of CRI states and reasons.
 //!
 //! ```text
 //! running, paused, restarting ─▶ Running
@@ -18,7 +18,7 @@ use crate::{
     wire::docker::InspectState,
 };
 
-/// The process of a container created at `created_at`.
+/// The process of a container that was created at `created_at`.
 pub(super) fn observe(state: &InspectState, created_at: Nanos) -> Process {
     let (started_at, finished_at) = (instant(&state.started_at), instant(&state.finished_at));
     if state.running || matches!(state.status.as_str(), "running" | "paused" | "restarting") {
@@ -27,7 +27,7 @@ pub(super) fn observe(state: &InspectState, created_at: Nanos) -> Process {
     if finished_at.is_set() && started_at.is_set() {
         return ended(state, started_at, finished_at);
     }
-    // Docker leaves a container whose start failed in "created", with the runtime's exit code.
+    // If the start failed, Docker leaves the container in "created" with the runtime's exit code.
     if state.exit_code != 0 || finished_at.is_set() {
         return never_ran(state, created_at);
     }
@@ -38,7 +38,7 @@ pub(super) fn observe(state: &InspectState, created_at: Nanos) -> Process {
     }
 }
 
-/// An RFC 3339 time; Docker's year 1 and what cannot be read are unset.
+/// An RFC 3339 time. Docker's year 1 and unreadable times are unset.
 pub(super) fn instant(text: &str) -> Nanos {
     text.parse::<Timestamp>()
         .ok()
@@ -49,13 +49,13 @@ pub(super) fn instant(text: &str) -> Nanos {
 
 fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process {
     let reason = match state.exit_code {
-        // Docker also sets it when only a child was killed, with any exit code.
+        // Docker also sets it if only a child process was killed, with any exit code.
         _ if state.oom_killed => ExitReason::OomKilled,
         0 => ExitReason::Completed,
         _ => ExitReason::Error,
     };
-    // Docker stamps the start after the runtime returned: a process that is done by then has
-    // "finished" before it "started".
+    // Docker records the start after the runtime has returned. A process that has already ended then has a
+    // finish time before its start time.
     exited(state, reason, started_at, finished_at.max(started_at))
 }
 

@@ -1,7 +1,7 @@
-//! Observe on answers recorded from real engines, and on malformed ones.
+//! Tests of observe with answers recorded from real engines, and with malformed ones.
 //!
-//! A fixture holds the answers of one engine release: version, info, an image, containers in
-//! every state, events.
+//! A fixture has the answers of one engine release: version, info, an image, containers in every state, and
+//! events.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -61,7 +61,7 @@ fn shorten(case: &mut Value) {
     }
 }
 
-/// Whether everything written is there; defaults need not have been written.
+/// Whether the value that was read contains everything written. It may also have defaults.
 fn covers(read: &Value, written: &Value) -> bool {
     match (read, written) {
         (Value::Object(read), Value::Object(written)) => {
@@ -80,7 +80,7 @@ fn engine_of(answers: &Value) -> EngineInfo {
     engine::observe(&version, &info, ApiVersion::OLDEST)
 }
 
-/// A list of lines, so that a changed fixture shows what changed.
+/// A list of lines, so that a diff of a fixture shows what changed.
 fn lines(text: &str) -> Value {
     text.lines().collect()
 }
@@ -142,7 +142,7 @@ fn every_state_of_an_inspect_becomes_a_process() {
         ("exited", set, set, 0, false, exited(at, at, 0, ExitReason::Completed)),
         ("exited", set, set, 3, false, exited(at, at, 3, ExitReason::Error)),
         ("exited", set, set, 137, true, exited(at, at, 137, ExitReason::OomKilled)),
-        // Decision 0022: the engine's word counts for every process of the container.
+        // Decision 0022: the engine's flag applies to every process of the container.
         ("exited", set, set, 0, true, exited(at, at, 0, ExitReason::OomKilled)),
         ("exited", set, set, 143, true, exited(at, at, 143, ExitReason::OomKilled)),
         ("exited", set, set, i64::MAX, false, exited(at, at, i32::MAX, ExitReason::Error)),
@@ -169,7 +169,7 @@ fn every_state_of_an_inspect_becomes_a_process() {
     assert!(process::observe(&state, created).is_running());
 }
 
-/// A list has no times and no exit reasons; all else is the same as from an inspect.
+/// A list has no times and no exit reasons. Everything else is the same as in an inspect.
 #[test]
 fn every_state_of_a_list_becomes_a_process() {
     let entry = |inspect: &Value, state: &str, status: &str| {
@@ -246,7 +246,7 @@ fn times_are_read_and_what_is_before_1970_is_unset() {
     }
 }
 
-/// No engine writes one today; from one that did, all its pods would be strangers.
+/// No engine writes such a label today. If it were an error, all pods of the engine would be lost.
 #[test]
 fn a_label_that_is_not_a_string_is_ignored() {
     for odd in [json!(7), json!(null), json!({"a": 1})] {
@@ -260,7 +260,7 @@ fn a_label_that_is_not_a_string_is_ignored() {
     }
 }
 
-/// An image may have the label as well.
+/// The label may also come from an image.
 #[test]
 fn a_label_named_signal_hides_signals() {
     let mut inspect = container_inspect();
@@ -287,7 +287,7 @@ fn the_network_mode_follows_from_the_engines() {
     }
 }
 
-/// API 1.52 dropped the old fields; before that they repeat the map.
+/// API 1.52 removed the old fields. Before that they repeat the map.
 #[test]
 fn addresses_come_from_the_map_or_the_old_fields() {
     let point = json!({"IPAddress": "172.17.0.2", "GlobalIPv6Address": "fd00::2"});
@@ -377,7 +377,7 @@ fn images_without_names_or_size_are_observed() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// Whatever labels and names an object carries, looking at it does no harm.
+    /// An object with any labels and names can be observed without a panic.
     #[test]
     fn observing_never_fails(
         name in prop_oneof![Just("/k8s_POD_a_b_c_0".to_owned()), "/k8s_\\PC{0,20}", any::<String>()],
@@ -400,7 +400,7 @@ proptest::proptest! {
     }
 }
 
-/// Our document, cut off anywhere, or anything else.
+/// A document of dockbridge, cut off anywhere, or any other text.
 fn documents() -> impl Strategy<Value = String> {
     let whole = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
     let whole = whole.as_str().unwrap().to_owned();
@@ -427,7 +427,7 @@ fn sandbox_inspect() -> Value {
     })
 }
 
-/// As cri-dockerd would make it.
+/// An inspect of a container that cri-dockerd created.
 fn container_inspect() -> Value {
     let labels = json!({label::TYPE: label::TYPE_CONTAINER, label::SANDBOX_ID: id('a')});
     json!({

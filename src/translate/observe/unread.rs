@@ -1,4 +1,4 @@
-//! Reads back what the label of a container leaves to the engine.
+//! Adds the parts that a container's label leaves to the engine.
 
 use crate::{
     model::{
@@ -8,7 +8,7 @@ use crate::{
     wire::docker::ContainerInspect,
 };
 
-/// The whole document; as it is where the inspect lacks a part, as an entry of a list does.
+/// The whole document. If the inspect lacks a part, as an entry of a list does, the document is unchanged.
 pub(super) fn read_back(
     mut document: ContainerDocument,
     inspect: &ContainerInspect,
@@ -28,10 +28,10 @@ fn whole(
 ) -> Option<ContainerSpec> {
     let (config, host) = (&inspect.config, &inspect.host_config);
     let mut spec = stored.clone();
-    // Stated ones are all there is; for others the engine has the image's.
+    // If they were requested, the inspect has only these. Otherwise it has the image's.
     spec.command = config.entrypoint.get(..unread.command)?.to_vec();
     spec.args = config.cmd.get(..unread.args)?.to_vec();
-    // The engine puts the image's variables behind the caller's.
+    // The engine puts the image's variables after the caller's.
     let envs = config.env.get(..unread.envs)?.iter().map(|it| variable(it));
     spec.envs = envs.collect::<Option<_>>()?;
     let requested = host.mounts.get(..stored.mounts.len())?;

@@ -1,4 +1,4 @@
-//! Names of CDI devices, from the field and from the older annotations.
+//! Names of CDI devices, from the field and from annotations, which are the older way.
 
 use std::collections::BTreeMap;
 
@@ -42,5 +42,5 @@ fn device(name: &str) -> Result<String, ParseError> {
     text::word(name)
 }
 
-/// Kubelets before 1.28 have no field.
+/// kubelet before 1.28 does not use the field.
 const ANNOTATION: &str = "cdi.k8s.io/";

@@ -1,4 +1,4 @@
-//! CreateContainer: `ContainerConfig`, and the log directory of the sandbox's configuration.
+//! CreateContainer: `ContainerConfig`, and the log directory in the sandbox's configuration.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ pub fn container_spec(
     Ok(spec)
 }
 
-/// All but the log path and the Linux part.
+/// Everything except the log path and the Linux part.
 fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
     let image = config.image.as_ref().ok_or_else(ParseError::missing).at("image")?;
     let words = |items: &[String]| text::each(items, |item| text::plain(item));
@@ -85,8 +85,8 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
     Ok(())
 }
 
-/// Refuses more text than the kernel passes to any process: the engine would store it for nothing. Of
-/// variables with one name the last counts.
+/// Refuses more text than the kernel accepts for a process, which the engine would store in vain. If
+/// variables have the same name, the last one counts.
 fn executable(spec: &ContainerSpec) -> Result<(), ParseError> {
     let words = spec.command.iter().chain(&spec.args).map(|word| word.len() + 1);
     let variables: BTreeMap<&str, usize> =
@@ -105,8 +105,8 @@ fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata,
     Ok(ContainerMetadata { name: text::name(&given.name).at("name")?, attempt: given.attempt })
 }
 
-/// Relative ones the engine refuses; unlike other paths this one is resolved inside the image,
-/// where `..` leads nowhere.
+/// The engine refuses relative paths. Unlike other paths, this one is resolved inside the image, where `..`
+/// cannot lead outside.
 fn working_dir(path: &str) -> Result<String, ParseError> {
     if path.is_empty() || path.starts_with('/') {
         return text::plain(path);
@@ -114,7 +114,7 @@ fn working_dir(path: &str) -> Result<String, ParseError> {
     Err(ParseError::invalid(format!("must be an absolute path: {}", text::quoted(path))))
 }
 
-/// CRI carries the value as bytes, the engine's JSON cannot.
+/// CRI's value is bytes, but the engine's JSON needs text.
 fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     if given.key.contains('=') {
         let reason = format!("must not contain '=': {}", text::quoted(&given.key));
@@ -128,12 +128,11 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     Ok((key, value))
 }
 
-/// Where the log goes: below the pod's directory, never out of it. Either part missing means
-/// that no log is written.
+/// The path of the log, always below the pod's directory. If either part is missing, no log is written.
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;
-    // As in every CRI server, a leading slash still means "below the directory".
+    // As in every CRI server, a leading slash means "below the directory".
     let relative = path.trim_start_matches('/');
     Ok(match directory {
         Some(directory) if !relative.is_empty() => Some(directory.join(relative)),
@@ -141,5 +140,5 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     })
 }
 
-/// Linux: three quarters of the usual 8 MiB of stack, also where the stack has no limit.
+/// Linux allows three quarters of the usual 8 MiB of stack, even if the stack has no limit.
 const LARGEST_EXECUTION: usize = 6 << 20;

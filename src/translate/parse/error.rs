@@ -6,13 +6,13 @@ use thiserror::Error;
 
 use crate::error::Kind;
 
-/// A field of a request that cannot be taken.
+/// A field of a request that is invalid or not supported.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {reason}")]
 pub struct ParseError {
-    /// The field as the interface spells it, e.g. `config.mounts[2].host_path`.
+    /// The field as in the interface, e.g. `config.mounts[2].host_path`.
     pub field: String,
-    /// What is wrong with it. Never repeats secrets, nor more than a line of the value.
+    /// The reason. It never contains secrets, or more than a line of the value.
     pub reason: String,
 }
 
@@ -21,12 +21,12 @@ impl ParseError {
         Self { field: String::new(), reason: reason.into() }
     }
 
-    /// A message or value that has to be there is not.
+    /// A required message or value is missing.
     pub(super) fn missing() -> Self {
         Self::invalid("is required")
     }
 
-    /// What the caller should make of it.
+    /// The error kind, from which the gRPC code follows.
     pub const fn kind(&self) -> Kind {
         Kind::InvalidArgument
     }

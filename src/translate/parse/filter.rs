@@ -1,4 +1,4 @@
-//! Filters of the list calls. A filter is never an error: what nothing can meet selects nothing.
+//! Filters of the list calls. A filter is never an error: one that cannot match selects nothing.
 
 use super::image;
 use crate::{

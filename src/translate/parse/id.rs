@@ -1,4 +1,4 @@
-//! Ids in requests. An id with odd characters is not refused here: no object has it, and each call
+//! Ids in requests. An id with invalid characters is not refused here. No object has it, and each call
 //! decides what an unknown id means.
 
 use super::{
@@ -14,7 +14,7 @@ pub fn object_id(field: &'static str, text: &str) -> Result<String, ParseError> 
     if text.is_empty() { Err(ParseError::missing()).at(field) } else { Ok(text.to_owned()) }
 }
 
-/// The container whose PID namespace another one joins.
+/// The container whose PID namespace this container joins.
 pub(super) fn target_id(text: &str) -> Result<String, ParseError> {
     text::word(text)
 }

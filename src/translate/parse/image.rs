@@ -17,11 +17,11 @@ use crate::{
     wire::cri,
 };
 
-/// What to pull, always with a tag or digest, and the credentials, unless they are for another registry
-/// than the image's: the engine would send them to the image's all the same.
+/// The image to pull, always with a tag or digest, and the credentials. Credentials for another registry
+/// are dropped, because the engine would send them to the image's registry.
 ///
 /// # Errors
-/// Refuses what is no reference, and an `auth` that cannot be decoded.
+/// Refuses invalid references, and an `auth` that cannot be decoded.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
@@ -36,7 +36,7 @@ pub fn pull_request(
     Ok(PullRequest { reference: reference.with_default_tag(), credentials })
 }
 
-/// The name of an image, an id or a reference, without the prefix statuses of old put before it.
+/// The name of an image, an id or a reference, without the prefix that old kubelets put before it.
 ///
 /// # Errors
 /// Refuses the empty name.
@@ -49,7 +49,7 @@ pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     text::word(name).map_err(|_| refused(name)).at("image")
 }
 
-/// The image as the user wrote it, without credentials: statuses and metrics show it.
+/// The image as the user wrote it, without credentials, because statuses and metrics show it.
 pub(super) fn user_name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     let name = &image.user_specified_image;
     text::line(&printable(name)).map_err(|_| refused(name)).at("user_specified_image")
@@ -60,12 +60,12 @@ fn refused(name: &str) -> ParseError {
     ParseError::invalid(format!("is not an image name: {}", text::quoted(&printable(name))))
 }
 
-/// Takes `docker://` and `docker-pullable://` off.
+/// Removes `docker://` and `docker-pullable://`.
 pub(super) fn bare_name(name: &str) -> &str {
     PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
 
-/// None when there is nothing to prove an identity with.
+/// None if there is neither a user name nor a token.
 fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseError> {
     let (username, password) = if given.username.is_empty() && !given.auth.is_empty() {
         decode(&given.auth)
@@ -87,7 +87,7 @@ fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseErro
     Ok((!anonymous).then_some(credentials))
 }
 
-/// Configuration files hold padded and unpadded forms; some writers left NUL bytes at the end.
+/// Configuration files have padded and unpadded base64, and some programs write NUL bytes at the end.
 fn decode(auth: &str) -> Option<(String, String)> {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

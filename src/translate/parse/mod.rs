@@ -1,7 +1,7 @@
-//! Parse: CRI messages to the model; malformed requests are refused.
+//! Parse: CRI messages to the model. Malformed requests are refused.
 //!
-//! A refusal always names the field as the interface spells it. What is well formed but not
-//! expressible on an engine is refused as such, never dropped silently.
+//! A refusal always names the field as in the interface. A valid request that the engine cannot fulfil is
+//! also refused, and never silently ignored.
 
 pub mod adjustment;
 mod cdi;

@@ -1,4 +1,4 @@
-//! Mounts and devices. `plan` checks whether this engine supports them.
+//! Mounts and devices. `plan` checks whether the engine supports them.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,7 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
     text::plain(path)
 }
 
-/// The engine refuses to mount over the root itself. Any other path it cleans.
+/// The engine refuses to mount over the root. It cleans any other path.
 fn target(path: &str) -> Result<String, ParseError> {
     if !path.is_empty() && parts(path).is_empty() {
         return Err(ParseError::invalid("must not be the root"));

@@ -1,4 +1,4 @@
-//! What a pod asks of its network: names, ports, resolvers, and the node's pod ranges.
+//! The network settings of a pod: host name, ports and DNS, and the node's pod CIDRs.
 
 use std::net::IpAddr;
 
@@ -11,10 +11,10 @@ use crate::{
     wire::cri,
 };
 
-/// Pod ranges as kubelet sends them: all of the node's, comma separated; empty means none.
+/// The pod CIDRs that kubelet sends: all those of the node, separated by commas. Empty means none.
 ///
 /// # Errors
-/// Refuses what is no address range.
+/// Refuses text that is not a CIDR.
 pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     let field = "runtime_config.network_config.pod_cidr";
     if text.trim().is_empty() {
@@ -26,9 +26,9 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
-/// A host name the kernel can hold: 64 bytes. It may end with a dot: so does `setHostnameAsFQDN` of a
-/// pod with a subdomain where kubelet's cluster domain is empty. A label may be longer than DNS
-/// allows: Kubernetes does not bound the labels of `hostnameOverride`.
+/// A host name of at most 64 bytes, which is the kernel's limit. It may end with a dot: kubelet sends this
+/// for `setHostnameAsFQDN` and a subdomain if it has no cluster domain. A label may be longer than in DNS,
+/// because Kubernetes does not limit the labels of `hostnameOverride`.
 pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
     let labels = name.strip_suffix('.').unwrap_or(name);
     let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
@@ -38,7 +38,7 @@ pub(super) fn hostname(name: &str) -> Result<String, ParseError> {
     Err(ParseError::invalid(format!("is not a host name: {}", text::quoted(name))))
 }
 
-/// DNS configuration. Every value goes into a line of `resolv.conf`, so none may have a line break.
+/// DNS settings. Each value becomes part of a line of `resolv.conf`, so line breaks are refused.
 pub(super) fn dns(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     let words = |items: &[String]| text::each(items, |item| text::word(item));
     Ok(DnsConfig {
@@ -48,7 +48,7 @@ pub(super) fn dns(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     })
 }
 
-/// One port of a pod. On the host's network none is published.
+/// One port of a pod. No port is published in the host's network.
 pub(super) fn port(
     given: &cri::PortMapping,
     host_network: bool,
@@ -59,7 +59,7 @@ pub(super) fn port(
         return Err(ParseError::missing()).at("container_port");
     }
     let host_ip = match host_ip(&given.host_ip) {
-        // Kubernetes does not validate it, and without a host port it is not used.
+        // Kubernetes does not validate it, and it is not used without a host port.
         Err(_) if host_network || host_port == 0 => String::new(),
         read => read.at("host_ip")?,
     };
@@ -113,5 +113,5 @@ fn cidr(range: &str) -> Result<String, ParseError> {
 
 /// `__NEW_UTS_LEN` of the kernel.
 const MAX_HOSTNAME: usize = 64;
-/// Far above the two (one per family) that a node has.
+/// Far more than the two (one per family) that a node has.
 const MAX_CIDRS: usize = 16;

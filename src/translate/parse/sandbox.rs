@@ -15,7 +15,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a sandbox's configuration and the handler it shall run with.
+/// Reads a sandbox's configuration and its runtime handler.
 ///
 /// # Errors
 /// Names the first field that is malformed.
@@ -28,7 +28,7 @@ pub fn sandbox_spec(
     spec(config, handler).at("config")
 }
 
-/// DNS of the pod that a container's request is about.
+/// DNS settings of the pod in a container's request.
 ///
 /// # Errors
 /// Names the first field that is malformed.
@@ -37,7 +37,7 @@ pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, 
     dns.map(network::dns).transpose().at("dns_config").at("sandbox_config")
 }
 
-/// The directory of a pod's logs; none when the caller sets none.
+/// The directory of a pod's logs. None if the caller sets none.
 pub(super) fn log_directory(config: &cri::PodSandboxConfig) -> Result<Option<PathBuf>, ParseError> {
     match config.log_directory.as_str() {
         "" => Ok(None),
@@ -93,7 +93,7 @@ fn metadata(given: Option<&cri::PodSandboxMetadata>) -> Result<PodMetadata, Pars
     })
 }
 
-/// A cgroup path or a systemd slice; `plan` checks which one the engine needs.
+/// A cgroup path or a systemd slice. `plan` checks which one the engine needs.
 fn cgroup_parent(parent: &str) -> Result<String, ParseError> {
     text::no_parent(parent)?;
     text::line(parent)

@@ -66,7 +66,7 @@ pub(super) fn container(
     })
 }
 
-/// The namespaces of a pod. Absent options are CRI's defaults: everything per pod.
+/// The namespaces of a pod. Missing options have CRI's defaults: everything per pod.
 pub(super) fn sandbox_namespaces(
     given: &cri::NamespaceOption,
 ) -> Result<SandboxNamespaces, ParseError> {
@@ -82,9 +82,9 @@ pub(super) fn sandbox_namespaces(
     Ok(namespaces)
 }
 
-/// Whose processes a container sees, and with [`PidMode::Target`] which container's.
+/// Whose processes a container can see. With [`PidMode::Target`], also the container's id.
 ///
-/// Network and IPC are always the sandbox's; their modes are only checked.
+/// Network and IPC always belong to the sandbox, so their modes are only checked.
 pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, String), ParseError> {
     is_host(given.network).at("network")?;
     is_host(given.ipc).at("ipc")?;
@@ -96,8 +96,8 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
     Ok((mode, target))
 }
 
-/// The user namespace that a pod or container asks for. Where the users are not the host's, nothing
-/// else may be: what root of the pod may do there, it could not do in its user namespace.
+/// The user namespace of a pod or container. With a user namespace, no other namespace may be the host's:
+/// root in the user namespace has no rights there.
 pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
     let Some(stated) = &given.userns_options else { return Ok(None) };
     let users = user_namespace::users(stated).at("userns_options")?;
@@ -112,7 +112,7 @@ pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, 
     Ok(users)
 }
 
-/// The user and group fields of either security context.
+/// The user and group fields of both kinds of security context.
 struct RequestedUser<'a> {
     user: Option<cri::Int64Value>,
     username: &'a str,
@@ -143,7 +143,7 @@ fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
     })
 }
 
-/// The engine's range of user and group ids; Kubernetes' too.
+/// The engine's range of user and group ids, which is also Kubernetes'.
 fn numeric_id(id: i64) -> Result<i64, ParseError> {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Ok(id)
@@ -152,7 +152,7 @@ fn numeric_id(id: i64) -> Result<i64, ParseError> {
     }
 }
 
-/// The engine would take the text after a colon for a group.
+/// The engine would read the text after a colon as a group.
 fn user_name(name: &str) -> Result<String, ParseError> {
     if name.contains(':') {
         return Err(ParseError::invalid(format!("is not a user name: {}", text::quoted(name))));
@@ -179,7 +179,7 @@ fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseEr
     })
 }
 
-/// Upper case, without `CAP_`. The engine checks whether it exists.
+/// In upper case, without `CAP_`. The engine checks whether the capability exists.
 fn capability(name: &str) -> Result<String, ParseError> {
     let upper = name.to_ascii_uppercase();
     let bare = upper.strip_prefix("CAP_").unwrap_or(&upper);
@@ -189,7 +189,7 @@ fn capability(name: &str) -> Result<String, ParseError> {
     Ok(bare.to_owned())
 }
 
-/// Our runtime adds them by name, so there is no ALL.
+/// dockbridge's runtime adds them by name, so ALL is not possible.
 fn ambient(name: &str) -> Result<String, ParseError> {
     match capability(name)?.as_str() {
         "ALL" => Err(ParseError::invalid("cannot be ALL: name each one")),
@@ -197,7 +197,7 @@ fn ambient(name: &str) -> Result<String, ParseError> {
     }
 }
 
-/// The newer field wins over the deprecated one.
+/// The newer field has priority over the deprecated one.
 fn seccomp(
     given: Option<&cri::SecurityProfile>,
     legacy: &str,
@@ -208,7 +208,6 @@ fn seccomp(
     }
 }
 
-/// The newer field wins over the deprecated one.
 fn apparmor(
     given: Option<&cri::SecurityProfile>,
     legacy: &str,
@@ -219,8 +218,8 @@ fn apparmor(
     }
 }
 
-/// Callers of the newer field still send the older one's prefix now and then. The kernel's names may
-/// hold blanks.
+/// Some callers use the prefix of the deprecated field in the newer one. A profile's name may contain
+/// spaces.
 fn apparmor_name(name: &str) -> Result<String, ParseError> {
     let name = name.strip_prefix(LOCALHOST).unwrap_or(name);
     if name.trim().is_empty() {
@@ -273,7 +272,7 @@ fn selinux(given: Option<&cri::SeLinuxOption>) -> Result<Option<SelinuxLabel>, P
     Ok((label != SelinuxLabel::default()).then_some(label))
 }
 
-/// Whether a network or IPC mode is the host's; otherwise it is the pod's.
+/// Whether a network or IPC mode is the host's. Otherwise it is the pod's.
 fn is_host(number: i32) -> Result<bool, ParseError> {
     match namespace_mode(number)? {
         cri::NamespaceMode::Pod => Ok(false),

@@ -1,12 +1,12 @@
-//! CRI's stop signals in the engine's spelling.
+//! CRI's stop signals as Docker writes them.
 
 use super::error::ParseError;
 use crate::wire::cri;
 
-/// `SIGTERM`, `RTMIN+3`, …; none for "the image's or the engine's default".
+/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default.
 ///
 /// # Errors
-/// Refuses numbers the interface does not know.
+/// Refuses numbers that the interface does not define.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;

@@ -1,4 +1,4 @@
-//! Exec, Attach and PortForward: what is to be connected.
+//! The requests of Exec, Attach and PortForward.
 
 use super::{
     error::{At, ParseError},
@@ -11,10 +11,10 @@ use crate::{
     wire::cri,
 };
 
-/// A process to be started, and its streams.
+/// A command to start, and its streams.
 ///
 /// # Errors
-/// Refuses an empty id or command, and streams that cannot be.
+/// Refuses an empty id or command, and invalid combinations of streams.
 pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     Ok(ExecSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -31,7 +31,7 @@ pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
 /// The streams of a container's main process.
 ///
 /// # Errors
-/// Refuses an empty id, and streams that cannot be.
+/// Refuses an empty id, and invalid combinations of streams.
 pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
     Ok(AttachSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -47,7 +47,7 @@ pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseErro
 /// Ports of a sandbox.
 ///
 /// # Errors
-/// Refuses an empty id, and numbers that are no ports.
+/// Refuses an empty id, and invalid port numbers.
 pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
     Ok(ForwardSpec {
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,

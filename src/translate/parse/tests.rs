@@ -1,4 +1,4 @@
-//! Requests field by field: what is taken, what is refused and under which name.
+//! Requests field by field: which are accepted, and which are refused with which field name.
 
 pub(in crate::translate) mod sample;
 

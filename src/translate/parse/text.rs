@@ -1,11 +1,10 @@
-//! What a piece of text must satisfy before it may become part of a path, a label, a name or an
-//! environment.
+//! Requirements for texts that become part of a path, a label, a name or an environment.
 
 use std::collections::BTreeMap;
 
 use super::error::{At, ParseError};
 
-/// Any text but one with a NUL byte, which would end it early for the kernel.
+/// Any text without NUL bytes, at which the kernel would end it.
 pub(super) fn plain(text: &str) -> Result<String, ParseError> {
     if text.contains('\0') {
         return Err(ParseError::invalid("must not contain a NUL byte"));
@@ -13,7 +12,7 @@ pub(super) fn plain(text: &str) -> Result<String, ParseError> {
     Ok(text.to_owned())
 }
 
-/// The same, not empty.
+/// The same, but not empty.
 pub(super) fn required(text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()) } else { plain(text) }
 }
@@ -29,7 +28,7 @@ pub(in crate::translate) fn line(text: &str) -> Result<String, ParseError> {
     Ok(text.to_owned())
 }
 
-/// One token: not empty, neither blanks nor control characters.
+/// One word: not empty, without spaces and control characters.
 pub(super) fn word(text: &str) -> Result<String, ParseError> {
     if text.is_empty() || text.chars().any(char::is_whitespace) {
         return Err(ParseError::invalid(format!("must be one word: {}", quoted(text))));
@@ -37,7 +36,7 @@ pub(super) fn word(text: &str) -> Result<String, ParseError> {
     line(text)
 }
 
-/// A part of a Docker container name; kubelet's names always are.
+/// A part of a Docker container name. kubelet's names are always valid.
 pub(super) fn name(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -54,14 +53,14 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
     Ok(text.to_owned())
 }
 
-/// An absolute path that stays below where it points: no `..`.
+/// An absolute path without `..`.
 pub(super) fn path(text: &str) -> Result<String, ParseError> {
     let path = absolute(text)?;
     no_parent(&path)?;
     Ok(path)
 }
 
-/// An absolute path that is resolved inside a container, where `..` leads nowhere.
+/// An absolute path that is resolved inside a container, where `..` cannot lead outside.
 pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -80,7 +79,7 @@ pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Annotations, verbatim. They travel in JSON and in answers alone, so their values may hold anything.
+/// Annotations, unchanged. They are only used in JSON and in answers, so their values may contain anything.
 pub(super) fn annotations(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
@@ -116,6 +115,6 @@ pub(in crate::translate) fn quoted(text: &str) -> String {
     format!("{beginning:?}{dots}")
 }
 
-/// The longest name Kubernetes has.
+/// The longest name in Kubernetes.
 const MAX_NAME: usize = 253;
 const EXCERPT: usize = 80;

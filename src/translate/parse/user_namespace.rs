@@ -1,7 +1,7 @@
-//! User namespaces and id-mapped mounts: which ids of the pod are which ids of the host.
+//! User namespaces and id-mapped mounts: how ids in the pod map to ids on the host.
 //!
-//! Kubernetes gives a pod one range of ids, which begins with root. Nothing else is taken: a second
-//! range could map ids of another pod, or of the host.
+//! Kubernetes gives a pod one range of ids, which starts with root. Only this is accepted, because a second
+//! range could map ids of another pod or of the host.
 
 use super::{
     error::{At, ParseError},
@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// The users of a pod; none where they are the host's.
+/// The mappings of a pod. None if it uses the host's ids.
 pub(super) fn users(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseError> {
     match cri::NamespaceMode::try_from(given.mode) {
         Ok(cri::NamespaceMode::Node) if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
@@ -30,7 +30,7 @@ pub(super) fn users(given: &cri::UserNamespace) -> Result<Option<IdMappings>, Pa
     }
 }
 
-/// The ids of a mount; none where it has the host's.
+/// The mappings of a mount. None if it uses the host's ids.
 pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseError> {
     let (uids, gids) = (&given.uid_mappings, &given.gid_mappings);
     if uids.is_empty() && gids.is_empty() {
@@ -39,8 +39,9 @@ pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseEr
     both(uids, gids, ("uidMappings", "gidMappings")).map(Some)
 }
 
-/// Options of a mount that our runtime adds. Those that have a field of their own would contradict it,
-/// and those that are no flags would reach the file system.
+/// Mount options that dockbridge's runtime adds. Options with their own field are refused because they
+/// could contradict it. Options that are not flags are refused because they would be passed to the file
+/// system.
 pub(super) fn mount_option(option: &str) -> Result<String, ParseError> {
     if OPTIONS.split(", ").any(|known| known == option) {
         return Ok(option.to_owned());
@@ -76,7 +77,7 @@ fn range_of_pod(given: &cri::IdMapping) -> Result<IdMapping, ParseError> {
     if length == 0 {
         return refuse("length", "must not be 0");
     }
-    // The last number is no id.
+    // The last number is not a valid id.
     if host.checked_add(length).is_none() {
         return refuse("length", "goes beyond the host's ids");
     }

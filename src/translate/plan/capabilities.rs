@@ -1,19 +1,19 @@
-//! Which capabilities are added to the engine's default set, and which are taken from it.
+//! Which capabilities to add to the engine's default set, and which to drop from it.
 
 use crate::model::security::Capabilities;
 
-/// What to add: what is not dropped as well. The engine lets an addition win over a drop, other
-/// CRI servers let the drop win, which is also the safer reading.
+/// The capabilities to add, without dropped ones. In the engine an addition has priority over a drop. In
+/// other CRI servers the drop has priority, which is also safer.
 pub(super) fn added(requested: &Capabilities) -> Vec<String> {
     requested.add.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
-/// What a user other than root keeps, by the same rule.
+/// The ambient capabilities of a non-root user, by the same rule.
 pub(super) fn ambient(requested: &Capabilities) -> Vec<String> {
     requested.ambient.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
-/// The capabilities to drop. With `ALL` the engine accepts no others.
+/// The capabilities to drop. With `ALL`, the engine accepts no others.
 pub(super) fn dropped(requested: &Capabilities) -> Vec<String> {
     let all = requested.drop.iter().find(|name| *name == ALL);
     all.map_or_else(|| requested.drop.clone(), |all| vec![all.clone()])

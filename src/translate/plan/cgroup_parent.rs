@@ -1,13 +1,13 @@
-//! `CgroupParent`: the pod's cgroup as the engine's cgroup driver spells it.
+//! `CgroupParent`: the pod's cgroup in the form of the engine's cgroup driver.
 
 use super::error::PlanError;
 use crate::model::engine::CgroupDriver;
 
-/// The engine's `CgroupParent` for the parent a caller names; none for the engine's default.
+/// The engine's `CgroupParent` for the requested parent. None for the engine's default.
 ///
-/// With systemd, kubelet sends the whole path of the slice and the engine takes its last
-/// component. A parent in the style of the other driver is refused: the pod would land in a
-/// hierarchy that kubelet does not manage, without any error.
+/// With systemd, kubelet sends the whole path of the slice, and the engine needs its last component. A
+/// parent in the form of the other driver is refused. Otherwise the pod would silently be in a hierarchy
+/// that kubelet does not manage.
 pub(super) fn cgroup_parent(
     stated: &str,
     driver: CgroupDriver,
@@ -18,7 +18,7 @@ pub(super) fn cgroup_parent(
         |driver, remedy| Err(PlanError::CgroupParent { parent: stated.to_owned(), driver, remedy });
     match driver {
         _ if path.is_empty() => Ok(None),
-        // Nothing can be limited there; the engine would ignore the parent as well.
+        // Nothing can be limited here, and the engine would ignore the parent.
         CgroupDriver::None => Ok(None),
         CgroupDriver::Systemd if last.ends_with(SLICE) => Ok(Some(last.to_owned())),
         CgroupDriver::Systemd => refuse("systemd", SET_SYSTEMD),
@@ -27,7 +27,7 @@ pub(super) fn cgroup_parent(
     }
 }
 
-/// How systemd names a cgroup that holds others.
+/// The suffix of a systemd unit that contains other cgroups.
 const SLICE: &str = ".slice";
 const SET_SYSTEMD: &str = "it is not a systemd slice; set cgroupDriver: systemd in the kubelet's \
                            configuration and restart it";

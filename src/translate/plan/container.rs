@@ -1,4 +1,4 @@
-//! A workload container: it joins the namespaces of its pod's pause.
+//! A container of a pod. It joins the namespaces of the pod's pause container.
 
 use std::path::PathBuf;
 
@@ -26,22 +26,22 @@ use crate::{
     wire::docker::{ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig},
 };
 
-/// What to ask of the engine.
+/// The request to the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerPlan {
     pub name: String,
     /// The document for its label.
     pub document: ContainerDocument,
-    /// Host paths to create as directories (mode 0755) where nothing is there yet, before the
-    /// create. Empty for engines that do so themselves.
+    /// Missing host paths to create as directories (mode 0755) before the create. Empty for engines that
+    /// create them.
     pub directories: Vec<PathBuf>,
     pub body: ContainerCreateBody,
 }
 
 impl ContainerPlan {
-    /// The plan with the daemon's log mode; none if it states no mode. A daemon with the default log
-    /// option `max-buffer-size` refuses every container whose mode is another than `non-blocking`, and
-    /// no value of a container's own takes that option away.
+    /// The plan with the daemon's log mode, or none if this plan sets no mode. If the daemon has the
+    /// default log option `max-buffer-size`, it refuses every container whose mode is not `non-blocking`,
+    /// and a container cannot unset that option.
     pub fn with_daemons_log_mode(&self) -> Option<Self> {
         let mut plan = self.clone();
         let host = plan.body.host_config.as_mut()?;
@@ -53,8 +53,8 @@ impl ContainerPlan {
 /// Plans a workload.
 ///
 /// # Errors
-/// When the engine cannot express the request, or an input that the spec needs (a profile's text, a
-/// target container) is missing.
+/// The engine cannot fulfil the request, or a required input is missing, such as the text of a profile or a
+/// target container.
 pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, PlanError> {
     let pod = &input.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
@@ -94,7 +94,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         }
     };
     body.labels = Some(labels::container(&document, pod, input.image)?);
-    // As it will be read back: a variable of a CDI device replaces the caller's.
+    // The environment as it will be read back. A CDI device's variable replaces the caller's.
     document.spec.envs = body
         .env
         .iter()
@@ -114,7 +114,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-/// An engine that reads the specifications of CDI devices itself gets their names.
+/// If the engine reads CDI specifications itself, it gets the devices' names.
 fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,
@@ -132,8 +132,8 @@ fn name_cdi_devices(
     Ok(())
 }
 
-/// Refuses what the sandbox was not declared to have. containerd refuses the first, and never gives
-/// the second.
+/// Refuses privileges that the sandbox was not declared to have. containerd refuses the first one, and
+/// never grants the second one.
 fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), PlanError> {
     let refused = |field, sandbox| Err(PlanError::BeyondSandbox { field, sandbox });
     if spec.security.privileged && !pod.security.privileged && !pod.security.unknown {
@@ -149,7 +149,7 @@ fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody
     let listed = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
     let env: Vec<String> = spec.envs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ContainerCreateBody {
-        // By id: a tag may have moved since the caller resolved it.
+        // The image by id, because a tag may have moved since the caller resolved it.
         image: Some(input.image.id.to_string()),
         entrypoint: listed(&spec.command),
         cmd: listed(&spec.args),
@@ -207,11 +207,10 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
     })
 }
 
-/// The engine's own log files. Everything that decides where a line goes is stated, because the daemon
-/// fills in its own options of the same driver: another driver would keep the log from us,
-/// `non-blocking` mode drops lines, and `compress` turns files we may still have to read into others.
-/// Attributes would repeat labels and variables in every line, and the CRI's form has no place for
-/// them.
+/// The engine's own log files. Every option that affects log lines is set, because the daemon adds its own
+/// options of the same driver. Another driver would hide the log from dockbridge, `non-blocking` mode drops
+/// lines, and `compress` replaces files that dockbridge may not have read yet. Attributes would repeat
+/// labels and variables in every line, and the CRI log format has no field for them.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,
@@ -224,13 +223,13 @@ fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.collect()) }
 }
 
-/// A container that writes faster than the engine waits, and loses nothing.
+/// A container that writes faster than the engine has to wait, and no line is lost.
 const BLOCKING: (&str, &str) = ("mode", "blocking");
 /// Options that add something to each line.
 const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
-/// Size of a file and number of files, where we read them: together what the reader may lag behind,
-/// also after a long absence, before a line is lost.
+/// Size and number of log files that dockbridge reads. Their total size is how much may be unread, also
+/// after a long downtime, before lines are lost.
 const CRI_ROTATION: (&str, &str) = ("16m", "5");
-/// The same, where the kubelet reads the newest file itself. A kubelet that finds more than 10 MiB
-/// would rename the symlink and ask for a new one, over and over, so it must never find that much.
+/// The same if kubelet reads the newest file itself. Whenever that file exceeds 10 MiB, kubelet renames the
+/// symlink and requests a new one, so the file must never become so large.
 const DOCKER_ROTATION: (&str, &str) = ("8m", "5");

@@ -1,5 +1,5 @@
-//! What the pause and the workloads of a pod have in common, whatever the request. It is stated so
-//! that the configuration of the engine or an image cannot change it.
+//! Settings that the pause container and all other containers of a pod have, whatever the request. They are
+//! always set, so that the configuration of the engine or an image cannot change them.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The OCI annotations that put a container into the pod's shim.
+/// The OCI annotations with which a container uses the pod's shim.
 pub(super) fn annotations(
     document: &SandboxDocument,
     engine: &EngineInfo,
@@ -24,8 +24,8 @@ pub(super) fn annotations(
     known.then(|| HashMap::from([(OCI_SHIM_GROUP.to_owned(), group)]))
 }
 
-/// Kubernetes' rule: the host's cgroup namespace on cgroup v1 and for privileged containers, otherwise
-/// a private one.
+/// Kubernetes' rule: the host's cgroup namespace on cgroup v1 and for privileged containers, otherwise a
+/// private one.
 pub(super) fn cgroup_namespace(
     privileged: bool,
     engine: &EngineInfo,
@@ -37,16 +37,16 @@ pub(super) fn cgroup_namespace(
     }
 }
 
-/// Image health checks must not run: CRI has its own probes.
+/// Health checks of images must not run, because CRI has its own probes.
 pub(super) fn no_healthcheck() -> HealthConfig {
     HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }
 }
 
-/// Restarts are the caller's business.
+/// The caller restarts containers.
 pub(super) const fn never_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
 }
 
-/// Bytes of `/dev/shm`: one for the whole pod, as its IPC namespace is. Stated, because the
-/// daemon's default can differ.
+/// Bytes of `/dev/shm`, which the whole pod shares with its IPC namespace. Always set, because the daemon's
+/// default can differ.
 pub(super) const SHM_SIZE: i64 = 64 * 1024 * 1024;

@@ -1,16 +1,16 @@
-//! Why a spec cannot be planned on this engine.
+//! Why a specification cannot be planned for this engine.
 
 use thiserror::Error;
 
 use crate::error::Kind;
 
-/// A refusal, made before anything was changed.
+/// A refusal before anything was changed.
 #[derive(Debug, Error)]
 pub enum PlanError {
     #[error("unknown runtime handler {handler:?}: the engine has {known}")]
     UnknownHandler {
         handler: String,
-        /// The engine's runtimes, comma separated.
+        /// The engine's runtimes, separated by commas.
         known: String,
     },
     #[error("cgroup parent {parent:?} does not fit the engine's {driver} cgroup driver: {remedy}")]
@@ -23,7 +23,7 @@ pub enum PlanError {
         /// The first characters of the name.
         start: String,
     },
-    /// The container shares the processes of another one, which is not known.
+    /// The container should share the processes of another container, which is unknown.
     #[error("no target container for the shared process namespace")]
     NoPidTarget,
     #[error("seccomp profile {path:?} could not be read")]
@@ -37,7 +37,7 @@ pub enum PlanError {
     NoSeccomp { profile: String },
     #[error("{field}: {reason}")]
     Host {
-        /// The field as the interface spells it.
+        /// The field as in the interface.
         field: String,
         reason: String,
     },
@@ -51,12 +51,12 @@ pub enum PlanError {
     UnknownUser { field: &'static str, user: String },
     #[error("{field}: the image's /etc/group has no group {group:?}")]
     UnknownGroup { field: &'static str, group: String },
-    /// Runtimes before runc 1.2 would take the number for a name.
+    /// runc before 1.2 would read the number as a name.
     #[error("group {gid} is ambiguous: the image's /etc/group has another group of that name")]
     AmbiguousGroup { gid: u32 },
     #[error("CDI device {device:?} is requested but the engine has no CDI specification directory")]
     NoCdi { device: String },
-    /// A CDI device and something else have one path in the container.
+    /// A CDI device and something else have the same path in the container.
     #[error(
         "the CDI device's {what} at {target:?} (host path {second}) conflicts with the {what} of \
          host path {first}"
@@ -64,14 +64,13 @@ pub enum PlanError {
     CdiConflict {
         what: &'static str,
         target: String,
-        /// On the host.
+        /// Path on the host.
         first: String,
-        /// On the host.
         second: String,
     },
     #[error("mount at {target:?} names neither a host path nor an image")]
     NoMountSource { target: String },
-    /// Kubelet reads the prefix.
+    /// kubelet reads the prefix.
     #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}")]
     ImageVolume {
         /// The image, as the caller names it.
@@ -80,17 +79,17 @@ pub enum PlanError {
         reason: &'static str,
         kind: Kind,
     },
-    /// Kubelet reads the prefix.
+    /// kubelet reads the prefix.
     #[error("RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}")]
     RecursiveReadOnly { target: String, reason: &'static str },
     #[error("recursive_read_only of the mount at {target:?} needs {needs}")]
     NotReadOnly { target: String, needs: &'static str },
-    /// Memory and swap are limited together or not at all.
+    /// Memory and swap can only be limited together.
     #[error(
         "linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit beside it"
     )]
     SwapWithoutMemory {
-        /// The requested limit, in bytes.
+        /// The requested limit in bytes.
         together: i64,
     },
     /// The limit of memory and swap together includes memory.
@@ -99,9 +98,9 @@ pub enum PlanError {
          {memory}, which it includes"
     )]
     SwapBelowMemory {
-        /// The limit of both, in bytes.
+        /// The limit of both in bytes.
         together: i64,
-        /// The memory limit it is to be beside, in bytes.
+        /// The memory limit in bytes that applies with it.
         memory: i64,
     },
     #[error(
@@ -113,36 +112,35 @@ pub enum PlanError {
         "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
     )]
     NoCgroupV2 { key: String },
-    /// The Engine API has no field for it, and our OCI runtime is not there or cannot do it either.
+    /// The Engine API has no field for it, and dockbridge's OCI runtime is missing or does not support it
+    /// either.
     #[error("{field}: {reason}")]
     NeedsRuntime {
-        /// The field as the interface spells it.
         field: String,
         reason: &'static str,
     },
-    /// A CDI device or an NRI plugin changes what they may not.
+    /// A CDI device or an NRI plugin may not change this.
     #[error("{field}: no CDI device or NRI plugin may change it")]
     NotForPlugins { field: String },
-    /// A container asks for other users than those of its pod.
+    /// A container requests other id mappings than those of its pod.
     #[error("{field}: must be the same as the pod's, which has {pod}")]
     OtherUsers {
-        /// The field as the interface spells it.
         field: &'static str,
         pod: &'static str,
     },
     #[error("config.linux.security_context.{field}: the pod sandbox {sandbox}")]
     BeyondSandbox { field: &'static str, sandbox: &'static str },
-    /// Labels and annotations, as they are stored.
+    /// Labels and annotations in their stored form.
     #[error(
         "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
          image, {limit} are allowed"
     )]
     LabelsTooLarge {
         bytes: usize,
-        /// How large they may be.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// The document could not be encoded: a path is not UTF-8.
+    /// The document could not be encoded, because a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
     Document {
         #[from]
@@ -151,7 +149,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// What sort of failure it is.
+    /// The kind of the error.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::NoAccounts
@@ -186,6 +184,6 @@ impl PlanError {
     }
 }
 
-/// Longest container name. The engine sets no limit, but the name travels in a URL; the longest
-/// that Kubernetes can make is below 500.
+/// Longest container name. The engine has no limit, but the name is part of a URL. The longest name from
+/// Kubernetes has less than 500 characters.
 pub(super) const MAX_NAME: usize = 1024;

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, net::IpAddr};
 
 use crate::model::{id::SandboxId, network::DnsConfig, sandbox::SandboxSpec};
 
-/// `/etc/resolv.conf`; empty when the configuration is empty (DNS policy None).
+/// `/etc/resolv.conf`. Empty if the configuration is empty (DNS policy None).
 pub fn resolv_conf(dns: &DnsConfig) -> String {
     let mut text: String =
         dns.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
@@ -17,7 +17,7 @@ pub fn resolv_conf(dns: &DnsConfig) -> String {
     text
 }
 
-/// `/etc/hosts` of a pod with these addresses: the loopback names, and the pod's own.
+/// `/etc/hosts` of a pod with these addresses: the loopback names and the pod's own.
 pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     let mut text = LOOPBACK.to_owned();
     if !spec.hostname.is_empty() {
@@ -28,8 +28,7 @@ pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     text
 }
 
-/// `/etc/hostname`. Without a host name in the request it is the one engines choose: the short
-/// id.
+/// `/etc/hostname`. If the request has no host name, it is the short id, as engines do.
 pub fn hostname(spec: &SandboxSpec, id: &SandboxId) -> String {
     if !spec.hostname.is_empty() {
         return format!("{}\n", spec.hostname);

@@ -1,5 +1,5 @@
-//! Puts edits into the create body where the Engine API has a field for them: environment, groups, devices
-//! and bind mounts of CDI devices.
+//! Puts edits into the create body if the Engine API has a field for them: environment, groups, and the
+//! devices and bind mounts of CDI devices.
 
 use serde_json::Value;
 
@@ -13,10 +13,10 @@ use crate::{
     wire::docker::{self, ContainerCreateBody, HostConfig},
 };
 
-/// Whether the Engine API has a field for it.
+/// Whether the Engine API has a field for the edit.
 ///
 /// # Errors
-/// The name of what it has none for.
+/// The name of the field that the Engine API lacks.
 pub fn check(edit: &SpecEdit) -> Result<(), String> {
     field(edit).map(drop)
 }
@@ -30,8 +30,8 @@ pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
     all.flatten().filter_map(|group| u32::try_from(group.as_u64()?).ok()).collect()
 }
 
-/// Lays edits over the planned container, and returns those that are our OCI runtime's: all but environment
-/// and groups, which the engine gives to commands as well.
+/// Applies edits to the planned container, and returns the rest for our OCI runtime. Environment and groups
+/// always go to the engine, because exec commands also get them from it.
 ///
 /// # Errors
 /// Two things have one path, or a mount asks for what the engine cannot do.
@@ -65,12 +65,12 @@ pub(super) fn express(
     Ok(rest)
 }
 
-/// An edit in the words of the Engine API.
+/// An edit as a field of the Engine API.
 enum Field<'a> {
     Variable(&'a str, &'a str),
     Groups(&'a [Value]),
     Device(Device),
-    /// A mount, and whether what is mounted below its source is mounted too.
+    /// A mount, and whether mounts below its source are also mounted.
     Bind(Mount, bool),
 }
 
@@ -120,7 +120,7 @@ fn bound(path: &str, mount: &Value) -> Result<Field<'static>, String> {
             "private" | "rprivate" => bind.propagation = Propagation::Private,
             "slave" | "rslave" => bind.propagation = Propagation::HostToContainer,
             "shared" | "rshared" => bind.propagation = Propagation::Bidirectional,
-            // The default of a bind.
+            // These are the defaults of a bind mount.
             "defaults" | "suid" | "dev" | "exec" => {}
             option if IGNORED_OPTIONS.contains(&option) => {}
             option => return Err(format!("option {option}")),
@@ -137,8 +137,8 @@ fn add_groups(groups: &mut Vec<String>, added: &[Value]) {
     }
 }
 
-/// Replaces a variable of that name in its place: with two, programs would see the first. How many
-/// come from the caller must not change, since their number tells them apart when they are read back.
+/// Replaces a variable in its place. If there were two, programs would use the first. The number of variables
+/// from the caller must not change, because it separates them from the image's when they are read back.
 fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     let text = format!("{name}={value}");
     let mut is_set = false;
@@ -152,7 +152,7 @@ fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// Several devices may have the same node: the container gets all their permissions.
+/// Several devices may use the same device file. The container gets all their permissions.
 fn add_device(
     devices: &mut Vec<docker::DeviceMapping>,
     device: docker::DeviceMapping,
@@ -177,7 +177,7 @@ fn add_device(
     Ok(())
 }
 
-/// Several devices may have the same mount, but not two mounts at one path.
+/// Several devices may have the same mount, but two different mounts must not have the same path.
 fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), PlanError> {
     let target = mount.target.clone().unwrap_or_default();
     let same = |known: &&docker::Mount| {
@@ -194,7 +194,8 @@ fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<()
     Ok(())
 }
 
-/// The mount without its spelling, and without whether its source is made if missing.
+/// The mount in a form that can be compared, regardless of spelling and of whether a missing source is
+/// created.
 fn normalized(mount: &docker::Mount) -> docker::Mount {
     let mut plain = docker::Mount { target: None, ..mount.clone() };
     if let Some(options) = &mut plain.bind_options {
@@ -208,7 +209,7 @@ fn description(mount: &docker::Mount) -> String {
     format!("{} {access}", mount.source.as_deref().unwrap_or_default())
 }
 
-/// Unlike for other mounts, a missing source is not made: it would be a directory.
+/// Unlike for other mounts, a missing source is not created, because it would be a directory.
 fn bind(
     requested: &Mount,
     is_recursive: bool,

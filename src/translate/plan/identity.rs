@@ -1,8 +1,8 @@
 //! User and groups of the process, as CRI defines them.
 //!
-//! The engine has two rules: without a group in the request it adds the groups that the image lists
-//! the user in, which is CRI's Merge; with one it adds none, which is Strict. Where neither rule
-//! gives what CRI defines, everything is looked up here and sent as numbers.
+//! The engine has two rules. If the request has no group, it adds the groups that the image lists for the
+//! user, which is CRI's Merge. If the request has a group, it adds none, which is Strict. If neither rule
+//! gives the result that CRI defines, dockbridge looks up everything and sends numbers.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,15 @@ use crate::model::{
 /// User and groups for the create request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedIdentity {
-    /// `User` of the create; none for the image's.
+    /// `User` of the create request; none for the image's user.
     pub(super) user: Option<String>,
-    /// `GroupAdd` of the create.
+    /// `GroupAdd` of the create request.
     pub(super) groups: Option<Vec<String>>,
-    /// The same as numbers; none where the image's accounts are not known.
+    /// The same as numbers; none if the image's accounts are unknown.
     pub(super) process: Option<ProcessUser>,
 }
 
-/// Whether the request can only be met with the image's accounts; `image_user` is `Config.User` of
-/// the image.
+/// Whether the request needs the image's accounts. `image_user` is `Config.User` of the image.
 pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
     let image_group = image_user.split(':').nth(1).is_some_and(|group| !group.is_empty());
     match requested.groups_policy {
@@ -35,11 +34,10 @@ pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
     }
 }
 
-/// User and groups of a process; `image_user` is `Config.User` of the image.
+/// User and groups of a process. `image_user` is `Config.User` of the image.
 ///
 /// # Errors
-/// User or group are not known inside the image, a group is ambiguous, or the accounts are
-/// missing.
+/// The user or group does not exist in the image, a group is ambiguous, or the accounts are missing.
 pub(super) fn resolve(
     requested: &Identity,
     image_user: &str,
@@ -63,7 +61,7 @@ pub(super) fn resolve(
     Ok(PlannedIdentity { process: Some(process), ..planned })
 }
 
-/// The request as it is, for the engine to resolve; enough for a pause container.
+/// The request unchanged, so that the engine resolves it. This is enough for a pause container.
 pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     let user = match &requested.user {
         RunAs::Image => None,
@@ -77,7 +75,7 @@ pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     PlannedIdentity { user, groups: listed(&requested.supplemental_groups), process: None }
 }
 
-/// Numbers only, so that the engine resolves nothing.
+/// Only numbers, so that the engine resolves nothing.
 fn numeric(process: &ProcessUser) -> PlannedIdentity {
     let others = process.groups.iter().filter(|gid| **gid != process.gid);
     PlannedIdentity {
@@ -90,7 +88,7 @@ fn numeric(process: &ProcessUser) -> PlannedIdentity {
 struct ResolvedUser<'a> {
     uid: u32,
     account: Option<&'a Account>,
-    /// The primary group, where one is stated.
+    /// The primary group, if one is given.
     group: Option<u32>,
 }
 
@@ -139,7 +137,7 @@ impl<'a> ResolvedUser<'a> {
     }
 }
 
-/// A user as engines read one: a number is an id even if it is also a name, nothing is root.
+/// Finds a user as engines do: a number is an id even if it is also a name, and an empty text is root.
 fn user<'a>(text: &str, accounts: &'a Accounts) -> Option<(u32, Option<&'a Account>)> {
     let text = if text.is_empty() { "0" } else { text };
     let Ok(number) = text.parse::<i64>() else {
@@ -150,7 +148,7 @@ fn user<'a>(text: &str, accounts: &'a Accounts) -> Option<(u32, Option<&'a Accou
     (account.is_some() || i32::try_from(uid).is_ok()).then_some((uid, account))
 }
 
-/// A group as engines read one.
+/// Finds a group as engines do.
 fn group(text: &str, accounts: &Accounts) -> Option<u32> {
     match text.parse::<i64>() {
         Ok(number) => i32::try_from(number).ok().and_then(|gid| u32::try_from(gid).ok()),
@@ -158,7 +156,7 @@ fn group(text: &str, accounts: &Accounts) -> Option<u32> {
     }
 }
 
-/// Absent rather than empty.
+/// None instead of an empty list.
 fn listed<T: ToString>(gids: &[T]) -> Option<Vec<String>> {
     (!gids.is_empty()).then(|| gids.iter().map(ToString::to_string).collect())
 }

@@ -6,7 +6,7 @@ use crate::model::{
     reference::{self, ImageReference},
 };
 
-/// `repository@digest` of the requested repository, else any, else the image's id.
+/// `repository@digest` of the requested repository, otherwise any, otherwise the image's id.
 pub(super) fn reference(spec: &ContainerSpec, image: &ImageRecord) -> String {
     let requested = [&spec.user_image, &spec.image].into_iter().find_map(|text| named(text));
     let digests = &image.repo_digests;
@@ -21,7 +21,7 @@ fn named(text: &str) -> Option<ImageReference> {
     if reference::names_id(text) { None } else { ImageReference::parse(text).ok() }
 }
 
-/// Whether `repository@digest` is what `requested` names.
+/// Whether `repository@digest` belongs to `requested`.
 fn is_of(text: &str, requested: &ImageReference) -> bool {
     ImageReference::parse(text).is_ok_and(|known| {
         known.repository() == requested.repository()

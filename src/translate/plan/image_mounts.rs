@@ -1,8 +1,8 @@
 //! Images mounted into a container.
 //!
-//! The engine (28.0) names such a mount after the text of its source, and refuses two of one name
-//! in a container. Any prefix of an id names the image too, so each further mount of it uses a
-//! prefix that is one digit shorter. The first uses the whole id: the engine counts only that as use.
+//! The engine (28.0) names such a mount after its source, and refuses two with the same name in a container. Any
+//! prefix of an id also names the image, so each further mount of it uses a prefix that is one digit shorter. The
+//! first mount uses the whole id, because only then the engine counts the image as used.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::{
     wire::docker::{self, MountBindOptionsPropagationEnum},
 };
 
-/// Yields the image mounts in the order of the specification.
+/// Returns the image mounts in the order of the specification.
 pub(super) struct ImageMounts<'a> {
     ready: std::slice::Iter<'a, ImageVolume>,
-    /// How often each image was mounted already.
+    /// How often each image is already mounted.
     used: HashMap<&'a ImageId, usize>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> ImageMounts<'a> {
         Self { ready: ready.iter(), used: HashMap::new() }
     }
 
-    /// The next one; `image` is its name in the request, for errors.
+    /// The next mount. `image` is its name in the request, for errors.
     pub(super) fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
         let failed = |kind, reason| PlanError::ImageVolume {
             image: printable(image).into_owned(),
@@ -60,7 +60,7 @@ impl<'a> ImageMounts<'a> {
     }
 }
 
-/// The prefix of the image's id for a mount that has `before` mounts of it before itself.
+/// The prefix of the image's id for a mount with `before` earlier mounts of the same image.
 fn unique_prefix(image: &ImageId, before: usize) -> Option<String> {
     let whole = image.as_str();
     let left = image.hex().len().checked_sub(before).filter(|left| *left >= MIN_DIGITS)?;
@@ -80,7 +80,7 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// The directory is read-only by itself. It must exist: one that the engine creates would be an
+/// The directory itself is read-only. It must exist, because a directory created by the engine would be an
 /// empty image.
 fn directory(source: &str, mount: &Mount) -> docker::Mount {
     docker::Mount {
@@ -96,5 +96,5 @@ fn directory(source: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// Digits of an id that still mean one image only.
+/// How many digits of an id certainly identify one image.
 const MIN_DIGITS: usize = 32;

@@ -1,4 +1,4 @@
-//! The input of a plan besides the specification. The caller gathers it, so that planning is pure.
+//! The inputs of a plan in addition to the specification. The caller gathers them, so that planning does no I/O.
 
 use std::path::PathBuf;
 
@@ -13,41 +13,41 @@ use crate::model::{
     volume::ImageVolume,
 };
 
-/// What a sandbox's plan depends on besides its spec.
+/// The inputs of a sandbox's plan in addition to its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct SandboxInput<'a> {
     pub engine: &'a EngineInfo,
     /// The pause image, present in the engine.
     pub pause: &'a ImageId,
-    /// How pods that are not on the host's network are connected.
+    /// How pods outside the host's network are connected.
     pub network: NetworkMode,
-    /// Lowest `oom_score_adj` this host lets the engine set.
+    /// The lowest `oom_score_adj` that the engine may set on this host.
     pub oom_floor: i64,
-    /// Text of the seccomp profile, when it is one of the host's.
+    /// Text of the seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
     /// Name for the pod's containerd shim; unique for each sandbox.
     pub shim_group: &'a str,
 }
 
-/// What a container's plan depends on besides its spec.
+/// The inputs of a container's plan in addition to its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct ContainerInput<'a> {
     pub engine: &'a EngineInfo,
     pub sandbox: &'a SandboxRecord,
     /// The image, present in the engine.
     pub image: &'a ImageRecord,
-    /// Lowest `oom_score_adj` this host lets the engine set.
+    /// The lowest `oom_score_adj` that the engine may set on this host.
     pub oom_floor: i64,
     pub files: &'a PodFiles,
-    /// With `PidMode::Target`: the container whose processes it sees.
+    /// With `PidMode::Target`: the container whose processes it can see.
     pub pid_target: Option<&'a ContainerId>,
     /// The format of the log path.
     pub log_format: ContainerLogFormat,
-    /// Text of the seccomp profile, when it is one of the host's.
+    /// Text of the seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
     /// Users and groups of the image; none if they cannot be read.
     pub accounts: Option<&'a Accounts>,
-    /// What its CDI devices come to; none where the engine reads their specification itself.
+    /// The edits for its CDI devices; none if the engine reads CDI specifications itself.
     pub cdi: Option<&'a [SpecEdit]>,
     /// NRI plugins may change it before its start.
     pub is_adjustable: bool,
@@ -55,8 +55,8 @@ pub struct ContainerInput<'a> {
     pub image_volumes: &'a [ImageVolume],
 }
 
-/// The pod's files that are mounted writable into each of its containers, unless the container has
-/// its own mount at the path.
+/// The pod's files that are mounted writable into each of its containers, unless the container mounts
+/// something else at the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFiles {
     /// For `/etc/resolv.conf`.

@@ -1,7 +1,7 @@
-//! Docker labels: our document, and kubelet's well-known labels for other programs.
+//! Docker labels: dockbridge's document, and kubelet's well-known labels for other programs.
 //!
-//! The engine adds the image's labels where the request has none of that name. So every key that
-//! dockbridge reads is written, empty if need be: an image cannot set it.
+//! The engine adds the image's labels that the request does not have. So every key that dockbridge reads is
+//! always written, even if it is empty, and an image cannot set it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +27,7 @@ pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, Stri
     bounded(labels, &BTreeMap::new())
 }
 
-/// The labels of a workload in `pod`, made of `image`.
+/// The labels of a container of `pod`, created from `image`.
 pub(super) fn container(
     document: &ContainerDocument,
     pod: &PodMetadata,
@@ -45,7 +45,7 @@ pub(super) fn container(
     bounded(labels, &image.labels)
 }
 
-/// The labels, unless they are too large together with those that the engine adds from the image.
+/// The labels, or an error if they are too large together with those of the image, which the engine adds.
 fn bounded(
     labels: HashMap<String, String>,
     of_image: &BTreeMap<String, String>,
@@ -58,8 +58,7 @@ fn bounded(
     Ok(labels)
 }
 
-/// The caller's labels and annotations, and kubelet's names for the pod where the caller is not
-/// kubelet.
+/// The caller's labels and annotations, and kubelet's names for the pod if the caller is not kubelet.
 fn stated(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
@@ -84,6 +83,6 @@ fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// Bytes of all labels of a container. The engine repeats them in every event and list. Annotations
-/// are in them twice, once as JSON: the 256 KiB that Kubernetes allows take 1.75 MiB at worst.
+/// Maximum size in bytes of all labels of a container. The engine repeats them in every event and list. They
+/// contain annotations twice, once as JSON: the 256 KiB that Kubernetes allows become at most 1.75 MiB.
 const LARGEST_LABELS: usize = 4 << 20;

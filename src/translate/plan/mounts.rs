@@ -1,8 +1,8 @@
-//! What is mounted into a container.
+//! The mounts of a container.
 //!
-//! Missing host directories are made, as Kubernetes users expect: by the engine from API 1.42
-//! on, before that by the caller ([`Mounts::directories`]). SELinux relabelling has no field in
-//! a mount and comes with the rest of the specification.
+//! Missing host directories are created, as Kubernetes users expect: by the engine from API 1.42 on,
+//! otherwise by the caller ([`Mounts::directories`]). Mounts have no field for SELinux relabelling, which
+//! is done separately.
 
 use std::path::{Path, PathBuf};
 
@@ -19,11 +19,11 @@ use crate::{
 pub(super) struct Mounts {
     /// The caller's mounts in their order, then the pod's files.
     pub(super) mounts: Vec<docker::Mount>,
-    /// Host paths to create as directories (0755) where they are missing, before the create.
+    /// Missing host paths to create as directories (0755) before the create.
     pub(super) directories: Vec<PathBuf>,
 }
 
-/// The caller's mounts, and the pod's files where the caller has no mount at their path.
+/// The caller's mounts, and those of the pod's files at whose path the caller mounts nothing.
 pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, PlanError> {
     let (files, engine) = (input.files, input.engine);
     let mut images = ImageMounts::new(input.image_volumes);
@@ -48,7 +48,6 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
     Ok(Mounts { mounts, directories })
 }
 
-/// One bind mount; a missing source is made.
 pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
     if mount.host_path.is_empty() {
         return Err(PlanError::NoMountSource { target: mount.container_path.clone() });
@@ -68,7 +67,7 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
     })
 }
 
-/// Stated, because the engine's own choice depends on the source.
+/// Always set, because the engine's default depends on the source.
 fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     match mount.propagation {
         Propagation::Private => private(&mount.host_path, engine),
@@ -77,20 +76,20 @@ fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPro
     }
 }
 
-/// For a source around or inside its data root the engine refuses what is private, and takes the
-/// unstated for `rslave`.
+/// If the source contains the engine's data root or is inside it, the engine refuses private propagation.
+/// Without a value it uses `rslave`.
 fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     (!overlaps_data_root(source, engine)).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
 }
 
-/// The engine compares the texts, not the path components, so we do as well.
+/// The engine compares the texts and not the path components, so this does the same.
 fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
     let root = engine.root_dir.to_string_lossy();
     source.starts_with(root.as_ref()) || root.starts_with(source)
 }
 
-/// Writable, as the engine's own files would be. A missing source must fail the create: a
-/// directory instead of the file would be worse.
+/// Writable, as the engine's own files are. A missing source must fail the create, because a directory
+/// instead of the file would be worse.
 pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> docker::Mount {
     let source = source.display().to_string();
     let propagation = private(&source, engine);
@@ -107,10 +106,10 @@ pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> dock
     }
 }
 
-/// Whether two paths in a container are the same once cleaned.
+/// Whether two paths in a container are equal after cleaning.
 pub(super) fn is_same_path(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
-/// Files that each container of a pod has, be they the engine's or ours.
+/// Files that each container of a pod has, from the engine or from dockbridge.
 pub(super) const POD_FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];

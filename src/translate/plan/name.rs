@@ -1,8 +1,8 @@
-//! Container names the engine accepts.
+//! Container names that the engine accepts.
 
 use super::error::{MAX_NAME, PlanError};
 
-/// The name, if the engine would take it.
+/// The name, if the engine accepts it.
 pub(super) fn checked(name: String) -> Result<String, PlanError> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {

@@ -1,22 +1,22 @@
-//! Who makes the network namespace of a pod, and when CNI plugins connect it.
+//! Which program creates the network namespace of a pod, and when CNI plugins connect it.
 
 use crate::model::{document::SandboxDocument, engine::EngineInfo, network::NetworkMode};
 
-/// Where the network namespace of a pod comes from.
+/// How the network namespace of a pod is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkNamespace {
-    /// The engine makes it with the pause container, or the pod is on another network.
+    /// The engine creates it with the pause container, or the pod uses another network.
     Engine,
-    /// dockbridge makes it before the start of the pause container, which joins it by our OCI
-    /// runtime. CNI plugins connect it after the start: the pod's network sysctls are set first, as
-    /// in a namespace of the engine's.
+    /// dockbridge creates it before it starts the pause container, which joins it through our OCI runtime.
+    /// CNI plugins connect it after the start, because the pod's network sysctls must be set first, as in a
+    /// namespace of the engine.
     ConnectedAfterStart,
-    /// dockbridge makes it as well, and CNI plugins connect it while the pause container starts.
+    /// dockbridge creates it, and CNI plugins connect it while the pause container starts.
     ConnectedDuringStart,
 }
 
 impl NetworkNamespace {
-    /// With our OCI runtime dockbridge makes it, so that CNI plugins and the engine work at the same time.
+    /// With our OCI runtime, dockbridge creates it, so that CNI plugins and the engine work at the same time.
     pub(super) fn of(document: &SandboxDocument, engine: &EngineInfo) -> Self {
         let spec = &document.spec;
         if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {

@@ -1,7 +1,7 @@
 //! What our OCI runtime changes in a container, because the Engine API has no field for it.
 //!
-//! It follows from the documents in the labels and from where namespaces are pinned, so it is made anew
-//! before each start.
+//! The edits follow from the documents in the labels and from the paths of pinned namespaces. So they are
+//! computed again before each start.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn sandbox(
             made.mapped_mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
     }
-    // Our pause installs its own filter, which allows less.
+    // dockbridge's pause program installs its own filter, which allows less.
     if has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))) {
         made.edits.push(SpecEdit::remove(&["linux", "seccomp"]));
     }
@@ -72,7 +72,7 @@ pub fn container(
     }
     let ambient = capabilities::ambient(&spec.security.capabilities).into_iter();
     let ambient: Vec<String> = ambient.map(|name| format!("CAP_{name}")).collect();
-    // A capability is kept in the ambient set only if it is permitted and inheritable as well.
+    // An ambient capability must also be permitted and inheritable.
     for set in ["bounding", "effective", "inheritable", "permitted", "ambient"] {
         if !ambient.is_empty() {
             let at = ["process", "capabilities", set];
@@ -91,7 +91,8 @@ fn namespace(kind: &str, pin: Option<&Path>) -> SpecEdit {
     SpecEdit::set(&["linux", "namespaces", kind], stated(json!({"path": path})))
 }
 
-/// Where the engine mounts volumes because the image says so, in a pod with users of its own.
+/// Paths at which the engine mounts a volume because the image declares one, in a pod with a user
+/// namespace.
 pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> {
     let is_free = |path: &&String| {
         spec.users.is_some()
@@ -100,8 +101,8 @@ pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> 
     image.volumes.iter().filter(is_free).cloned().collect()
 }
 
-/// Mounts whose owners are mapped: those of the request, and in a pod with users of its own also images,
-/// the pod's files and volumes of the image, about which kubelet says nothing.
+/// Mounts with mapped owners: the requested ones. In a pod with a user namespace also images, the pod's
+/// files and volumes of the image, for which kubelet sends no mapping.
 fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     let spec = &document.spec;
     let of_request = spec.mounts.iter().filter_map(|mount| {
@@ -125,13 +126,13 @@ fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     all
 }
 
-/// A file that everybody may read: without the mapping it belongs to nobody.
+/// A file that everybody may read. Without the mapping it would belong to nobody.
 fn mapped(file: &str, mappings: IdMappings) -> MappedMount {
     let destination = file.to_owned();
     MappedMount { destination, mappings, is_implicit: true, without_devices: false }
 }
 
-/// Options of a mount that the engine cannot set.
+/// Mount options that the engine cannot set.
 fn options(mount: &Mount, engine: &EngineInfo) -> Option<SpecEdit> {
     let is_recursive = mount.recursive_read_only && mount.image.is_none();
     // Newer engines have a field for it.
@@ -142,8 +143,8 @@ fn options(mount: &Mount, engine: &EngineInfo) -> Option<SpecEdit> {
     (!options.is_empty()).then(|| SpecEdit::add(&at, options))
 }
 
-/// In a user namespace runc binds the host's device at the path of the container's, which is another
-/// device where the two paths differ.
+/// In a user namespace, runc bind-mounts the host's device at the container's path. If the two paths
+/// differ, it mounts the wrong device.
 fn moved_devices(spec: &ContainerSpec) -> Vec<(String, String)> {
     let moved = spec.devices.iter().filter(|device| {
         !device.container_path.is_empty()

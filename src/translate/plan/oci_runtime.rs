@@ -1,4 +1,4 @@
-//! Whether a container is created with dockbridge-runtime: only where the request needs it.
+//! Whether a container is created with dockbridge-runtime, which is done only if the request needs it.
 
 use super::{capabilities, error::PlanError};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Refuses a pod whose user namespace cannot be had.
+/// Refuses a pod whose user namespace is not supported.
 pub(super) fn check_sandbox(
     document: &SandboxDocument,
     engine: &EngineInfo,
@@ -30,7 +30,7 @@ pub(super) fn check_sandbox(
     }
 }
 
-/// Refuses what a workload asks for and cannot be had.
+/// Refuses a container with features that are not supported.
 pub(super) fn check_container(
     spec: &ContainerSpec,
     pod: &SandboxDocument,
@@ -55,14 +55,14 @@ pub(super) fn check_container(
     }
 }
 
-/// Has the engine run a container with our runtime, which refuses to start it without its changes.
+/// Makes the engine run a container with our runtime, which refuses to start it without its edits.
 pub(super) fn use_ours(host: &mut HostConfig) {
     host.runtime = Some(RUNTIME.to_owned());
     let annotations = host.annotations.get_or_insert_default();
     annotations.insert(REQUIRED.to_owned(), "1".to_owned());
 }
 
-/// The first field that only our runtime can do.
+/// The first field that only our runtime supports.
 fn field(spec: &ContainerSpec) -> Option<String> {
     if !capabilities::ambient(&spec.security.capabilities).is_empty() {
         return Some(AMBIENT.to_owned());

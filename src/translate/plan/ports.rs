@@ -1,12 +1,12 @@
-//! Published ports, where the engine does the publishing.
+//! Published ports, if the engine publishes them.
 
 use std::collections::HashMap;
 
 use crate::{model::network::PortMapping, wire::docker::PortBinding};
 
-/// `80/tcp` for each port with a host port, and where on the host each is published.
+/// `80/tcp` for each port with a host port, and the address and port on the host.
 pub(super) struct Ports {
-    /// `ExposedPorts`: the engine publishes nothing that is not exposed.
+    /// `ExposedPorts`: the engine publishes only exposed ports.
     pub(super) exposed: Vec<String>,
     /// `PortBindings`.
     pub(super) bindings: HashMap<String, Option<Vec<PortBinding>>>,

@@ -10,8 +10,8 @@ use crate::{
     wire::docker::MountBindOptions,
 };
 
-/// Refuses recursive read-only mounts that the engine or the runtime of `handler` cannot make, then
-/// those that contradict themselves.
+/// Refuses recursive read-only mounts that the engine or the runtime of `handler` does not support, then
+/// contradictory ones.
 pub(super) fn check<'a>(
     mounts: impl IntoIterator<Item = &'a Mount>,
     handler: &str,
@@ -40,13 +40,13 @@ pub(super) fn check<'a>(
     })
 }
 
-/// The options of a read-only bind. From API 1.44 on a read-only bind is recursive where the kernel can,
-/// which is more than CRI asks for by `readonly` alone.
+/// The options of a read-only bind. From API 1.44 on, it is recursive if the kernel supports this, which is
+/// more than CRI's `readonly` alone means.
 pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
     let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
     MountBindOptions {
         read_only_non_recursive: (known && !mount.recursive_read_only).then_some(true),
-        // An error where the kernel or the runtime cannot, instead of less than requested.
+        // This gives an error if the kernel or runtime does not support it, instead of a weaker mount.
         read_only_force_recursive: (known && mount.recursive_read_only).then_some(true),
         ..MountBindOptions::default()
     }

@@ -1,9 +1,9 @@
-//! Which of the engine's OCI runtimes a CRI runtime handler means.
+//! Maps a CRI runtime handler to one of the engine's OCI runtimes.
 
 use super::error::PlanError;
 use crate::model::{engine::EngineInfo, sandbox::DEFAULT_HANDLER};
 
-/// The engine's runtime for a handler; none for its default one.
+/// The engine's runtime for a handler. None for the engine's default.
 pub(super) fn engine_runtime(
     handler: &str,
     engine: &EngineInfo,

@@ -1,4 +1,4 @@
-//! The pause container of a pod: it holds the namespaces the workloads join.
+//! The pause container of a pod. It holds the namespaces that the other containers join.
 
 use super::{
     cgroup_parent,
@@ -22,22 +22,22 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
 };
 
-/// What to ask of the engine.
+/// The request to the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxPlan {
     pub name: String,
     /// The document for its label and for the checkpoint.
     pub document: SandboxDocument,
     pub body: ContainerCreateBody,
-    /// Who makes its network namespace, and when plugins work in it.
+    /// Which program creates its network namespace, and when plugins connect it.
     pub namespace: NetworkNamespace,
 }
 
-/// Plans the pause of a pod.
+/// Plans the pause container of a pod.
 ///
 /// # Errors
-/// When the engine has no such runtime, manages cgroups in another way than the caller, or
-/// cannot express the request.
+/// The engine has no such runtime, uses another cgroup driver than the caller, or cannot fulfil the
+/// request.
 pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, PlanError> {
     let name = name::checked(sandbox_name(&spec.metadata))?;
     let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
@@ -109,8 +109,8 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
     let spec = &document.spec;
     let hostname = Some(spec.hostname.clone()).filter(|name| !name.is_empty());
     match document.network {
-        // The OCI runtime makes the private namespace; the engine's own network set-up is only
-        // in the way of CNI, and slow.
+        // The OCI runtime creates the private namespace. The engine's own network set-up would only disturb
+        // CNI, and is slow.
         NetworkMode::Cni => {
             host.network_mode = Some("none".to_owned());
             body.network_disabled = Some(true);
@@ -124,7 +124,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
             body.hostname = hostname;
             resolve(host, spec.dns.as_ref());
         }
-        // The host's name comes with its UTS namespace; the engine refuses another one.
+        // The UTS namespace is the host's and has its name. The engine refuses another name.
         NetworkMode::Host => {
             host.network_mode = Some("host".to_owned());
             host.uts_mode = Some("host".to_owned());
@@ -133,8 +133,8 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
     }
 }
 
-/// For the file the engine makes. It takes an empty list for "as on the host", so callers who
-/// mean it bind a file of their own as well.
+/// For the file that the engine creates. For an empty list it copies the host's values, so callers that
+/// really want none also mount their own file.
 fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     let Some(dns) = dns else { return };
     let stated = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
@@ -143,7 +143,7 @@ fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     host.dns_options = stated(&dns.options);
 }
 
-/// The pause must outlive its workloads when memory is short.
+/// If memory is short, the pause container must not be killed before the other containers.
 const PAUSE_OOM_SCORE: i64 = -998;
-/// The kernel's smallest weight: the pause only sleeps.
+/// The kernel's smallest weight, because the pause container only sleeps.
 const PAUSE_CPU_SHARES: i64 = 2;

@@ -1,7 +1,7 @@
-//! Which seccomp profile a process gets, and whether the text of one is a profile at all.
+//! Which seccomp profile a process gets, and whether a text is a valid profile.
 //!
-//! The text is passed on as it is: an engine may know keys that we do not. What is checked here
-//! is what engines find out at start, or never: one without a default action runs unconfined.
+//! The text is passed on unchanged, because an engine may know more keys. The checks here find errors that
+//! engines report only at start or never: a profile without a default action runs unconfined.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::{
     wire::nullable::nullable,
 };
 
-/// The engine's option for a workload; `text` is that of its localhost profile.
+/// The engine's option for a container. `text` is the text of its localhost profile.
 ///
-/// The engine applies an explicit profile even to a privileged container, so that one is always
+/// The engine applies an explicit profile even to a privileged container, so privileged ones are always
 /// unconfined.
 pub(super) fn container(
     security: &ContainerSecurity,
@@ -34,8 +34,8 @@ pub(super) fn container(
     }
 }
 
-/// The engine's option for a pause. It needs nothing, so the default is taken where nothing is
-/// stated, and an engine that cannot confine it may leave it as it is.
+/// The engine's option for a pause container. Without a request it gets the default, because it needs
+/// nothing. If the engine cannot confine it, it runs without a profile.
 pub(super) fn sandbox(
     security: &SandboxSecurity,
     engine: &EngineInfo,
@@ -49,8 +49,8 @@ pub(super) fn sandbox(
     }
 }
 
-/// The engine's built-in profile, whatever the default of its daemon is. Engines that do not know
-/// `builtin` have no setting for that default either, or are unconfined by it.
+/// The engine's built-in profile, whatever the daemon's default is. Engines that do not know `builtin`
+/// either always use it by default or are unconfined.
 fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
     match default_profile(engine) {
         None => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
@@ -72,8 +72,8 @@ fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<Stri
         .map(|()| format!("seccomp={text}"))
 }
 
-/// The daemon's default profile, from `name=seccomp,profile=…`; none where the
-/// engine has no seccomp.
+/// The daemon's default profile, from `name=seccomp,profile=…`. None if the engine does not support
+/// seccomp.
 fn default_profile(engine: &EngineInfo) -> Option<&str> {
     engine
         .security_options
@@ -82,7 +82,7 @@ fn default_profile(engine: &EngineInfo) -> Option<&str> {
         .map(|rest| rest.strip_prefix(",profile=").unwrap_or_default())
 }
 
-/// Whether a text is a profile in Docker's or in OCI's shape.
+/// Whether a text is a profile in Docker's or OCI's format.
 pub(in crate::translate) fn check(text: &str) -> Result<(), String> {
     let document: Document = serde_json::from_str(text).map_err(|e| e.to_string())?;
     known(&document.default_action, "defaultAction", ACTIONS)?;
@@ -125,7 +125,7 @@ fn known(word: &str, key: &str, words: &str) -> Result<(), String> {
     Err(format!("{key} {beginning:?} is none of {words}"))
 }
 
-/// The fields that are checked; the others are for the engine.
+/// The checked fields. The engine reads the others.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -169,7 +169,7 @@ struct Argument {
 }
 
 const UNCONFINED: &str = "seccomp=unconfined";
-/// A system call has six.
+/// A system call has six arguments.
 const HIGHEST_ARGUMENT: u32 = 5;
 const EXCERPT: usize = 40;
 const ACTIONS: &str = "\

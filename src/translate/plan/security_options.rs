@@ -1,6 +1,6 @@
-//! `SecurityOpt` and the other security fields: seccomp, AppArmor, SELinux, capabilities, privileges,
-//! and the cgroup namespace, which depends on privileges.
-//! A Localhost profile arrives as a name (AppArmor) or a path (seccomp), whose text the caller read.
+//! `SecurityOpt` and the other security fields: seccomp, AppArmor, SELinux, capabilities, privileges, and
+//! the cgroup namespace, which depends on privileges. A localhost profile is a name (AppArmor), or a path
+//! whose text the caller has read (seccomp).
 
 use super::{capabilities, defaults::cgroup_namespace, error::PlanError, seccomp};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Confines a pause; `profile` is the text of its localhost seccomp profile.
+/// Sets the security options of a pause container. `profile` is the text of its localhost seccomp profile.
 pub(super) fn confine_sandbox(
     host: &mut HostConfig,
     security: &SandboxSecurity,
@@ -31,7 +31,7 @@ pub(super) fn confine_sandbox(
     Ok(())
 }
 
-/// Confines a workload; `profile` is the text of its localhost seccomp profile.
+/// Sets the security options of a container. `profile` is the text of its localhost seccomp profile.
 pub(super) fn confine_container(
     host: &mut HostConfig,
     security: &ContainerSecurity,
@@ -50,21 +50,20 @@ pub(super) fn confine_container(
     host.cap_add = listed(&capabilities::added(&security.capabilities));
     host.cap_drop = listed(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
-        // CRI's lists are literal. The engine takes an absent list for its defaults and an empty
-        // one for nothing.
+        // CRI's lists are complete. For the engine, a missing list means its defaults and an empty list
+        // means none.
         host.masked_paths = Some(security.masked_paths.clone());
         host.readonly_paths = Some(security.readonly_paths.clone());
     }
     Ok(())
 }
 
-/// Stated both ways, because the daemon's configuration can turn it on for all.
+/// Always set, because the daemon's configuration can enable it for all containers.
 fn no_new_privileges(on: bool) -> String {
     format!("no-new-privileges={on}")
 }
 
-/// Whether the profile is loaded in the kernel is for the caller to check: the engine only
-/// notices at start.
+/// The caller checks whether the profile is loaded in the kernel, because the engine notices this only at start.
 fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
     let on = engine.has_apparmor();
     match profile {
@@ -84,13 +83,13 @@ fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
         .collect()
 }
 
-/// Pods share namespaces with each other and with the host, which an engine that remaps users
-/// refuses unless the container opts out.
+/// Pods share namespaces with each other and with the host. With userns-remap, the engine refuses this
+/// unless the container opts out.
 fn userns_mode(engine: &EngineInfo) -> Option<String> {
     engine.remaps_users().then(|| "host".to_owned())
 }
 
-/// Absent rather than empty.
+/// None instead of an empty list.
 fn listed(items: &[String]) -> Option<Vec<String>> {
     (!items.is_empty()).then(|| items.to_vec())
 }

@@ -1,6 +1,6 @@
-//! Fixture pairs (spec and input → body) and properties of plan.
+//! Fixtures (spec and input → body) and properties of plan.
 //!
-//! A fixture has the input, a sandbox's spec, and a container's spec if the plan is a container's.
+//! A fixture has the input, a sandbox's spec and, for the plan of a container, its spec.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ use crate::{
     wire::docker::ContainerCreateBody,
 };
 
-/// The CRI says that they must not be there. An adopted pod may have been declared privileged.
+/// CRI says that these paths must not exist. An adopted pod may have been declared privileged.
 #[test]
 fn privileges_that_the_sandbox_was_not_declared_to_have_are_refused() {
     let input = TestInput { oci_runtime: false, ..TestInput::default() };
@@ -119,7 +119,7 @@ fn recorded_specs_are_planned_as_recorded() {
     });
 }
 
-/// What our OCI runtime changes, where the container is created with it.
+/// Adds what our OCI runtime changes, if the container is created with it.
 fn add_edits(recorded: &mut Value, edits: &OciEdits) {
     let is_used = recorded["body"]["HostConfig"]["Runtime"] == RUNTIME;
     let is_required = &recorded["body"]["HostConfig"]["Annotations"][REQUIRED] == "1";
@@ -134,7 +134,7 @@ pub(in crate::translate) fn refusal(error: &PlanError) -> Value {
     json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
 }
 
-/// The plan as a fixture keeps it: the documents have their own tests.
+/// The plan in the form of the fixtures. The documents have their own tests.
 fn recorded(name: &str, body: &ContainerCreateBody, directories: &[PathBuf]) -> Value {
     let mut body = serde_json::to_value(body).unwrap();
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
@@ -199,7 +199,7 @@ fn the_cgroup_namespace_is_stated() {
     }
 }
 
-/// The daemon fills in its own options of the same driver.
+/// The daemon adds its own options of the same driver.
 #[test]
 fn every_option_of_a_log_is_stated() {
     for linked_log in [false, true] {
@@ -234,7 +234,7 @@ fn shim_is_shared_only_where_annotations_exist() {
     }
 }
 
-/// An engine was replaced by an older one while the pod lived.
+/// An engine was replaced by an older one while the pod existed.
 #[test]
 fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
     let record = record(TestInput::default().sandbox(pod()).unwrap());
@@ -258,7 +258,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
     assert_eq!(plan.body.host_config.unwrap().annotations, None);
 }
 
-/// Scenario 49 of the field reports: the two sides disagree on the cgroup driver.
+/// Scenario 49 of the field reports: kubelet and the engine use different cgroup drivers.
 #[test]
 fn a_cgroup_parent_has_the_form_of_the_driver_or_is_refused() {
     let parent = |driver: &str, parent: &str| {
@@ -325,7 +325,7 @@ fn swap_is_planned_with_the_memory_limit_it_includes() {
     }
 }
 
-/// The engine refuses a private bind of anything around or inside its data root.
+/// The engine refuses a private bind of anything that contains its data root or is inside it.
 #[test]
 fn private_binds_around_the_data_root_set_no_propagation() {
     for (source, stated) in [
@@ -349,7 +349,7 @@ fn private_binds_around_the_data_root_set_no_propagation() {
     }
 }
 
-/// The state directory may be there: some units of cri-dockerd say so.
+/// The state directory may be there, because some units of cri-dockerd configure this.
 #[test]
 fn pod_files_inside_the_data_root_set_no_propagation() {
     let engine = TestInput::default().engine();

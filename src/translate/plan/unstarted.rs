@@ -1,4 +1,5 @@
-//! A container that is never started: the Engine API reads the files of an image only through one.
+//! A container that is never started. The Engine API can read the files of an image only through a
+//! container.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,17 +8,17 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType},
 };
 
-/// A container of `image` with the label `marker`. It belongs to no pod, whatever labels the image
+/// A container of `image` with the label `marker`. It does not belong to a pod, whatever labels the image
 /// has. `volumes` is `Config.Volumes` of the image, as far as it is known.
 pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> ContainerCreateBody {
     let labels = [(label::TYPE, ""), (marker, "1")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    // The engine refuses two mounts at one path, and any at the root.
+    // The engine refuses two mounts at one path, and any mount at the root.
     let targets = volumes.iter().map(|path| format!("/{}", parts(path).join("/")));
     let targets: BTreeSet<String> = targets.filter(|place| place != "/").collect();
     ContainerCreateBody {
         image: Some(image.to_string()),
-        // An image may have no command, but a create needs one.
+        // An image may have no command, but the create needs one.
         entrypoint: Some(vec![NO_COMMAND.to_owned()]),
         labels: Some(HashMap::from(labels)),
         host_config: Some(HostConfig {
@@ -30,13 +31,13 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> C
     }
 }
 
-/// Takes the path of a volume: for a volume the engine would copy the image's files at the create,
-/// be it 50 GB. Without a start nothing is mounted, so the image's own files are visible.
+/// Replaces a volume. For a volume, the engine would copy the image's files during the create, even 50 GB.
+/// The container is never started, so nothing is mounted and the image's own files are visible.
 fn tmpfs(volume: String) -> Mount {
     Mount { typ: Some(MountType::TMPFS), target: Some(volume), ..Mount::default() }
 }
 
-/// A command that cannot run: a directory.
+/// A command that cannot run, because it is a directory.
 const NO_COMMAND: &str = "/";
 
 #[cfg(test)]

@@ -20,12 +20,12 @@ use crate::{
     wire::cri,
 };
 
-/// A container record, and what ContainerStatus has besides.
+/// A container record, and the rest that ContainerStatus needs.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
     /// What it was made of, while that exists.
     pub image: Option<&'a ImageRecord>,
-    /// The limits in force; none where none were requested.
+    /// The current limits; none if none were requested.
     pub limits: Option<Resources>,
 }
 
@@ -177,8 +177,8 @@ fn image_spec(spec: &ContainerSpec, image: String) -> cri::ImageSpec {
     }
 }
 
-/// The requested tag if the image still has it, else its first name, else the requested name. Never
-/// empty, also when the image is gone.
+/// The requested tag if the image still has it, otherwise its first name, otherwise the requested name.
+/// Never empty, also when the image was removed.
 fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
     let spec = &record.document.spec;
     let requested = [&spec.user_image, &spec.image];

@@ -11,13 +11,13 @@ use crate::{
 
 /// A pod and its containers.
 pub struct Pod<'a> {
-    /// The pod itself; as it was last seen, when it is gone.
+    /// The pod itself. If it is gone, as it was last seen.
     pub sandbox: &'a SandboxRecord,
     pub containers: Vec<ContainerView<'a>>,
 }
 
-/// One event, its statuses encoded. `now` is the time of the statuses: kubelet takes it for the age of
-/// its cache.
+/// One event with encoded statuses. `now` is the time of the statuses, which kubelet uses as the age of its
+/// cache.
 pub fn event(
     id: &str,
     event: ContainerEventType,

@@ -1,4 +1,4 @@
-//! Images and the space they take, as CRI shows them.
+//! Images and their disk usage, as CRI shows them.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
     }
 }
 
-/// What a verbose status adds, in the shape of an OCI image configuration.
+/// The additional content of a verbose status, in the form of an OCI image configuration.
 pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     verbose::info(&json!({
         "labels": record.labels,
@@ -39,9 +39,9 @@ pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     }))
 }
 
-/// ImageFsInfo. Images and writable layers are on one file system: two mount points would make
-/// kubelet assume a split disk. Inodes are the whole file system's, as kubelet counts them itself.
-/// `layers` is the size of all writable layers in bytes; `now` is the time of values that have none.
+/// ImageFsInfo. Images and writable layers are on one file system. With two mount points, kubelet would
+/// assume a split disk. Inodes are those of the whole file system, as kubelet itself counts them. `layers`
+/// is the size of all writable layers in bytes. `now` is the time of values without their own time.
 pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
     let mountpoint = usage.mountpoint.to_string_lossy();
@@ -57,7 +57,7 @@ pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::Imag
     }
 }
 
-/// The user of `user[:group]`: a number or a name. Neither means root to kubelet.
+/// The user of `user[:group]`: a number or a name. If both are missing, kubelet assumes root.
 fn user(config: &str) -> (Option<i64>, String) {
     let user = config.split_once(':').map_or(config, |(user, _)| user).trim();
     match user.parse() {

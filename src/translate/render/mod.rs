@@ -1,7 +1,7 @@
 //! Render: records to CRI messages.
 //!
-//! Kubelet's client turns an answer that lacks an identity, a creation time or an image into an
-//! error for the whole call, so nothing rendered here ever lacks them.
+//! If an answer lacks an identity, a creation time or an image, kubelet's client fails the whole call. So
+//! everything rendered here has them.
 
 pub mod container;
 pub mod event;

@@ -20,7 +20,7 @@ use crate::{
     wire::nri,
 };
 
-/// A pod record, and what plugins are told besides.
+/// A pod record, and the rest that plugins are sent.
 pub struct PodView<'a> {
     pub record: &'a SandboxRecord,
     /// Where its network namespace is pinned, if it is.
@@ -31,7 +31,7 @@ pub struct PodView<'a> {
     pub engine: Option<&'a EngineInfo>,
 }
 
-/// A container record, and what plugins are told besides.
+/// A container record, and the rest that plugins are sent.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
     /// The limits that were asked for last.

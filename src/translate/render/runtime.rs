@@ -13,8 +13,8 @@ use crate::{
     wire::cri,
 };
 
-/// Version. Kubelet compares the first field with its own constant and builds container ids
-/// from the second.
+/// Version. kubelet compares the first field with its own constant and builds container ids from the
+/// second.
 pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
     let release = if engine.version.is_empty() { "0.0.0" } else { &engine.version };
     cri::VersionResponse {
@@ -25,7 +25,7 @@ pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
     }
 }
 
-/// RuntimeConfig. An engine without cgroups leaves the choice to kubelet's own flag.
+/// RuntimeConfig. If the engine does not manage cgroups, kubelet's own flag decides.
 pub fn config(engine: &EngineInfo) -> cri::RuntimeConfigResponse {
     let driver = match engine.cgroup_driver {
         CgroupDriver::Systemd => Some(cri::CgroupDriver::Systemd),
@@ -42,8 +42,8 @@ pub fn conditions(engine: &EngineHealth, network: &NetworkStatus) -> cri::Runtim
     cri::RuntimeStatus { conditions: vec![runtime_ready(engine), network_ready(network)] }
 }
 
-/// The handlers a pod may name, sorted: the empty one and [`DEFAULT_HANDLER`] for the default, and
-/// every runtime of the engine.
+/// The runtime handlers that a pod may use, sorted: the empty one and [`DEFAULT_HANDLER`] for the default,
+/// and every runtime of the engine.
 pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
     let own = ["", DEFAULT_HANDLER];
     let names: BTreeSet<&str> =
@@ -59,16 +59,16 @@ pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
         .collect()
 }
 
-/// The handlers before the engine's list is known: kubelet needs the empty one.
+/// The handlers before the engine's list is known. kubelet needs the empty one.
 pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
     vec![handler("", false, false), handler(DEFAULT_HANDLER, false, false)]
 }
 
-/// What all handlers can do.
+/// The features of all handlers.
 ///
-/// Supplemental group policies: the image's own accounts are read at create, so either policy is
-/// followed to the letter and the container's user is in its status. Mount options need our OCI
-/// runtime in the engine, which is none before its list is known.
+/// Supplemental group policies: the image's accounts are read at create, so both policies are supported
+/// exactly, and the status has the container's user. Mount options need our OCI runtime in the engine. They
+/// are not reported before the engine's list of runtimes is known.
 pub fn features(engine: Option<&EngineInfo>) -> cri::RuntimeFeatures {
     cri::RuntimeFeatures {
         supplemental_groups_policy: true,

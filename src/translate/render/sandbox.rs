@@ -33,7 +33,7 @@ pub fn status(record: &SandboxRecord) -> cri::PodSandboxStatus {
     }
 }
 
-/// One item of ListPodSandbox; agrees with [`status`] in every field they share.
+/// One item of ListPodSandbox. Every field that it shares with [`status`] has the same value.
 pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
     let spec = &record.document.spec;
     cri::PodSandbox {
@@ -47,7 +47,7 @@ pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
     }
 }
 
-/// What a verbose status adds, for people (`crictl inspectp`) and for tools that read the pid.
+/// The additional content of a verbose status, for people (`crictl inspectp`) and for tools that read the pid.
 pub fn info(
     record: &SandboxRecord,
     engine: Option<&EngineInfo>,
@@ -94,7 +94,7 @@ fn state(record: &SandboxRecord) -> cri::PodSandboxState {
     }
 }
 
-/// Addresses only while the pod is ready: afterwards another pod may have them.
+/// Addresses only while the pod is ready. Later another pod may have them.
 fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     let addresses = match record.state() {
         SandboxState::Ready => record.addresses(),
@@ -107,7 +107,7 @@ fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     }
 }
 
-/// Kubelet makes the sandbox anew when the network mode is not what the pod asks for.
+/// kubelet recreates the sandbox if the network mode differs from the pod's.
 fn namespaces(record: &SandboxRecord) -> cri::LinuxPodSandboxStatus {
     let document = &record.document;
     let host_or_pod = |host| match host {

@@ -1,8 +1,8 @@
-//! The engine's spelling of a signal in CRI's numbers.
+//! Docker's names of signals as CRI's numbers.
 
 use crate::wire::cri::Signal;
 
-/// The stop signal. None is the engine's default; an unknown name stays unset.
+/// The stop signal. None means the engine's default. An unknown name stays unset.
 pub(super) fn stop_signal(spelling: Option<&str>) -> Signal {
     let Some(spelling) = spelling.filter(|text| !text.is_empty()) else { return Signal::Sigterm };
     named(spelling).or_else(|| numbered(spelling)).unwrap_or(Signal::RuntimeDefault)
@@ -16,7 +16,7 @@ fn named(spelling: &str) -> Option<Signal> {
     Signal::from_str_name(&format!("SIGNAL_SIG{name}"))
 }
 
-/// A Linux signal number, as Dockerfiles may state it.
+/// A Linux signal number, which Dockerfiles may contain.
 fn numbered(spelling: &str) -> Option<Signal> {
     let number: usize = spelling.parse().ok()?;
     let name = match number {
@@ -30,7 +30,7 @@ fn numbered(spelling: &str) -> Option<Signal> {
     named(&name)
 }
 
-/// Signals 1 to 31 as x86-64 and arm64 number them.
+/// Signals 1 to 31 with their numbers on x86-64 and arm64.
 const SIGNALS: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",

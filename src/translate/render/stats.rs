@@ -1,7 +1,7 @@
-//! What containers and pods use, as CRI shows it.
+//! Resource usage of containers and pods, as CRI shows it.
 //!
-//! Kubelet reads identities without looking whether they are there, of containers and of pods, and
-//! a pod's Linux part and default interface likewise: nothing rendered here lacks them.
+//! kubelet does not check whether these parts exist: the identities of containers and pods, and a pod's
+//! Linux part and default interface. So everything rendered here has them.
 
 use super::{container, sandbox};
 use crate::{
@@ -84,7 +84,7 @@ fn swap(reading: &SwapReading) -> cri::SwapUsage {
     }
 }
 
-/// CRI has only pressure here; none without it.
+/// CRI has only pressure here. None if there is no pressure.
 fn io(reading: &IoReading) -> Option<cri::IoUsage> {
     let psi = pressure(reading.pressure.as_ref()?);
     Some(cri::IoUsage { timestamp: reading.at.0, psi: Some(psi) })
@@ -122,7 +122,7 @@ fn processes(reading: &PidsReading) -> cri::ProcessUsage {
     cri::ProcessUsage { timestamp: reading.at.0, process_count: known(reading.tasks) }
 }
 
-/// Totals stay in the kernel's microseconds, as they do in kubelet's own readings.
+/// Totals stay in microseconds as in the kernel and in kubelet's own readings.
 fn pressure(reading: &Pressure) -> cri::PsiStats {
     cri::PsiStats { full: Some(stall(&reading.full)), some: Some(stall(&reading.some)) }
 }

@@ -1,4 +1,4 @@
-//! Records in, messages out: what kubelet's client validates is always there.
+//! Records become messages that always have what kubelet's client requires.
 
 mod container;
 mod image;

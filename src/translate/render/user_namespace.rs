@@ -5,7 +5,7 @@ use crate::{
     wire::cri,
 };
 
-/// The users of a pod; none where they are the host's.
+/// The mappings of a pod. None if it uses the host's ids.
 pub(super) fn options(users: Option<IdMappings>) -> Option<cri::UserNamespace> {
     users.map(|ids| cri::UserNamespace {
         mode: cri::NamespaceMode::Pod.into(),

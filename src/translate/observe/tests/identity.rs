@@ -1,11 +1,11 @@
-//! Whose a container is: ours, that of cri-dockerd, or foreign.
+//! Which program created a container: dockbridge, cri-dockerd, or another one.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use super::*;
 
-/// Anybody may run an image by hand, and an image may bring any labels. An image that was committed from
-/// a pause brings ours, and the pod's name is free once its pause is gone.
+/// Anybody may run an image by hand, and an image may have any labels. An image committed from a pause
+/// container has dockbridge's labels, and the pod's name is free after its pause container is gone.
 #[test]
 fn a_container_run_by_hand_is_foreign_whatever_its_name() {
     let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
@@ -28,7 +28,7 @@ fn a_container_run_by_hand_is_foreign_whatever_its_name() {
     }
 }
 
-/// With our document, what every dockbridge asks the engine for decides, and never the name.
+/// If there is a document, only what every dockbridge requests from the engine decides, never the name.
 #[test]
 fn our_labels_count_with_what_the_engine_was_asked_for() {
     let pod = format!("container:{}", id('a'));
@@ -60,8 +60,8 @@ fn our_labels_count_with_what_the_engine_was_asked_for() {
     }
 }
 
-/// A server that leaves no document asks for less: cri-dockerd's objects are known by their names, and
-/// after `docker rename` by what its request said.
+/// Servers without a document need less: cri-dockerd's containers are recognised by their names, and after
+/// `docker rename` by the content of their request.
 #[test]
 fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     let pod = format!("container:{}", id('a'));
@@ -103,8 +103,8 @@ fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     }
 }
 
-/// What is unknown must not look like what was not asked for. dockbridge's own runtime stands in for
-/// the default handler only.
+/// Unknown values must not look like unset ones. dockbridge's own runtime only replaces the default
+/// handler.
 #[test]
 fn a_pod_without_a_readable_document_is_adopted() {
     let mut inspect = sandbox_inspect();
@@ -123,8 +123,8 @@ fn a_pod_without_a_readable_document_is_adopted() {
     }
 }
 
-/// The image of a container that cri-dockerd made brings a document with a log path of its own
-/// choosing. It cannot know the sandbox's id.
+/// The image of a container of cri-dockerd has a document label with another log path. The image cannot
+/// know the sandbox's id.
 #[test]
 fn a_document_that_disagrees_with_the_sandbox_label_is_ignored() {
     let forged = json!({
@@ -163,7 +163,7 @@ fn without_a_document_names_and_labels_are_used() {
     assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
 }
 
-/// Docker adds the image's labels, which can be larger than a whole CRI list may be.
+/// Docker adds the image's labels, which may be larger than a whole CRI list may be.
 #[test]
 fn adopted_labels_are_those_that_kubernetes_allows() {
     let mut inspect = container_inspect();

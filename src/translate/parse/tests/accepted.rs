@@ -1,4 +1,4 @@
-//! What valid requests become.
+//! The results of valid requests.
 
 use std::path::Path;
 
@@ -27,14 +27,14 @@ fn container(config: &cri::ContainerConfig) -> ContainerSpec {
     container_spec(Some(config), Some(&sample::sandbox())).unwrap()
 }
 
-/// What kubelet makes of setHostnameAsFQDN with a subdomain, without a cluster domain.
+/// What kubelet sends for setHostnameAsFQDN with a subdomain, if it has no cluster domain.
 #[test]
 fn a_host_name_may_end_with_a_dot() {
     let named = cri::PodSandboxConfig { hostname: "a.sub.ns.svc.".to_owned(), ..sample::sandbox() };
     assert_eq!(sandbox(&named).hostname, "a.sub.ns.svc.");
 }
 
-/// Kubernetes bounds the whole of hostnameOverride, as the kernel does, and no single label.
+/// Kubernetes limits hostnameOverride as a whole, like the kernel, but not its labels.
 #[test]
 fn a_host_name_may_be_one_label_as_long_as_the_kernel_holds() {
     let named = cri::PodSandboxConfig { hostname: "a".repeat(64), ..sample::sandbox() };
@@ -96,7 +96,7 @@ fn every_field_of_a_container_arrives() {
     assert_eq!(spec.stop_signal.as_deref(), Some("RTMIN+3"));
 }
 
-/// Older kubelets write them there, some in both places.
+/// Older kubelets send them there, and some send both.
 #[test]
 fn cdi_devices_of_annotations_arrive_once() {
     let mut config = sample::container();
@@ -244,7 +244,7 @@ fn a_pull_always_carries_a_tag_or_digest() {
     assert_eq!(image::image_name(Some(&spec("docker://abc"))).unwrap(), "abc");
 }
 
-/// The engine sends credentials to the image's registry, whatever address they come with.
+/// The engine sends credentials to the image's registry, whatever their address says.
 #[test]
 fn credentials_for_another_registry_are_not_used() {
     for (image, address, used) in [

@@ -1,4 +1,4 @@
-//! Requests for ExecSync: what is taken, what is refused and under which name.
+//! Requests for ExecSync: which are accepted, and which are refused with which field name.
 
 use std::time::Duration;
 

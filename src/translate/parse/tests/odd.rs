@@ -1,4 +1,4 @@
-//! Odd requests that are valid: Kubernetes does not refuse them, and the engine accepts them.
+//! Unusual requests that are valid: Kubernetes does not refuse them, and the engine accepts them.
 
 use super::sample::{self, map};
 use crate::{
@@ -15,8 +15,8 @@ fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError>
     container_spec(Some(config), Some(&sample::sandbox()))
 }
 
-/// Of `mountPath` Kubernetes only asks that there is one, and kubelet finds the termination message by
-/// the path it asked for.
+/// Kubernetes only requires that `mountPath` is not empty, and kubelet looks for the termination message at
+/// the requested path.
 #[test]
 fn a_container_path_may_contain_parents() {
     for path in ["/data/../srv", "/../srv", "/srv/..x/", "/a/b/../../srv/."] {
@@ -38,7 +38,7 @@ fn a_container_path_may_contain_parents() {
     }
 }
 
-/// Of a block volume's `devicePath` Kubernetes does not ask that it is absolute.
+/// Kubernetes does not require that a block volume's `devicePath` is absolute.
 #[test]
 fn a_relative_device_path_starts_at_the_root() {
     for (path, expected) in [("xvda", "/xvda"), ("dev/xvda", "/dev/xvda"), ("/dev/a", "/dev/a")] {
@@ -53,7 +53,7 @@ fn a_relative_device_path_starts_at_the_root() {
     }
 }
 
-/// Names of profiles hold blanks, and parentheses of children.
+/// Names of profiles may contain spaces, and those of child profiles parentheses.
 #[test]
 fn an_apparmor_profile_has_the_kernels_name() {
     let with = |newer: bool, name: &str| {
@@ -88,8 +88,8 @@ fn an_annotation_holds_anything() {
     assert_eq!(container(&one).unwrap().annotations, annotations);
 }
 
-/// Kubernetes does not validate `hostIP`, and kubelet sends all ports, those of a pod on the host's
-/// network too. What is published nowhere is published at no wrong address.
+/// Kubernetes does not validate `hostIP`, and kubelet also sends the ports of a pod in the host's network.
+/// Ports that are not published need no valid address.
 #[test]
 fn the_host_ip_of_an_unpublished_port_is_ignored() {
     let with = |host_port: i32, network: cri::NamespaceMode, host_ip: &str| {

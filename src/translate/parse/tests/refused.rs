@@ -1,4 +1,4 @@
-//! Each malformed field, one at a time in an otherwise valid request: refused under its name.
+//! An otherwise valid request with one malformed field is refused, and the refusal names the field.
 
 use super::sample::{self, map, texts};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 
 const INVALID: Kind = Kind::InvalidArgument;
 
-/// What is refused, how, and the change that makes it so.
+/// The refused field, the error kind, and the change that causes it.
 type Case<T> = (&'static str, Kind, fn(&mut T));
 
 #[track_caller]
@@ -194,7 +194,7 @@ fn namespaces_of_a_sandbox_are_refused_with_the_field_named() {
     });
 }
 
-/// Kubelet's one range is taken, and nothing else.
+/// Only the single range that kubelet sends is accepted.
 #[test]
 fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     let range = |host_id, container_id, length| cri::IdMapping { host_id, container_id, length };
@@ -228,7 +228,7 @@ fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     assert_eq!(read(vec![good], Vec::new()), Err("gids".to_owned()));
 }
 
-/// Each namespace of the host's beside users of the pod's own.
+/// Each of the host's namespaces together with a user namespace of the pod.
 #[test]
 fn a_user_namespace_excludes_the_hosts_namespaces() {
     let node = cri::NamespaceMode::Node;

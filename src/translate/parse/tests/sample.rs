@@ -1,4 +1,4 @@
-//! One pod and one container that state every field this program knows, valid throughout.
+//! One valid pod and one valid container in which every known field is set.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ pub(in crate::translate) fn container() -> cri::ContainerConfig {
     }
 }
 
-/// Users as kubelet maps them.
+/// A user namespace as kubelet sends it.
 pub(in crate::translate) fn users() -> cri::UserNamespace {
     let range = cri::IdMapping { host_id: 100_000, container_id: 0, length: 65_536 };
     let mode = cri::NamespaceMode::Pod.into();

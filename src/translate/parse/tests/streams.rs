@@ -1,4 +1,4 @@
-//! Requests for streams: what is taken, what is refused and under which name.
+//! Requests for streams: which are accepted, and which are refused with which field name.
 
 use crate::{
     error::Kind,

@@ -51,13 +51,13 @@ pub(super) struct TestInput {
     pub(super) cdi: Option<Vec<SpecEdit>>,
     pub(super) image_volumes: Vec<Volume>,
     pub(super) image_user: String,
-    /// Where the image says that volumes are.
+    /// The paths at which the image declares volumes.
     pub(super) declared_volumes: BTreeSet<String>,
     /// The engine has our OCI runtime.
     pub(super) oci_runtime: bool,
     pub(super) is_adjustable: bool,
     pub(super) storage_driver: String,
-    /// The image's files; none where it could not be looked into.
+    /// The image's files; none if they could not be read.
     pub(super) accounts: Option<AccountFiles>,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine is to make of it.
+//! The request that the engine gets.
 
 use std::collections::BTreeSet;
 

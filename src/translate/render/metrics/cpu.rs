@@ -40,7 +40,7 @@ fn cpu<'a>(subject: &Subject<'a>) -> Option<&'a CpuReading> {
     subject.group?.cpu.as_ref()
 }
 
-/// The reading of a container that has a quota or had one; for others there are no samples.
+/// The reading of a container that has or had a quota. Other containers have no such samples.
 fn limited<'a>(subject: &Subject<'a>) -> Option<&'a CpuReading> {
     let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
     let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));

@@ -1,4 +1,4 @@
-//! Disks: the writable layer, the file system it is on, and traffic with block devices.
+//! Disks: the writable layer, its file system, and I/O on block devices.
 
 use super::table::{Row, SampleWriter, Subject, rows, stalled, waiting};
 use crate::model::stats::{DeviceReading, DiskReading, Disks, IoReading};
@@ -65,7 +65,7 @@ fn each(subject: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DeviceRead
     }
 }
 
-/// The file system of a container's layer; not for pods.
+/// The file system of a container's layer. None for pods.
 fn disk<'a>(subject: &Subject<'a>) -> Option<&'a DiskReading> {
     subject.container.and(subject.disks.layers.as_ref())
 }
@@ -76,7 +76,7 @@ fn of_disk(subject: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DiskRea
     }
 }
 
-/// By its numbers while its name is unknown.
+/// The device number, if the name is unknown.
 fn name(disks: &Disks, device: &DeviceReading) -> String {
     let (major, minor) = (device.major, device.minor);
     let known = disks.names.get(&(major, minor)).cloned();

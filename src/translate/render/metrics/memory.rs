@@ -42,7 +42,7 @@ rows! {
         };
     counter "container_oom_events_total" [] "Processes killed by the OOM killer."
         |subject, out| {
-            // Version 1 counts in the group itself alone: a pod's would be 0 whatever happened.
+            // Cgroup v1 does not count children, so the value of a pod would always be 0.
             let memory = subject.container.and_then(|_| memory(subject));
             out.value(memory.and_then(|memory| memory.oom_kills));
         };

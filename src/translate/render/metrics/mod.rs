@@ -1,8 +1,8 @@
-//! The kernel's values as CRI metrics, under cAdvisor's names.
+//! The kernel's values as CRI metrics, with cAdvisor's names.
 //!
-//! One table has the descriptors, and how each sample is made from a reading. A row without a sample
-//! for a [`crate::model::stats::MachineSample`] of this machine has no descriptor. An unknown value
-//! has no sample, never one of 0.
+//! One table has the descriptors, and how each sample is made from a reading. A row without a sample for
+//! this machine's [`crate::model::stats::MachineSample`] has no descriptor. An unknown value has no sample,
+//! never a 0.
 //!
 //! ```text
 //! response ── table: what a row is ── cpu, memory, disk, network, tasks, time: the rows

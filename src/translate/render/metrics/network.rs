@@ -1,4 +1,4 @@
-//! Traffic of a pod's interfaces, without loopback.
+//! Traffic of a pod's network interfaces, without loopback.
 
 use super::table::{Row, SampleWriter, Subject, rows};
 use crate::model::stats::InterfaceReading;

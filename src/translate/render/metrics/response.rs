@@ -13,7 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// The metrics of a machine like the machine_sample's.
+/// The descriptors of the metrics that this machine can provide.
 pub fn descriptors(machine_sample: &MachineSample) -> Vec<cri::MetricDescriptor> {
     let subject = Subject::machine_sample(machine_sample);
     let mut found = Vec::new();
@@ -91,8 +91,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         .flatten()
 }
 
-/// What the pause is called where containers are named: so cAdvisor did with Docker, and
-/// dashboards of that time ask for the network by it.
+/// The name of the pause container. cAdvisor used it with Docker, and older dashboards select the network's
+/// metrics by it.
 const PAUSE_NAME: &str = "POD";
-/// Of a subject, so that nothing has to be moved.
+/// The expected number of samples of a subject, so that the list need not grow.
 const SAMPLES_CAPACITY: usize = 64;

@@ -15,12 +15,12 @@ use crate::{
 /// One metric: its descriptor, and how its samples are made.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// As cAdvisor names it.
+    /// The name, as in cAdvisor.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    /// Whether it may fall.
+    /// The type says whether the value may fall.
     pub(super) kind: cri::MetricType,
-    /// Labels besides [`BASE_LABELS`].
+    /// Labels in addition to [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
     /// Adds a sample for each value of those labels.
     pub(super) write: fn(&Subject<'_>, &mut SampleWriter<'_>),
@@ -36,7 +36,7 @@ impl Row {
         Self { name, help, kind: cri::MetricType::Counter, keys: &[], write }
     }
 
-    /// A value that rises and falls.
+    /// A value that can rise and fall.
     pub(super) const fn gauge(
         name: &'static str,
         help: &'static str,
@@ -60,19 +60,19 @@ macro_rules! rows {
 }
 pub(super) use rows;
 
-/// The subject of a metric. Absent parts have no samples.
+/// The subject of a metric. Missing parts have no samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) group: Option<&'a GroupReading>,
     pub(super) started: Option<Nanos>,
     /// Set for containers only.
     pub(super) container: Option<ContainerParts<'a>>,
-    /// Of a pod's network only.
+    /// Set for a pod's network only.
     pub(super) network: Option<&'a NetworkReading>,
     pub(super) disks: &'a Disks,
 }
 
-/// What containers have and pods have not.
+/// Parts that only containers have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContainerParts<'a> {
     pub(super) processes: Option<&'a ProcessReading>,
@@ -103,13 +103,13 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The network of a pod, which is its pause's.
+    /// The network of a pod, which is that of its pause container.
     pub(super) const fn network(reading: &'a PodReading, disks: &'a Disks) -> Self {
         let network = reading.network.as_ref();
         Self { group: None, started: None, container: None, network, disks }
     }
 
-    /// All of these, as the machine has them.
+    /// A subject with all parts that this machine provides.
     pub(super) const fn machine_sample(machine_sample: &'a MachineSample) -> Self {
         let (processes, layer) = (Some(&machine_sample.processes), machine_sample.layer.as_ref());
         Self {
@@ -139,7 +139,7 @@ pub(super) struct BaseLabels<'a> {
     pub(super) container: &'a str,
     pub(super) id: &'a str,
     pub(super) image: &'a str,
-    /// The container's in the engine, as with cAdvisor.
+    /// The container's name in Docker, as with cAdvisor.
     pub(super) name: &'a str,
 }
 
@@ -159,7 +159,7 @@ impl<'a> SampleWriter<'a> {
         Self { row, base, at: Nanos::UNSET, metrics }
     }
 
-    /// Sets the time of the next samples; without it they are live.
+    /// Sets the time of the next samples. Without it, a sample is current.
     pub(super) const fn read_at(&mut self, at: Nanos) {
         self.at = at;
     }
@@ -184,12 +184,12 @@ impl<'a> SampleWriter<'a> {
     }
 }
 
-/// Whole seconds: CRI's values have no fractions.
+/// Whole seconds, because CRI's values have no fractions.
 pub(super) const fn seconds(nanos: u64) -> u64 {
     nanos / 1_000_000_000
 }
 
-/// Seconds in which some task waited.
+/// Seconds in which at least one task waited.
 pub(super) fn waiting(pressure: Option<&Pressure>) -> Option<u64> {
     pressure.map(|pressure| pressure.some.total / MICROS)
 }

@@ -1,4 +1,4 @@
-//! Processes, threads and what they hold; huge pages.
+//! Processes, threads, their resources, and huge pages.
 
 use super::table::{Row, SampleWriter, Subject, rows};
 use crate::model::stats::{HugepageReading, ProcessReading};
@@ -23,7 +23,7 @@ rows! {
     gauge "container_ulimits_soft" ["ulimit"]
         "Soft limits of its main process, in the units of the limit."
         |subject, out| {
-            // cAdvisor has only this one, and sixteen for each container are a burden.
+            // Only the limit that cAdvisor also has, because sixteen for each container would be too many.
             let limits = processes(subject).map(|own| own.ulimits.as_slice()).unwrap_or_default();
             let files = limits.iter().find(|(name, _)| *name == FILES);
             out.labelled(&[FILES], files.map(|(_, value)| *value));

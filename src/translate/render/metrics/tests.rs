@@ -1,4 +1,4 @@
-//! The table: every descriptor has samples with its labels; an unknown value has none.
+//! The table: every descriptor has samples with its labels. An unknown value has no sample.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -91,7 +91,7 @@ fn pressure(seconds: u64) -> Option<Pressure> {
     Some(Pressure { some: stall(seconds * 1_000_000), full: stall((seconds + 1) * 1_000_000) })
 }
 
-/// Each figure is another number, `base` and something.
+/// Each figure has another number, derived from `base`.
 fn full_group(base: u64) -> GroupReading {
     let at = Nanos(9_000_000_000);
     let seconds = |number: u64| (base + number) * SECOND;
@@ -256,7 +256,7 @@ fn described_metrics_have_samples_with_their_labels() {
     assert_eq!(names.len(), announced.len(), "a name is announced twice");
 }
 
-/// Prometheus takes no two samples of one name and the same labels.
+/// Prometheus refuses two samples with the same name and labels.
 #[test]
 fn no_sample_is_repeated() {
     let answer = pod(&full(), &disks(), PAUSE);
@@ -287,7 +287,7 @@ fn samples_have_the_labels_of_pod_and_container() {
     assert_eq!(labels(&answer.container_metrics[0].metrics, memory)[4], "app:1");
 }
 
-/// Each row has the value it is named after.
+/// Each row has the value that its name says.
 #[test]
 fn metrics_have_the_values_that_were_read() {
     let answer = pod(&full(), &disks(), PAUSE);
@@ -312,7 +312,7 @@ fn metrics_have_the_values_that_were_read() {
     assert!(samples(&answer).iter().all(|one| !one.label_values.contains(&"lo".to_owned())));
 }
 
-/// Kubelet takes 0 for live; only what was measured a while ago has a time.
+/// kubelet reads 0 as current. Only values that were measured earlier have a time.
 #[test]
 fn only_cached_values_have_a_time() {
     let answer = pod(&full(), &disks(), PAUSE);
@@ -333,7 +333,7 @@ fn unknown_figures_are_absent_and_not_zero() {
     let blank_group = MachineSample { group: GroupReading::default(), ..machine_sample() };
     let announced = descriptors(&blank_group);
     assert!(announced.iter().all(|one| !one.name.contains("memory")), "{announced:?}");
-    // A part without its parts.
+    // A container whose readings are incomplete.
     let mut sparse = full();
     sparse.containers[0].group = GroupReading {
         cpu: Some(CpuReading::default()),
@@ -350,7 +350,7 @@ fn unknown_figures_are_absent_and_not_zero() {
     }
 }
 
-/// Of containers that have no quota there are no samples of it, unless they had one.
+/// Containers that never had a quota have no samples of it.
 #[test]
 fn cfs_periods_are_reported_with_a_quota() {
     for (quota, periods, expected) in [
@@ -369,7 +369,7 @@ fn cfs_periods_are_reported_with_a_quota() {
     }
 }
 
-/// Name, further labels and figure without the base.
+/// Name, further labels, and the figure without `base`.
 const OF_BOTH: &[(&str, &[&str], u64)] = &[
     ("cpu_usage_seconds_total", &["total"], 1),
     ("cpu_user_seconds_total", &[], 2),
@@ -415,7 +415,7 @@ const OF_BOTH: &[(&str, &[&str], u64)] = &[
     ("hugetlb_usage_bytes", &["2MB"], 40),
     ("hugetlb_max_usage_bytes", &["2MB"], 41),
 ];
-/// Name, further labels and figure.
+/// Name, further labels, and the figure.
 const OF_CONTAINERS: &[(&str, &[&str], u64)] = &[
     ("memory_failures_total", &["pgfault", "container"], 100_025),
     ("oom_events_total", &[], 100_022),
@@ -432,7 +432,7 @@ const OF_CONTAINERS: &[(&str, &[&str], u64)] = &[
     ("last_seen", &[], 9),
     ("start_time_seconds", &[], 200),
 ];
-/// Likewise.
+/// Name, further labels, and the figure.
 const OF_PODS: &[(&str, &[&str], u64)] = &[
     ("network_receive_bytes_total", &["eth0"], 400),
     ("network_receive_packets_total", &["eth0"], 401),

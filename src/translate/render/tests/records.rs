@@ -1,4 +1,4 @@
-//! Records of one pod with one container, full of everything that can be shown.
+//! Records of one pod with one container in which everything is set.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -161,7 +161,7 @@ pub(super) fn read_info(info: &std::collections::BTreeMap<String, String>) -> Va
     serde_json::from_str(&info["info"]).unwrap()
 }
 
-/// Its status, with the requested limits in force.
+/// Its status, with the requested limits applied.
 pub(super) fn status_of(
     record: &ContainerRecord,
     image: Option<&ImageRecord>,

@@ -1,4 +1,4 @@
-//! The runtime's own description.
+//! The description of the runtime.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
     assert!(!engine().recursive_read_only("nobody"));
 }
 
-/// What each pod feature needs, one thing missing at a time.
+/// The requirements of each pod feature, with one missing at a time.
 #[test]
 fn our_runtime_is_announced_where_it_can_be_used() {
     let with = |change: fn(&mut EngineInfo)| {
@@ -89,7 +89,7 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     assert!(!runtime::features(Some(&engine())).mount_options);
 }
 
-/// The features of the runtime that ours runs.
+/// The features of the runtime below dockbridge-runtime.
 fn below(engine: &mut EngineInfo, annotation: &str) {
     let features = json!({"annotations": {annotation: "1.3.0"}});
     engine.runtimes.insert(RUNTIME.to_owned(), Some(features));

@@ -1,4 +1,4 @@
-//! Signals, from every spelling.
+//! Signals in every spelling.
 
 use crate::{translate::render::signal, wire::cri};
 

@@ -1,4 +1,4 @@
-//! Statistics, whole and with holes.
+//! Statistics, complete and with missing parts.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn statistics_have_every_reading() {
     );
 }
 
-/// Kubelet follows these without looking.
+/// kubelet uses these without a check.
 #[test]
 fn statistics_always_have_the_fields_kubelet_needs() {
     let nothing = container_reading(GroupReading::default(), None);
