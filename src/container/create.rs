@@ -1,4 +1,4 @@
-//! CreateContainer: gathers facts, plans, creates. A repeated call returns the container of the first.
+//! CreateContainer: gathers facts, plans, creates. A repeated call returns the first container.
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
@@ -28,13 +28,13 @@ use crate::{
 };
 
 impl Containers {
-    /// Creates a container in a ready sandbox and returns its id. Asking again with the same
-    /// specification returns the same container as long as it has not been started. `dns` is the
-    /// pod's as the request has it, for pods whose own is unknown.
+    /// Creates a container in a ready sandbox and returns its id. A repeated call with the same
+    /// specification returns the same container if it was not started. `dns` is the pod's DNS settings in
+    /// the request, for pods whose own are unknown.
     ///
     /// # Errors
-    /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be
-    /// expressed, the name is held by a running container, or the engine fails.
+    /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be fulfilled, a
+    /// running container has the name, or the engine fails.
     pub async fn create(
         &self,
         sandbox: &str,
@@ -87,7 +87,7 @@ impl Containers {
             tokio::join!(make_mount_sources(&plan), self.node.logs.prepare(&plan.document.spec));
         made?;
         if let Err(error) = prepared {
-            // Docker's own files keep the log until a full disk has room again.
+            // Docker's own files keep the log until the disk has space again.
             if !error.is_full() {
                 return Err(Arc::new(error).into());
             }
@@ -98,7 +98,7 @@ impl Containers {
             );
         }
         let resolve = |observed: &Observed| match resolution(&plan.document, observed) {
-            // dockbridge ended before plugins had agreed to it: they are asked about another one.
+            // dockbridge ended before plugins had accepted this container. They are asked about a new one.
             Resolution::Adopt(id) if self.awaits_adjustment(observed) => Resolution::Replace(id),
             resolution => resolution,
         };
@@ -115,7 +115,7 @@ impl Containers {
         Ok(id)
     }
 
-    /// Gives mount sources the container's label; where that fails, removes the container.
+    /// Gives mount sources the container's label. If this fails, removes the container.
     async fn relabelled(
         &self,
         snapshot: &Snapshot,
@@ -131,7 +131,7 @@ impl Containers {
         Err(error)
     }
 
-    /// Removes a container that was made and is not wanted after all.
+    /// Removes a container that was created but is not wanted.
     pub(super) async fn discard(&self, id: &str) {
         let removed = async {
             self.node.engine.remove_container(id).await?;
@@ -148,8 +148,8 @@ impl Containers {
     }
 }
 
-/// Creates a container whose log is blocking. If the engine refuses the request, but not the same
-/// with the daemon's log mode, that mode is the only one to be had.
+/// Creates a container with a blocking log. If the engine refuses this, but accepts the same request with
+/// the daemon's log mode, the container gets that mode.
 async fn create_logged(
     engine: &Engine,
     name: &str,
@@ -181,15 +181,14 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Co
         .ok_or_else(|| ContainerError::SandboxNotFound { id: id.to_owned() })
 }
 
-/// Bind sources that do not exist are made, as dockershim did; engines before API 1.42 have no
-/// switch for it.
+/// Creates missing bind sources, as dockershim did. Engines before API 1.42 have no option for this.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
     let directories = plan.directories.clone();
     within_deadline(|check| {
         blocking(move || {
             directories.into_iter().try_for_each(|path| {
                 check.at(&path)?;
-                // The caller chose the place.
+                // The caller chose the path.
                 make_directory(&path).map_err(|cause| ContainerError::File {
                     action: "create the mount source",
                     path,

@@ -1,6 +1,6 @@
-//! Ending a main process for certain; workloads and pauses end alike.
+//! Ends a main process and makes sure that it has ended. Pause and other containers end in the same way.
 //!
-//! An answer of the engine is not the end yet: calls return when the store shows it.
+//! The engine's answer does not prove the end, so calls return only when the store shows it.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ pub async fn kill(engine: &Engine, id: &str) -> Result<(), ContainerError> {
     ended_is_fine(engine.kill_container(id, "SIGKILL").await)
 }
 
-/// Waits until the store no longer shows a container running, by the word of `runs`.
+/// Waits until the store no longer shows the container as running, which `runs` decides.
 ///
 /// # Errors
-/// The engine does not say, or the process survives its SIGKILL.
+/// The engine does not answer, or the process survives SIGKILL.
 pub async fn await_end(
     store: &Store,
     id: &str,
@@ -46,7 +46,7 @@ pub async fn await_end(
     Err(ContainerError::Unkillable { id: id.to_owned(), time_limit: KILL_TIMEOUT })
 }
 
-/// A container that is gone or not running has ended already.
+/// A container that does not exist or does not run has already ended.
 pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), ContainerError> {
     match answer {
         Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) | Ok(()) => Ok(()),
@@ -54,9 +54,9 @@ pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), Conta
     }
 }
 
-/// After a stop or kill was answered, how long the exit event may take before we ask.
+/// How long the exit event may take after the answer to a stop or kill. After that the engine is asked.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a process may take to disappear after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often we ask meanwhile.
+/// How often the engine is asked.
 const POLL_EVERY: Duration = Duration::from_millis(200);

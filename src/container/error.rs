@@ -21,17 +21,17 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// A container call failed. Cheap to clone: several callers may wait for one task.
+/// A container call failed. Cheap to clone, because several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum ContainerError {
     #[error("container {id} is not known")]
     NotFound { id: String },
     #[error("sandbox {id} is not known")]
     SandboxNotFound { id: String },
-    /// The sandbox cannot take a container now.
+    /// The sandbox cannot get a container now.
     #[error("sandbox {id} is not ready: start a new one for this pod")]
     SandboxNotReady { id: String },
-    /// What a create was doing would have held up the stop of its pod.
+    /// The create would have delayed the stop of its pod.
     #[error("the pod is being stopped; SELinux relabelling of {path} was cancelled")]
     PodStopping {
         /// The source of a mount.
@@ -39,10 +39,10 @@ pub enum ContainerError {
     },
     #[error("container {id} is not running")]
     NotRunning { id: String },
-    /// A container runs its command once: a start needs one that was never started.
+    /// A container runs its command only once, so only a container that was never started can be started.
     #[error("container {id} is {state}; only a container that was never started can be started")]
     WasStarted { id: String, state: &'static str },
-    /// A command timed out. All its processes are killed, except those in `left`.
+    /// A command timed out. All its processes were killed, except those in `left`.
     #[error(
         "command in container {id} timed out after {}s{}",
         limit.as_secs(),
@@ -51,7 +51,7 @@ pub enum ContainerError {
     TimedOut {
         id: String,
         limit: Duration,
-        /// Why some of it may still be there.
+        /// Why some processes may be left.
         left: Option<Arc<str>>,
     },
     #[error(
@@ -62,7 +62,7 @@ pub enum ContainerError {
     NoMemory { id: String, limit: Duration },
     #[error("the caller of the command in container {id} has gone")]
     Abandoned { id: String },
-    /// The engine ran out of time, not the command that it was to run.
+    /// The engine took too long, not the command.
     #[error("{}", chain(cause))]
     EngineTimedOut { cause: Box<ContainerError> },
     #[error("the command in container {id} was killed: dockbridge is shutting down")]
@@ -88,17 +88,17 @@ pub enum ContainerError {
     Edits { id: String, source: Arc<HostError> },
     #[error("docker answered with an invalid container id")]
     Id(#[from] InvalidId),
-    /// An image cannot be mounted into a container. Kubelet reads the prefix.
+    /// An image cannot be mounted into a container. kubelet reads the prefix.
     #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {cause}")]
     ImageVolume {
-        /// The image, as the caller names it.
+        /// The image's name in the request.
         image: String,
         /// Path in the container.
         target: String,
         #[source]
         cause: Arc<ImageFilesError>,
     },
-    /// A limit that is not the engine's affair.
+    /// Setting a limit failed that dockbridge sets, not the engine.
     #[error(transparent)]
     Limit(#[from] LimitError),
     #[error("cannot change the limits of container {id}: {}{}", chain(cause), already_set(set))]
@@ -123,13 +123,13 @@ pub enum ContainerError {
     /// A command could not be started, followed or ended.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// What CDI devices or NRI plugins want of a container is not known.
+    /// The changes of CDI devices or NRI plugins for a container were lost.
     #[error(
         "what {of} want of container {id} is lost or in the form of an earlier dockbridge, so it cannot start: \
          remove it, kubelet creates another"
     )]
     EditsLost {
-        /// Whose they are.
+        /// Whose changes they are.
         of: &'static str,
         id: String,
     },
@@ -138,19 +138,19 @@ pub enum ContainerError {
         #[source]
         cause: Arc<CheckpointError>,
     },
-    /// An NRI plugin refuses, or cannot be asked.
+    /// An NRI plugin refused, or could not be asked.
     #[error(transparent)]
     Nri(#[from] NriError),
-    /// What is true now is not known.
+    /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The task doing it died.
+    /// The task panicked.
     #[error(transparent)]
     Lost(#[from] Lost),
 }
 
 impl ContainerError {
-    /// What the caller can do about it.
+    /// The error kind, from which the gRPC code follows.
     pub fn kind(&self) -> Kind {
         match self {
             Self::NotFound { .. } | Self::SandboxNotFound { .. } | Self::ImageNotFound { .. } => {

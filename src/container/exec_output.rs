@@ -1,4 +1,4 @@
-//! The output of commands as ExecSync keeps it, and the memory that all of them share.
+//! The output of commands that ExecSync keeps, and the memory that all commands share for it.
 
 use std::sync::{
     Arc,
@@ -12,17 +12,17 @@ use crate::{exec::follow::Sink, model::stream::Source};
 
 /// Memory for the output of all commands. Clones share it.
 ///
-/// A command that finds none waits, and its process waits for it. One with a place never waits again, so
-/// commands cannot wait for each other in a circle.
+/// If no memory is free, the command waits, and its process is blocked. A command with a place never waits
+/// again, so commands cannot wait for each other in a circle.
 #[derive(Clone, Debug)]
 pub(super) struct OutputMemory {
     /// Bytes for commands of up to [`LARGE`].
     shared: Arc<Semaphore>,
-    /// Places of [`MOST_OUTPUT`] each.
+    /// Permits for [`MOST_OUTPUT`] bytes each.
     places: Arc<Semaphore>,
 }
 
-/// The output of one command as far as it is kept.
+/// The kept output of one command.
 #[derive(Debug)]
 pub(super) struct CollectedOutput {
     pub(super) stdout: Vec<u8>,
@@ -63,7 +63,7 @@ impl CollectedOutput {
         }
     }
 
-    /// Waits until there is memory for so many bytes more. A little output needs none of it.
+    /// Waits until there is memory for this many more bytes. The first [`UNCOUNTED`] bytes need none.
     async fn make_room(&mut self, length: usize) {
         let total = self.stdout.len() + self.stderr.len() + length;
         let share = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -109,26 +109,26 @@ impl Sink for CollectedOutput {
     }
 }
 
-/// Bytes of both outputs kept together: kubelet takes answers of 16 MiB, and the rest of the
-/// answer needs a little.
+/// Maximum number of kept bytes of both outputs together. kubelet accepts answers of 16 MiB, and the rest
+/// of the answer needs a little.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
-/// Bytes that each output can always use, so that a flood on one does not hide the other.
+/// How many bytes of each output are always kept, so that much output on one does not hide the other.
 const LEAST_OUTPUT: usize = 1024 * 1024;
 
-/// Commands that may keep [`MOST_OUTPUT`] each.
+/// How many commands may keep [`MOST_OUTPUT`] bytes.
 const PLACES: usize = 2;
 
-/// Bytes that all other commands may keep together.
+/// How many bytes all other commands may keep together.
 const SHARED: usize = 16 * 1024 * 1024;
 
-/// A command with more bytes than these needs a place.
+/// A command with more bytes needs a place.
 const LARGE: usize = 1024 * 1024;
 
-/// Bytes of each command that are not counted. Few probes print more.
+/// How many bytes of each command are not counted. Few probes print more.
 const UNCOUNTED: usize = 32 * 1024;
 
-/// Bytes that a command takes at once.
+/// How many bytes a command reserves at a time.
 const STEP: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! ExecSync: a command run in a container, its output and how it ended, within a time.
+//! ExecSync: runs a command in a container and returns its output and exit code, within a timeout.
 //!
-//! The command runs on a task of its own, so that one whose caller has left or whose time is up
-//! is killed with everything it began, whether or not a caller waits.
-//! What a command leaves running on purpose after its own end is its container's affair. A child that
-//! keeps the output open delays the answer, on engines from 26 by two seconds: they wait that long for
-//! the output before they report the exit code.
+//! The command runs in its own task, so that it is killed with all its child processes if its caller has
+//! disconnected or its timeout has expired. Processes that a command intentionally leaves after its own end
+//! are not killed. A child that keeps the output open delays the answer. Engines from 26 on wait two
+//! seconds for the output before they report the exit code.
 
 use std::{
     path::Path,
@@ -45,21 +44,21 @@ use crate::{
     },
 };
 
-/// The commands of ExecSync, each ended with all it began. Clones share everything.
+/// The commands of ExecSync. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Commands {
     node: Arc<Node>,
-    /// Owns the commands, so that an exit of dockbridge waits for their end.
+    /// Owns the commands, so that dockbridge waits for their end before it exits.
     tracker: TaskTracker,
-    /// Cancelled when dockbridge ends: then commands are ended.
+    /// Cancelled when dockbridge stops. Commands are then ended.
     leaving: CancellationToken,
-    /// Which commands run, for the server after this one.
+    /// Records which commands run, for the next server.
     command_records: CommandRecords,
     metrics: ContainerMetrics,
 }
 
 impl Commands {
-    /// Records of commands go below `state_dir`. Commands end soon after the token is cancelled.
+    /// Records of commands are stored below `state_dir`. Commands end soon after the token is cancelled.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -74,20 +73,20 @@ impl Commands {
         }
     }
 
-    /// What is counted of commands.
+    /// The metrics of commands.
     pub const fn metrics(&self) -> &ContainerMetrics {
         &self.metrics
     }
 
-    /// Runs a command in a container and returns what it printed and how it ended, which may be
-    /// badly: that is no error. Output beyond [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes is not kept. Dropping the
+    /// Runs a command in a container and returns its output and exit code. A non-zero exit code is not an
+    /// error. Output after [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes is not kept. Dropping the
     /// future kills the command.
     ///
     /// # Errors
-    /// The container is unknown or does not run, the engine fails, or the time is up: then the
-    /// command has been killed with everything it began. Only the last is a deadline: kubelet takes
-    /// that for a probe that failed, and restarts the container. An engine that does not answer, or
-    /// has not started the command by then, says nothing about the container.
+    /// The container is unknown or does not run, the engine fails, or the timeout has expired. In the last
+    /// case the command was killed with its child processes. Only this case is a deadline error: kubelet
+    /// counts it as a failed probe and restarts the container. An engine that does not answer, or has not
+    /// started the command in time, is no reason for that.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
         self.run_command(spec).await.map_err(|error| match error {
             ContainerError::TimedOut { .. } => error,
@@ -115,22 +114,22 @@ impl Commands {
         let in_progress = self.metrics.in_progress.clone();
         self.tracker.spawn(
             async move {
-                // The command itself may hold secrets.
+                // The command itself may contain secrets.
                 let _in_progress = in_progress.begin("exec", run.id());
                 run.through(caller).await;
             }
             .in_current_span(),
         );
         let Some(until) = until else { return outcome.await.map_err(|_| Lost)? };
-        // An error drops the sender, and is in the answer.
+        // An error drops the sender. The answer has the error.
         if timeout_at(until, begins).await.is_err() {
             return Err(late(id, limit));
         }
         outcome.await.map_err(|_| Lost)?
     }
 
-    /// Ends what commands of a killed dockbridge left. The store is synced. One whose container
-    /// cannot be inspected holds up no other.
+    /// Ends commands that a killed dockbridge left. The store must be synced. If a container cannot be
+    /// inspected, its commands do not delay those of others.
     pub async fn end_left_commands(&self) {
         let left = self.command_records.left().into_iter();
         let ended = left.map(async |one| {
@@ -141,21 +140,21 @@ impl Commands {
         join_all(ended).await;
     }
 
-    /// Returns whether nothing is left of one. Otherwise its record stays for the next dockbridge.
+    /// Returns whether the command has ended. Otherwise its record stays for the next start of dockbridge.
     async fn end_left(&self, one: &AbandonedCommand) -> bool {
         let id = one.container();
-        // One that cannot be inspected is known from the list.
+        // If the container cannot be inspected, its state from the list is used.
         let now =
             self.node.store.inspected(id).await.unwrap_or_else(|_| self.node.store.snapshot());
-        // One that is gone or does not run took the command along.
+        // If the container is gone or does not run, the command has ended with it.
         let running = now.container(id).filter(|container| container.process.is_running());
         let Some(container) = running else { return true };
         let exec = one.exec(&self.node.engine, container);
         exec.clear(Leftover::Uncertain, &self.leaving).await.unwrap_or_default()
     }
 
-    /// The record of a container that runs. The store may be a blink behind a start: before a
-    /// refusal the engine is asked.
+    /// The record of a running container. The store may not show a recent start yet, so the engine is asked
+    /// before a refusal.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
         let missing = || ContainerError::NotFound { id: id.to_owned() };
         let mut container = self.node.find_container(id).await?.ok_or_else(missing)?;
@@ -170,7 +169,7 @@ impl Commands {
     }
 }
 
-/// One command to be run.
+/// One command to run.
 struct Run {
     engine: Engine,
     container: Arc<ContainerRecord>,
@@ -180,11 +179,11 @@ struct Run {
     command_records: CommandRecords,
 }
 
-/// How a command ends for its caller.
+/// How a command ended for its caller.
 enum CommandEnd {
-    /// The engine says how, or cannot.
+    /// The engine reported the end, or failed to.
     Reported(Result<ExecOutcome, ExecError>),
-    /// The engine does not report the end in time, or has not started the command in time.
+    /// The engine has not reported the end in time, or has not started the command in time.
     Unreported(Leftover),
     Killed(Interruption),
 }
@@ -193,17 +192,17 @@ enum CommandEnd {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     DeadlineExceeded,
-    /// The output of other commands left no memory for its own.
+    /// The output of other commands uses all the memory.
     NoMemory,
     Cancelled,
     Stopping,
 }
 
-/// The caller that waits for it.
+/// The waiting caller.
 struct Caller {
-    /// Whether the engine has begun it.
+    /// Signals that the engine has started the command.
     begun: Option<oneshot::Sender<()>>,
-    /// Taken by the answer.
+    /// Used once, for the answer.
     reply: Option<oneshot::Sender<Result<ExecOutcome, ContainerError>>>,
     gone: CancellationToken,
     since: Instant,
@@ -211,7 +210,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Sends the result. It is dropped if the caller has gone.
+    /// Sends the result. It is dropped if the caller has disconnected.
     fn answer(&mut self, outcome: Result<ExecOutcome, ContainerError>) {
         self.metrics.ran(self.since.elapsed(), outcome.as_ref().err());
         // Nobody waits for the start any more.
@@ -233,13 +232,14 @@ impl Run {
             Err(error) => return caller.answer(Err(error.into())),
         };
         command_record.write(exec.id()).await;
-        // Never abandoned halfway: what the engine may have started must be known to be ended. Started
-        // even when the caller has gone: the engine keeps an unstarted exec as long as its container.
+        // This is never interrupted, because everything that the engine may have started must be known to
+        // have ended. The exec is started even if the caller has disconnected, because the engine keeps an
+        // unstarted exec as long as its container.
         let is_clear = match exec.start().await {
             Ok(connection) => {
                 let _ = caller.begun.take().map(|begun| begun.send(()));
-                // Nothing is kept of the connection but `output`: while it is open and not read, the
-                // engine cannot deliver the output and does not report the end.
+                // Only the output half of the connection is kept, and it is read. If it were open and not
+                // read, the engine could not deliver the output and would not report the end.
                 let (output, _) = connection.split();
                 self.read_and_answer(&exec, output, caller).await
             }
@@ -254,8 +254,7 @@ impl Run {
         }
     }
 
-    /// Follows the command to its end and answers. Returns whether nothing is left of it that should
-    /// not be.
+    /// Waits for the command's end and answers. Returns whether no process is left that should have ended.
     async fn read_and_answer(
         &self,
         exec: &Exec,
@@ -296,7 +295,7 @@ impl Run {
         exec.clear(left, &self.stopping).await
     }
 
-    /// Reads the output until the end is known. Then the connection is closed.
+    /// Reads the output until the end is known. The connection is then closed.
     async fn end(&self, exec: &Exec, output: Output, caller: &Caller) -> CommandEnd {
         let waits = Arc::<AtomicBool>::default();
         let collected = CollectedOutput::new(caller.metrics.output.clone(), Arc::clone(&waits));
@@ -314,7 +313,7 @@ impl Run {
         if reason != Interruption::DeadlineExceeded || exec.runs().await {
             return CommandEnd::Killed(reason);
         }
-        // The command is over, or the engine has not started it. Only the engine is late.
+        // The command has ended, or the engine has not started it. Only the engine is late.
         tokio::select! {
             biased;
             outcome = &mut collecting => CommandEnd::Reported(outcome),
@@ -334,7 +333,7 @@ impl Run {
         self.spec.timeout.unwrap_or_default()
     }
 
-    /// Some time after the stop signal of dockbridge: most commands have ended by then.
+    /// Resolves some time after dockbridge begins to stop. Most commands have ended by then.
     async fn stopped(&self) {
         self.stopping.cancelled().await;
         sleep(STOP_TIMEOUT).await;
@@ -345,7 +344,7 @@ impl Run {
     }
 }
 
-/// Reads the output to its end and returns how the command ended.
+/// Reads the whole output and returns the result of the command.
 async fn collect(
     exec: &Exec,
     output: Output,
@@ -358,7 +357,7 @@ async fn collect(
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
 
-/// The error of a command that the engine has not started, or not reported as finished, in its time.
+/// The error if the engine has not started the command, or not reported its end, in time.
 fn late(id: String, limit: Duration) -> ContainerError {
     let late = ContainerError::TimedOut { id, limit, left: Some(Arc::from(NOT_BEGUN)) };
     ContainerError::EngineTimedOut { cause: Box::new(late) }
@@ -371,11 +370,11 @@ const NOT_BEGUN: &str = "and the docker engine has not started it in that time, 
 /// Added to the error if killing the command takes long.
 const BEING_ENDED: &str = "and killing it takes longer";
 
-/// How long a command may run on when dockbridge ends.
+/// How long a command may continue when dockbridge stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an answer waits for the command to be killed.
+/// How long the answer waits until the command is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// How long the engine may take to report a command that was over when its time was up.
+/// How long the engine may take to report the end of a command that ended in time.
 const ENGINE_GRACE: Duration = Duration::from_secs(10);

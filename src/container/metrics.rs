@@ -1,4 +1,4 @@
-//! What is counted of commands run in containers.
+//! Metrics of commands in containers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry, Sample, counted},
 };
 
-/// The metrics of container calls. Clones count together.
+/// The metrics of container calls. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerMetrics {
     execs: Family<Histogram, 1>,
@@ -18,7 +18,7 @@ pub struct ContainerMetrics {
 }
 
 impl ContainerMetrics {
-    /// A command has come to its end, however it went.
+    /// A command has ended, with or without success.
     pub(super) fn ran(&self, took: Duration, error: Option<&ContainerError>) {
         let outcome = match error {
             None => "ok",

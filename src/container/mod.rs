@@ -1,10 +1,10 @@
-//! Containers of pods: create, start, stop, remove, ExecSync, limits. It does not know the pods that
-//! call it, nor gRPC.
+//! Containers of pods: create, start, stop, remove, ExecSync, limits. The module does not know its callers,
+//! pods, or gRPC.
 //!
-//! Each call gathers facts ([`gather`]), has `translate::plan` make the request for the engine, and
-//! sends it. All run as tasks of their own and are idempotent where CRI asks for that.
+//! Each call gathers facts ([`gather`]), makes the engine's request with `translate::plan`, and sends it.
+//! Each runs in its own task and is idempotent if CRI requires this.
 //!
-//! Start at [`service::Containers`] and [`create`].
+//! Start with [`service::Containers`] and [`create`].
 
 pub mod create;
 pub mod end;

@@ -1,8 +1,8 @@
-//! Creating a container whose name may be taken.
+//! Creates a container whose name may be in use.
 //!
-//! A crash can leave a name taken: by a container whose create was not answered, by one of a failed
-//! attempt, or by an entry of the engine's name index without a container. Each case is resolved
-//! here, so that no operator has to.
+//! After a crash, a name may be in use by a container whose create was not answered, by a container from a
+//! failed attempt, or by an entry in the engine's name index without a container. Each case is resolved
+//! here, so that no operator has to do it.
 
 use rand::Rng;
 use tracing::warn;
@@ -17,21 +17,21 @@ use crate::{
 /// What to do about the container that has the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It is what was asked for: use this id.
+    /// It is the requested container: use this id.
     Adopt(String),
-    /// It is left over from an earlier attempt: remove the one with this id and try again.
+    /// It is left over from an earlier attempt: remove the container with this id and try again.
     Replace(String),
-    /// It is not ours: leave it alone and take another name.
+    /// It is not dockbridge's: keep it and use another name.
     UseOtherName,
-    /// It runs and is ours: fail the call; the container with this id keeps the name.
+    /// It runs and is dockbridge's: fail the call. The container with this id keeps the name.
     Refuse(String),
 }
 
-/// Creates a container as `name` by `create` and returns its id; `resolve` decides about the
-/// container that has the name.
+/// Creates a container with `name` by calling `create`, and returns its id. `resolve` decides what to do
+/// about a container that already has the name.
 ///
 /// # Errors
-/// [`ContainerError::NameInUse`] on [`Resolution::Refuse`], otherwise what the engine says.
+/// [`ContainerError::NameInUse`] on [`Resolution::Refuse`], otherwise the engine's error.
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,
@@ -53,7 +53,7 @@ where
             Resolution::Adopt(id) => return Ok(id),
             Resolution::Replace(id) => {
                 engine.remove_container(&id).await?;
-                // It was listed; the caller's next list must not show it.
+                // It was in lists before. The caller's next list must not have it.
                 store.refresh_container(&id).await?;
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// A name that is taken and leads to no container is only in the engine's name index.
+/// If a name is in use but has no container, it is only in the engine's name index.
 async fn resolution(
     engine: &Engine,
     name: &str,
@@ -78,5 +78,5 @@ async fn resolution(
     }
 }
 
-/// Number of creates before the engine's last error is returned.
+/// How many creates are tried before the engine's last error is returned.
 const MAX_TRIES: u32 = 4;

@@ -1,4 +1,4 @@
-//! What pods and containers of this node share.
+//! State and services that pods and containers of this node share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,20 +34,20 @@ pub struct Node {
     pub logs: Logs,
     pub image_files: ImageFiles,
     pub live: LiveSettings,
-    /// Where the kernel keeps limits.
+    /// The cgroup files, which contain limits.
     pub cgroups: Cgroups,
-    /// Pods (by sandbox id) are read-locked while a container is created in them, and write-locked while they
-    /// change, like containers (by id). Pods being created are locked by name.
+    /// A pod (by sandbox id) is read-locked while a container is created in it, and write-locked while it
+    /// changes. A container (by id) is write-locked while it changes. A pod being created is locked by name.
     pub locks: KeyedLocks,
-    /// By sandbox id: cancelled by a caller that waits for a pod's lock to stop it.
+    /// By sandbox id. Cancelled by a caller that waits for a pod's lock to stop the pod.
     pub cancellations: Cancellations,
-    /// The files that the engine does not make for a pod.
+    /// The files of a pod that the engine does not create.
     pub pod_files: PodFilesRoot,
     /// The files that our OCI runtime reads.
     pub oci_runtime_files: OciRuntimeFiles,
-    /// What was changed of pods and containers since they were created.
+    /// Changes to pods and containers after their creation.
     pub saved_changes: SavedChanges,
-    /// NRI plugins, which see pods and containers and may change them.
+    /// NRI plugins, which receive pods and containers and may change them.
     pub nri: Nri,
     pub oom_floor: Mutex<Option<EngineFloor>>,
 }
@@ -60,17 +60,16 @@ pub struct EngineFloor {
 }
 
 impl Node {
-    /// The record of a container the caller names.
+    /// The record of the container with this id.
     ///
     /// # Errors
-    /// There is none, or the engine does not answer.
+    /// There is no such container, or the engine does not answer.
     pub(super) async fn container(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
         let missing = || ContainerError::NotFound { id: id.to_owned() };
         self.store.inspected(id).await?.container(id).map(Arc::clone).ok_or_else(missing)
     }
 
-    /// The record of a container the caller names, if there is one; perhaps no more of it than the
-    /// engine's list tells.
+    /// The record of the container with this id, if it exists. It may only have the data of the engine's list.
     pub(super) async fn find_container(
         &self,
         id: &str,
@@ -78,13 +77,13 @@ impl Node {
         Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
-    /// The id of a container the caller names, if there is one.
+    /// The id of the container in the request, if it exists.
     pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, ContainerError> {
         Ok(self.find_container(id).await?.map(|record| record.id.clone()))
     }
 
-    /// The image by any of its names. A tag may have moved a moment ago, before the store knows, so
-    /// the engine is asked. It is not asked for an id or a digest that the store has.
+    /// The image with this name. A tag may have moved without the store knowing yet, so the engine is
+    /// asked, except for an id or a digest that the store has.
     pub(super) async fn image(
         &self,
         snapshot: &Snapshot,
@@ -99,9 +98,9 @@ impl Node {
         self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
     }
 
-    /// The lowest `oom_score_adj` the engine may set on this host; lower values are clamped
-    /// (nested and CI hosts lack CAP_SYS_RESOURCE, and runc fails). Read once for each engine that
-    /// described itself; one that does not take connections counts as restricted.
+    /// The lowest `oom_score_adj` that the engine may set on this host. Lower values are raised to it,
+    /// because nested and CI hosts lack CAP_SYS_RESOURCE and runc would fail. It is read again after the
+    /// engine has described itself. An engine that accepts no connection counts as restricted.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
         let held = || self.oom_floor.lock();
@@ -118,5 +117,5 @@ impl Node {
     }
 }
 
-/// How long the engine's socket may take to accept the connection that shows its process.
+/// How long the engine's socket may take to accept the connection that identifies its process.
 const FLOOR_TIMEOUT: Duration = Duration::from_secs(1);

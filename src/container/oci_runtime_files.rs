@@ -1,5 +1,6 @@
-//! The files for our OCI runtime: what to change in a container, written before a start and removed with
-//! the container; and where the user namespaces of pods are pinned, which containers join.
+//! The files for our OCI runtime, which contain the changes of a container. They are written before its
+//! start and removed with it. Also the paths at which the user namespaces of pods are pinned, which
+//! containers join.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +19,7 @@ use crate::{
     oci_runtime::directory::EditsDirectory,
 };
 
-/// The directories of the edits and of the pins. Clones are the same.
+/// The directories of the edits and of the pins. Clones use the same ones.
 #[derive(Clone, Debug)]
 pub struct OciRuntimeFiles {
     directory: EditsDirectory,
@@ -31,17 +32,17 @@ impl OciRuntimeFiles {
         Self { directory, user_pins: run_dir.join(USER_PINS) }
     }
 
-    /// Where the user namespace of a pod is pinned.
+    /// The path at which a pod's user namespace is pinned.
     pub fn user_pin(&self, id: &SandboxId) -> PathBuf {
         self.user_pins.join(id.as_str())
     }
 
-    /// The pods that have a pin, or what is left of one.
+    /// The pods that have a pin, even an incomplete one.
     pub async fn pinned(&self) -> Vec<SandboxId> {
         named_after_pods(&self.user_pins).await
     }
 
-    /// Writes the changes of a container of this engine, before it is started.
+    /// Writes the edits of a container of this engine before its start.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -55,7 +56,7 @@ impl OciRuntimeFiles {
         self.work(id, move |directory, id| directory.write(id, &edits)).await
     }
 
-    /// Removes what there is of a container that has gone. A failure is logged: the sweep tries again.
+    /// Removes all files of a container that is gone. A failure is logged, and the next sweep tries again.
     pub async fn remove(&self, id: &str) {
         if let Err(error) = self.work(id, EditsDirectory::remove).await {
             let error = chain(&error);
@@ -63,11 +64,11 @@ impl OciRuntimeFiles {
         }
     }
 
-    /// The containers of this engine that have a directory, and what an ended server of any engine left
-    /// without a file.
+    /// The containers of this engine that have a directory, and directories without a file that an ended
+    /// server of any engine left.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The directory cannot be read.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, ContainerError> {
         let engine = engine.daemon_id.clone();
         let list = move |directory: &EditsDirectory, _: &str| {
@@ -82,7 +83,7 @@ impl OciRuntimeFiles {
         self.work("", list).await
     }
 
-    /// Mounts and files block, so it is done on another thread.
+    /// Mounts and files may block, so the work is done on another thread.
     async fn work<T: Send + 'static>(
         &self,
         id: &str,
@@ -95,12 +96,12 @@ impl OciRuntimeFiles {
     }
 }
 
-/// No server takes that long between making the directory and writing its file.
+/// A running server writes the file much sooner after creating the directory.
 fn is_abandoned(directory: &Path) -> bool {
     let age = directory.metadata().and_then(|facts| facts.modified());
     age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// Below the run directory.
+/// Subdirectory of the run directory.
 const USER_PINS: &str = "userns";
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! Asks NRI plugins about a new container, carries out the adjustment they want, and does what they ask of
-//! containers later.
+//! Asks NRI plugins about a new container, applies their adjustment, and applies updates of containers that
+//! they request later.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Containers {
-    /// What plugins may ask of containers, and are told of them.
+    /// What plugins may do to containers, and which data they receive.
     pub fn nri_hooks(&self) -> NriHooks {
         let (updated, killed, limited, saved) = (
             self.clone(),
@@ -43,7 +43,8 @@ impl Containers {
     }
 
     async fn killed_by_plugin(self, id: String) -> Result<(), String> {
-        // Its end is told when it is seen: a plugin may ask for it while it is asked about something.
+        // Plugins are notified when the end is seen, not here, because a plugin may request this while it
+        // is asked about something.
         let killed = async {
             match self.node.find_id(&id).await? {
                 Some(id) => self.kill(&id).await,
@@ -53,7 +54,7 @@ impl Containers {
         killed.await.map_err(|error| chain(&error))
     }
 
-    /// Asks plugins about a container that was made a moment ago; one that they refuse is removed.
+    /// Asks plugins about a new container. If they refuse it, it is removed.
     pub(super) async fn ask_plugins(
         &self,
         creation: Option<Creation>,
@@ -90,7 +91,7 @@ impl Containers {
         if limits != Resources::default() {
             self.limits.change(&record.id, limits).await?;
         }
-        // It is shown from here on.
+        // The container is shown from here on.
         drop(creation);
         if was_asked {
             let now = self.node.store.snapshot();
@@ -100,7 +101,7 @@ impl Containers {
         Ok(())
     }
 
-    /// Whether plugins may adjust the container, and it is not known how.
+    /// Whether plugins may adjust the container, and their answer was not saved.
     pub(super) fn awaits_adjustment(&self, observed: &Observed) -> bool {
         let Observed::Container(record) = observed else { return false };
         record.document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none()

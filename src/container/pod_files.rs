@@ -1,8 +1,8 @@
-//! `resolv.conf`, `hosts` and `hostname` of a pod, for containers to bind.
+//! `resolv.conf`, `hosts` and `hostname` of a pod, which containers bind-mount.
 //!
-//! Not every engine makes them for a sandbox without an engine network, so dockbridge does. They are
-//! complete before a container starts. They depend only on the specification and the pod's
-//! addresses: after the state directory was lost, the next create makes them again.
+//! Some engines do not create them for a sandbox without an engine network, so dockbridge does. They are
+//! complete before a container starts. They depend only on the specification and the pod's addresses. If
+//! the state directory is lost, the next create writes them again.
 
 use std::{
     fs, io,
@@ -27,7 +27,7 @@ pub struct PodFilesRoot {
 }
 
 impl PodFilesRoot {
-    /// Pods' files live in `root/<sandbox id>/`.
+    /// The files of a pod are in `root/<sandbox id>/`.
     pub const fn new(root: PathBuf) -> Self {
         Self { root }
     }
@@ -42,13 +42,14 @@ impl PodFilesRoot {
         let own_network = document.network == NetworkMode::Cni;
         let resolv_conf = match &spec.dns {
             Some(dns) => Some(resolv_conf(dns)),
-            // Unknown: the engine mounts the pause's own file, as in the pod's other containers.
+            // The DNS settings are unknown. The engine mounts the file of the pause container, as for the
+            // pod's other containers.
             None if document.is_adopted => None,
             None if own_network => Some(self.host_resolv_conf(&sandbox.id).await),
             None => None,
         };
         let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
-        // Engines before 28 make this one themselves, whatever the network.
+        // Engines before 28 create this file for any network.
         let hostname = own_network.then(|| hostname(spec, &sandbox.id));
         let (resolv_conf, hosts, hostname) = tokio::try_join!(
             self.write(&sandbox.id, RESOLV_CONF, resolv_conf),
@@ -58,8 +59,7 @@ impl PodFilesRoot {
         Ok(PodFiles { resolv_conf, hosts, hostname })
     }
 
-    /// What a pod without DNS settings sees: the host's file at the time of its first container, or
-    /// an empty one.
+    /// For a pod without DNS settings: the host's file at the time of its first container, or an empty text.
     async fn host_resolv_conf(&self, id: &SandboxId) -> String {
         let first = self.root.join(id.as_str()).join(RESOLV_CONF);
         match tokio::fs::read_to_string(first).await {
@@ -73,7 +73,7 @@ impl PodFilesRoot {
         named_after_pods(&self.root).await
     }
 
-    /// Forgets a pod's files.
+    /// Removes a pod's files.
     ///
     /// # Errors
     /// The directory cannot be removed.
@@ -87,8 +87,8 @@ impl PodFilesRoot {
         }
     }
 
-    /// Writes one file unless it is there with this text. Containers bind the inode, so another
-    /// text becomes another file: earlier builds gave adopted pods the host's `resolv.conf`.
+    /// Writes one file, unless it already has this text. Containers bind-mount the inode, so another text
+    /// is written to a new file. Earlier builds gave adopted pods the host's `resolv.conf`.
     async fn write(
         &self,
         id: &SandboxId,
@@ -105,7 +105,7 @@ impl PodFilesRoot {
     }
 }
 
-/// The pods that entries of a directory are named after.
+/// The pods whose ids are names in a directory.
 pub async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
     let mut pods = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(directory).await else { return pods };
@@ -154,7 +154,7 @@ mod tests {
         })
     }
 
-    /// (adopted, the pod's own servers, the servers in the container's request, the expected ones).
+    /// (adopted, the pod's own servers, the servers in the container's request, the expected servers).
     #[tokio::test]
     async fn unknown_dns_is_not_the_hosts() {
         let dns = |server: &str| {

@@ -1,4 +1,4 @@
-//! SELinux labels for the sources of mounts that ask for it.
+//! SELinux labels for the sources of mounts that request them.
 
 use std::{
     collections::BTreeSet, fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc,
@@ -17,13 +17,12 @@ use crate::{
 };
 
 impl Node {
-    /// Gives the sources of mounts that ask for it, and all below them, the label the engine
-    /// chose for this container's files. Called before the container can start, under the lock of
-    /// its pod; who waits for that to stop the pod cuts it short.
+    /// Gives the sources of mounts that request it, and everything below them, the label that the engine
+    /// chose for this container's files. Called before the container can start, under the lock of its pod.
+    /// A caller that waits for this lock to stop the pod interrupts it.
     ///
     /// # Errors
-    /// A source that must not be relabelled, is too large, or does not let itself be; or the pod is
-    /// to be stopped.
+    /// A source must not be relabelled, is too large, or relabelling fails, or the pod should be stopped.
     pub(super) async fn relabel_mounts(
         &self,
         engine: &EngineInfo,
@@ -56,7 +55,7 @@ async fn relabel_source(
     let (place, stopping) = (source.clone(), Arc::clone(&cancellation));
     let relabelling = blocking(move || {
         let place = Path::new(&place);
-        // Not every engine has made it by now.
+        // Some engines have not created it yet.
         DirBuilder::new().recursive(true).mode(0o755).create(place).or_else(present)?;
         let resolved = place.canonicalize()?;
         if is_the_hosts(&resolved) {
@@ -84,18 +83,18 @@ async fn relabel_source(
     })
 }
 
-/// A file system that does not answer cannot be cut short: it is let alone, with the thread.
+/// Work on a file system that does not answer cannot be interrupted. The thread is abandoned.
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;
 }
 
-/// A file is fine as well.
+/// A file is also accepted.
 fn present(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
-/// What every other program of the host lives on.
+/// Whether other programs of the host need this path.
 fn is_the_hosts(path: &Path) -> bool {
     let depth = path.components().count();
     depth <= 2
@@ -103,14 +102,15 @@ fn is_the_hosts(path: &Path) -> bool {
         || ROOTS.contains(&path.to_str().unwrap_or("/"))
 }
 
-/// Longer than a healthy disk takes for one file.
+/// Longer than a working disk needs for one file.
 const BETWEEN_FILES: Duration = Duration::from_secs(5);
-/// With all below them.
+/// These directories and everything below them.
 const OF_THE_HOST: [&str; 12] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",
     "/usr",
 ];
-/// Themselves; what is in them may be a pod's. So is all that is directly below the root.
+/// Only these directories themselves, because their content may belong to a pod. The same applies to
+/// everything directly below the root.
 const ROOTS: [&str; 5] = ["/var/lib", "/var/log", "/var/run", "/var/tmp", "/var/cache"];
 
 #[cfg(test)]

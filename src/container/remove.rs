@@ -1,4 +1,4 @@
-//! RemoveContainer: by force, with what belongs to it; removing nothing is success.
+//! RemoveContainer: kills and removes a container with all its data. An unknown id is a success.
 
 use tracing::info;
 
@@ -6,8 +6,8 @@ use super::{error::ContainerError, service::Containers};
 use crate::model::id::ContainerId;
 
 impl Containers {
-    /// Removes a container, killing it if need be. Unknown containers are fine. Returns once
-    /// the store no longer shows it.
+    /// Removes a container, and kills it before if necessary. Unknown ids are accepted. Returns when the
+    /// store no longer shows the container.
     ///
     /// # Errors
     /// The engine fails.

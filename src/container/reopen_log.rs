@@ -1,4 +1,4 @@
-//! ReopenContainerLog: the kubelet has renamed a log to rotate it and wants a new file.
+//! ReopenContainerLog: kubelet has renamed a log to rotate it and requests a new file.
 
 use tracing::info;
 
@@ -6,11 +6,11 @@ use super::{error::ContainerError, service::Containers};
 use crate::model::id::ContainerId;
 
 impl Containers {
-    /// Begins a new log file for a running container; it is there on return.
+    /// Starts a new log file for a running container. The file exists on return.
     ///
     /// # Errors
-    /// The container is unknown or does not run (then no file is made), or the file cannot be
-    /// made: the kubelet puts the old one back.
+    /// The container is unknown or does not run (no file is then created), or the file cannot be created.
+    /// kubelet then gives the old file its name back.
     pub async fn reopen_log(&self, id: &str) -> Result<(), ContainerError> {
         let container = self.node.container(id).await?;
         let (service, id) = (self.clone(), container.id.clone());

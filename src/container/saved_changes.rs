@@ -85,7 +85,7 @@ impl SavedChanges {
         saved
     }
 
-    /// What plugins wanted of a container; none where it was not saved.
+    /// What plugins wanted of a container; none if it was not saved.
     pub(super) fn edits(&self, id: &ContainerId) -> Option<Vec<SpecEdit>> {
         self.known.lock().edits.get(id).cloned()
     }

@@ -1,4 +1,4 @@
-//! The service: what CreateContainer, StartContainer and the others share.
+//! State that CreateContainer, StartContainer and the other calls share.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::{error::ContainerError, limits::service::Limits, node::Node, start_once::UnseenStarts};
 use crate::{concurrency::single_flight::SingleFlight, model::id::ContainerId};
 
-/// The lives of this node's containers: create, start, stop, remove. Clones share everything.
+/// Create, start, stop and remove of this node's containers. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Containers {
     pub(super) node: Arc<Node>,
@@ -23,13 +23,13 @@ pub struct Containers {
     pub(super) stopping: SingleFlight<ContainerId, Result<(), ContainerError>>,
     pub(super) removing: SingleFlight<ContainerId, Result<(), ContainerError>>,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), ContainerError>>,
-    /// When a stop under way turns into a kill, so that a later caller can make it sooner. An
-    /// entry is dead when no caller waits for that stop any more.
+    /// When a running stop will kill, so that a later caller can make this earlier. An entry is unused
+    /// after no caller waits for that stop.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
 }
 
 impl Containers {
-    /// Tasks are owned by the tracker.
+    /// The tracker owns the tasks.
     pub fn new(node: &Arc<Node>, limits: &Limits, tracker: &TaskTracker) -> Self {
         Self {
             node: node.clone(),

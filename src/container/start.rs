@@ -1,4 +1,4 @@
-//! StartContainer: one call, and the log made visible.
+//! StartContainer: starts a container and makes its log visible.
 
 use tracing::{info, warn};
 
@@ -17,12 +17,11 @@ use crate::{
 };
 
 impl Containers {
-    /// Starts a container that was never started, in a ready pod. A start that is in progress is
-    /// joined.
+    /// Starts a container that was never started, in a ready pod. If a start is in progress, waits for its
+    /// result.
     ///
     /// # Errors
-    /// The container is unknown, was started before, or its process cannot be started (the engine's
-    /// error).
+    /// The container is unknown, was started before, or its process cannot be started (the engine's error).
     pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
         let container = self.node.container(id).await?;
         let service = self.clone();
@@ -39,7 +38,7 @@ impl Containers {
             self.node.store.refresh_container(id).await?;
         }
         let container = &*self.node.container(id).await?;
-        // A start whose answer was lost is not repeated, but its caller gets the answer.
+        // If the answer to a start was lost, the start is not repeated, but its caller gets the result.
         if !(is_unseen && was_started(&self.node.store.snapshot(), id)) {
             self.start_created(container).await?;
         }
@@ -81,7 +80,7 @@ impl Containers {
 
     async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
         match &container.process {
-            // The command of one whose start failed has never run.
+            // After a failed start, the command has never run.
             Process::Created | Process::Exited { reason: ExitReason::CannotRun, .. } => {}
             process => {
                 let (id, state) = (container.id.to_string(), process.state_name());
@@ -96,7 +95,7 @@ impl Containers {
         }
     }
 
-    /// A container that cannot be limited as asked must not run.
+    /// A container without its requested limits must not run.
     async fn limit_started(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
         let limited = self.limits.apply(record).await;
         if limited.is_err() {

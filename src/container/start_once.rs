@@ -1,4 +1,4 @@
-//! Starting a container that was never started, workload or pause, exactly once.
+//! Starts a container exactly once, if it was never started. Used for pause and other containers.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,35 +14,34 @@ use crate::{
     store::{engine_call::EngineCall, error::StoreError, handle::Store, snapshot::Snapshot},
 };
 
-/// What became of a start.
+/// The result of a start.
 #[derive(Debug)]
 pub struct Start {
-    /// Whether the engine started the container. When its answer is lost, this is what its inspect
-    /// says.
+    /// Whether the engine started the container. If the engine's answer is lost, this is from its inspect.
     pub started: Result<(), EngineError>,
     /// Whether the store shows the state after the call.
     pub seen: Result<(), StoreError>,
 }
 
 impl Start {
-    /// Whether the container may run although no caller can be sure of it.
+    /// Whether the container may run although no caller knows it.
     pub fn may_run_unseen(&self) -> bool {
         let open = |error: &EngineError| error.leaves_outcome_open();
         self.seen.is_err() && self.started.as_ref().err().is_none_or(open)
     }
 }
 
-/// Containers that the engine was asked to start, until the store shows what became of them.
+/// Containers that the engine was asked to start, until the store shows the result.
 #[derive(Clone, Debug, Default)]
 pub struct UnseenStarts(Arc<Mutex<HashSet<ContainerId>>>);
 
 impl UnseenStarts {
-    /// To be called before the engine is asked.
+    /// Must be called before the engine is asked.
     pub fn insert(&self, id: &ContainerId) {
         self.0.lock().insert(id.clone());
     }
 
-    /// The store shows the outcome, or the container is gone.
+    /// The store shows the result, or the container is gone.
     pub fn remove(&self, id: &ContainerId) {
         self.0.lock().remove(id);
     }
@@ -53,11 +52,11 @@ impl UnseenStarts {
     }
 }
 
-/// Starts a container that was never started. The engine would also start one that has ended.
+/// Starts a container that was never started. The engine itself would also start a container that has ended.
 pub async fn start_once(engine: &Engine, store: &Store, id: &str) -> Start {
     let starting = EngineCall::begin(Transition::Started);
     let answer = engine.start_container(id).await;
-    // Also after a failure: the record then has the reason, and counts as exited.
+    // Also after a failure. The record then has the reason and counts as exited.
     let seen = match answer {
         Ok(()) => store.refresh_after(starting, id).await,
         Err(_) => store.refresh_container(id).await,
@@ -71,7 +70,7 @@ pub async fn start_once(engine: &Engine, store: &Store, id: &str) -> Start {
     Start { started, seen }
 }
 
-/// Whether a container was started at some time, going by what the store shows.
+/// Whether the store shows that a container was ever started.
 pub fn was_started(now: &Snapshot, id: &str) -> bool {
     let pause = || now.sandbox(id).and_then(|pause| pause.process.as_ref());
     let process = now.container(id).map(|container| &container.process).or_else(pause);

@@ -1,4 +1,5 @@
-//! StopContainer: ask, wait, kill. A later call with a shorter grace period makes the kill come sooner.
+//! StopContainer: sends the stop signal, waits, kills. A later call with a shorter grace period makes the
+//! kill earlier.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,8 +23,8 @@ use crate::{
 };
 
 impl Containers {
-    /// Stops a container: its stop signal, then SIGKILL after `grace`. Unknown and ended
-    /// containers are fine. Returns once the store shows it ended.
+    /// Stops a container: its stop signal, then SIGKILL after `grace`. Unknown and ended containers are
+    /// accepted. Returns when the store shows the container as ended.
     ///
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
@@ -42,7 +43,7 @@ impl Containers {
     ) -> Result<(), ContainerError> {
         let id = container.id.clone();
         if !container.process.is_running() {
-            // The store may not have a start of a moment ago; the engine's answer counts.
+            // The store may not show a recent start yet, so the engine is asked.
             self.node.store.refresh_container(id.as_str()).await?;
             match self.node.store.snapshot().container(id.as_str()).map(|now| &now.process) {
                 None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
@@ -53,15 +54,15 @@ impl Containers {
     }
 
     async fn stop_within(&self, id: ContainerId, grace: Duration) -> Result<(), ContainerError> {
-        // Held until the call is over: while anybody holds it, later calls find it.
+        // Kept until the call returns. While any caller keeps it, later calls find it.
         let deadline = self.deadline(&id, Instant::now() + grace);
         let (service, shared, held) = (self.clone(), Arc::clone(&deadline), id.clone());
         let stop = async move { service.stop_known(&held, grace, &shared).await };
         self.stopping.run(id, stop).await?
     }
 
-    /// Kills a container at once, in whatever state it is shown, and waits until the store does not
-    /// show it running.
+    /// Kills a container at once, whatever its shown state is, and waits until the store does not show it
+    /// as running.
     ///
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
@@ -98,7 +99,7 @@ impl Containers {
             let kill_at = *deadline.borrow_and_update();
             tokio::select! {
                 answer = &mut asking, if !is_answer_lost => match answer {
-                    // The engine may have sent the signal: it is not sent twice.
+                    // The engine may have sent the signal, so it is not sent again.
                     Err(error) if error.leaves_outcome_open() => {
                         self.node.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
                         is_answer_lost = true;
@@ -119,8 +120,8 @@ impl Containers {
         kill(&self.node.engine, id.as_str()).await
     }
 
-    /// When the stop of this container turns into a kill: `at`, or sooner if a stop under way
-    /// says so, which `at` brings forward otherwise.
+    /// When the stop of this container kills: at `at`, or earlier if a running stop has an earlier time. A
+    /// later time of a running stop is changed to `at`.
     fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
         let mut deadlines = self.deadlines.lock();
         if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {
@@ -142,5 +143,5 @@ fn runs(now: &Snapshot, id: &ContainerId) -> bool {
     now.container(id.as_str()).is_some_and(|container| container.process.is_running())
 }
 
-/// Longest grace period; it keeps deadline arithmetic in range.
+/// Longest grace period, so that time calculations do not overflow.
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);

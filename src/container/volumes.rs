@@ -1,5 +1,5 @@
-//! The images mounted into a container: prepared before its create, and locked until the store shows
-//! the container. From then on its document says that they are needed.
+//! Images mounted into a container. They are prepared before its create, and locked until the store shows
+//! the container. From then on, its document says that they are in use.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// The image volumes of a container that is being made.
+/// The image volumes of a container that is being created.
 #[derive(Debug)]
 pub(super) struct Volumes {
     /// In the order of the specification.
@@ -28,8 +28,8 @@ pub(super) struct Volumes {
 }
 
 impl Node {
-    /// Makes the image volumes of a container ready. A caller that then fails to create the container
-    /// [releases them](Self::release_volumes).
+    /// Prepares the image volumes of a container. If the caller then fails to create the container, it must
+    /// [release them](Self::release_volumes).
     pub(super) async fn volumes(
         &self,
         snapshot: &Snapshot,
@@ -55,18 +55,18 @@ impl Node {
         Ok(volumes)
     }
 
-    /// Releases what only a container needed that was not created after all.
+    /// Releases images that only a container needed whose creation failed.
     pub(super) async fn release_volumes(&self, volumes: Volumes) {
         self.release_images(volumes.locks.unlock()).await;
     }
 
-    /// Releases what only a container needed that is gone.
+    /// Releases images that only a removed container needed.
     pub(super) async fn release_mounted(&self, mounted: &[MountedImage]) {
         self.release_images(unpacked(mounted)).await;
     }
 
-    /// Mounts the image directories of a container again if they are gone, as after a reboot. They stay
-    /// until the returned locks are dropped.
+    /// Mounts the image directories of a container again if they are gone, for example after a reboot. They
+    /// stay mounted until the returned locks are dropped.
     pub(super) async fn ensure_mounted(
         &self,
         document: &ContainerDocument,
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// What cannot be released now is released by the next sweep.
+    /// If something cannot be released now, the next sweep releases it.
     async fn release_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
             if let Err(error) = self.image_files.release(&image).await {
@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// The mounts of images, each with what the caller calls the image.
+/// The image mounts, each with the image's name in the request.
 fn image_mounts(spec: &ContainerSpec) -> impl Iterator<Item = (&Mount, &str)> {
     spec.mounts.iter().filter_map(|mount| Some((mount, mount.image.as_deref()?)))
 }

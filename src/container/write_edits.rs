@@ -1,4 +1,4 @@
-//! When the files of our OCI runtime are written and swept.
+//! Writes and sweeps the files of our OCI runtime.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Node {
-    /// Writes the changes of a container that is about to be started, if it has any.
+    /// Writes the edits of a container that is about to start, if it has any.
     pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
         let wanted = self.wanted(record)?;
         let snapshot = self.store.snapshot();
@@ -42,12 +42,12 @@ impl Node {
         }
     }
 
-    /// Removes what is left of containers that have gone, but of those to `keep`. To be called when
+    /// Removes the files of containers that are gone, except those in `keep`. Must be called after
     /// everything was inspected.
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
         for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {
-            // A call that holds the lock writes or removes it itself.
+            // A call with the lock writes or removes the file itself.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
@@ -56,7 +56,7 @@ impl Node {
         }
     }
 
-    /// The sandboxes for which there are such files. They may be gone.
+    /// The sandboxes that have such files. They may be gone.
     pub async fn edited_sandboxes(&self) -> Vec<SandboxId> {
         let ids = self.edited().await;
         ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()

@@ -1,4 +1,4 @@
-//! The users and groups of the image of a container.
+//! The users and groups in a container's image.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::{
     translate::plan::identity::needs_accounts,
 };
 
-/// The accounts of the image. An image that cannot be read fails only a container
-/// whose groups depend on it; the user of others stays unknown.
+/// The accounts of the image. If they cannot be read, only a container whose groups depend on them fails.
+/// For others, the user in the status stays unknown.
 pub(super) async fn accounts(
     files: &ImageFiles,
     image: &ImageRecord,
@@ -21,7 +21,7 @@ pub(super) async fn accounts(
 ) -> Result<Option<Arc<Accounts>>, ContainerError> {
     match files.accounts(&image.id).await {
         Ok(accounts) => Ok(Some(accounts)),
-        // The engine opens it as well, at the start, and would hang with the container.
+        // The engine also opens it at the start, and would hang with the container.
         Err(error @ ImageFilesError::NotRegularFile { .. }) => Err(error.into()),
         Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
         Err(error) => {

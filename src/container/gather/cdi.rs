@@ -1,4 +1,4 @@
-//! CDI devices: what they come to, or whether the engine can know them.
+//! CDI devices: their edits, or whether the engine supports them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Node {
-    /// What the CDI devices come to; none where the engine reads their specification itself.
+    /// The edits for the CDI devices. None if the engine reads CDI specifications itself.
     pub(super) async fn cdi_edits(
         &self,
         engine: &EngineInfo,
@@ -39,10 +39,10 @@ impl Node {
         .await
     }
 
-    /// What NRI plugins want, the edits of the CDI devices they add among it.
+    /// Adds the edits of the CDI devices that NRI plugins requested.
     ///
     /// # Errors
-    /// A device is not known, or is specified wrongly.
+    /// A device is unknown, or its specification is invalid.
     pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, ContainerError> {
         if wanted.cdi_devices.is_empty() {
             return Ok(wanted);

@@ -1,5 +1,5 @@
-//! Checks that the requested devices exist. The engine checks at the start only, when the pod is half
-//! up, and does not refuse what is no device.
+//! Checks that the requested devices exist. The engine checks only at the start, when other parts of the
+//! pod are running, and does not refuse files that are not devices.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use crate::{
     container::error::ContainerError, model::container::Device, translate::plan::error::PlanError,
 };
 
-/// Refuses the first that is neither a device, nor a link to one, nor a directory with devices.
+/// Refuses the first path that is not a device, a link to a device, or a directory with devices.
 pub(super) fn check(
     devices: &[Device],
     go: &dyn Fn(&Path) -> Result<(), ContainerError>,
@@ -49,8 +49,8 @@ fn kind(path: &Path) -> io::Result<SourceKind> {
     })
 }
 
-/// Links within a directory are not followed, as the engine does not follow them. Only so many
-/// entries are checked; directories with more are taken as given.
+/// Links inside a directory are not followed, because the engine does not follow them. Only a limited
+/// number of entries is checked. Directories with more are accepted.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;

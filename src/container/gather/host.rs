@@ -1,4 +1,4 @@
-//! Checks what a request needs of this host, before anything is created.
+//! Checks what a request needs on this host, before anything is created.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// Refuses devices that are not there, mounts that cannot be, and profiles and labels that
-/// the kernel does not know.
+/// Refuses missing devices, mounts that this host cannot make, and profiles and labels that the kernel does
+/// not know.
 pub(super) async fn check_host(
     socket: &Path,
     engine: &EngineInfo,
@@ -35,7 +35,7 @@ pub(super) async fn check_host(
     .await
 }
 
-/// The same for a pause.
+/// The same for a pause container.
 ///
 /// # Errors
 /// The kernel does not know the profile or label.
@@ -53,8 +53,8 @@ pub async fn check_sandbox(
     .await
 }
 
-/// Runs a check off the async threads. It announces each path with its argument, which refuses one
-/// that hangs.
+/// Runs a check outside the async threads. The check announces each path with its argument, which refuses a
+/// path that hangs.
 async fn check(
     work: impl FnOnce(&dyn Fn(&Path) -> Result<(), ContainerError>) -> Result<(), ContainerError>
     + Send
@@ -63,8 +63,8 @@ async fn check(
     within_deadline(|check| blocking(move || work(&|path| check.at(path)))).await
 }
 
-/// The engine notices a profile that is not loaded at the start only. An engine without AppArmor
-/// is for the plan to refuse.
+/// The engine notices only at the start that a profile is not loaded. If the engine has no AppArmor, the
+/// plan refuses the profile.
 fn check_apparmor(
     profile: Option<&Profile>,
     engine: &EngineInfo,

@@ -1,8 +1,8 @@
-//! Checks paths of this host that a request names. Any may be on a file system that never answers: the
-//! caller gets an answer within a deadline, and the thread that hangs is left alone.
+//! Checks paths of this host that a request names. A path may be on a file system that never answers. The
+//! caller then gets an answer within a deadline, and the hanging thread is abandoned.
 //!
-//! While a path hangs it is not checked again: every retry of a kubelet would block one more thread,
-//! until there are none for other pods.
+//! While a path hangs, it is not checked again. Otherwise each retry of kubelet would block one more
+//! thread, until no threads are left for other pods.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{container::error::ContainerError, error::Kind};
 
-/// A running check, path by path. Clones are the same check.
+/// A running check of one path after another. Clones refer to the same check.
 #[derive(Clone, Debug)]
 pub(in crate::container) struct HostCheck(Arc<Slot>);
 
@@ -34,17 +34,17 @@ struct Slot {
 }
 
 impl HostCheck {
-    /// None when too many checks hang.
+    /// None if too many checks hang.
     fn begin() -> Option<Self> {
         let permit = SLOTS.try_acquire().ok()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Some(Self(Arc::new(Slot { number, _permit: permit })))
     }
 
-    /// Goes on to a path.
+    /// Starts with the next path.
     ///
     /// # Errors
-    /// Another check hangs there.
+    /// Another check hangs at this path.
     pub(in crate::container) fn at(&self, path: &Path) -> Result<(), ContainerError> {
         let mut running = running();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
@@ -57,7 +57,7 @@ impl HostCheck {
         Ok(())
     }
 
-    /// The path it is at.
+    /// The path that is being checked.
     fn path(&self) -> PathBuf {
         running().get(&self.0.number).map(|(path, _)| path.clone()).unwrap_or_default()
     }
@@ -69,11 +69,11 @@ impl Drop for Slot {
     }
 }
 
-/// Runs a check, which announces every path with [`HostCheck::at`]. It goes on when the caller has
-/// stopped waiting.
+/// Runs a check, which announces every path with [`HostCheck::at`]. The check continues after the caller
+/// has stopped waiting.
 ///
 /// # Errors
-/// The check's, or a path does not answer.
+/// The error of the check, or that a path does not answer.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, ContainerError>
@@ -102,14 +102,14 @@ fn running() -> MutexGuard<'static, BTreeMap<u64, (PathBuf, Instant)>> {
     RUNNING.lock()
 }
 
-/// The path of each check, and since when.
+/// The path of each check, and the time when it began.
 static RUNNING: Mutex<BTreeMap<u64, (PathBuf, Instant)>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
-/// Of the threads there are for what blocks; see where the runtime is built.
+/// A part of the runtime's threads for blocking work.
 static SLOTS: Semaphore = Semaphore::const_new(256);
 /// The likely cause, for the operator.
 const HANGS: &str = "a file system of this host does not answer (a dead network mount?)";
-/// Longer than any healthy disk takes.
+/// Longer than any working disk needs.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Earlier than a caller gets its error, who may retry at once.
+/// Shorter than [`TIMEOUT`], because a caller may retry as soon as it gets the error.
 const HANGS_AFTER: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Gathers the input of a plan, cheap parts first.
+//! Gathers the input of a plan. Fast steps come first.
 
 use crate::{
     container::{
@@ -51,7 +51,7 @@ impl Node {
     }
 }
 
-/// The container whose processes are shared, for [`PidMode::Target`] (ephemeral containers).
+/// The container whose processes are shared, with [`PidMode::Target`] (ephemeral containers).
 fn pid_target(
     snapshot: &Snapshot,
     sandbox: &SandboxRecord,

@@ -1,5 +1,5 @@
-//! Gathers the input of a container's plan before anything is created, so that an invalid request is
-//! refused with nothing to undo.
+//! Gathers the input of a container's plan before anything is created, so that nothing has to be undone
+//! after an invalid request.
 
 pub mod accounts;
 pub mod cdi;

@@ -1,5 +1,5 @@
-//! Mounts that this host cannot give, whatever the engine: found out before anything is made,
-//! because the engine and the OCI runtime find out at the start only, with less clear errors.
+//! Finds mounts that this host cannot make, before anything is created. The engine and the OCI runtime find
+//! them only at the start, with less clear errors.
 
 use std::{
     cell::LazyCell,
@@ -17,8 +17,8 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// Refuses the first that cannot be. Image mounts are left to those who make them. Every place is
-/// announced to `go` before it is checked, which refuses one that hangs.
+/// Refuses the first impossible mount, without image mounts, which are checked elsewhere. Calls `go` with
+/// each path before its check. `go` refuses paths that hang.
 pub(super) fn check(
     mounts: &[Mount],
     engine_socket: &Path,
@@ -27,7 +27,7 @@ pub(super) fn check(
     check_among(mounts, || MountTable::of_engine(engine_socket).ok(), go)
 }
 
-/// The same; how the machine's mounts are shared is asked once at most.
+/// The same. `shared` reads the propagation of the machine's mounts and is called at most once.
 fn check_among(
     mounts: &[Mount],
     shared: impl FnOnce() -> Option<MountTable>,
@@ -52,14 +52,14 @@ fn check_among(
     Ok(())
 }
 
-/// What is missing will be made, a directory; what is in the way of that is refused.
+/// A missing source will be created as a directory. Refuses a source if this is impossible.
 fn refuse_source(source: &Path) -> Option<String> {
     let error = fs::metadata(source).err()?;
     match error.kind() {
         io::ErrorKind::NotFound if fs::symlink_metadata(source).is_err() => None,
         io::ErrorKind::NotFound => Some(format!("{source:?} is a symbolic link to a missing path")),
         io::ErrorKind::NotADirectory => Some(format!("a parent of {source:?} is not a directory")),
-        // A broken file system is for the engine to report.
+        // If the file system is broken, the engine reports it.
         _ => None,
     }
 }
@@ -88,7 +88,7 @@ fn refuse_propagation<'a>(
     }
 }
 
-/// A mount within another needs a place there, or the right to make one.
+/// A mount inside another one needs an existing path there, or permission to create it.
 fn refuse_place(
     mount: &Mount,
     all: &[Mount],
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn propagation_is_what_the_mount_can() {
-        // Shared on most machines and private in most containers: both are right.
+        // Its propagation is shared on most machines and private in most containers. Both are correct.
         let private = Path::new("/proc/self/fdinfo");
         let now = MountTable::of_engine(Path::new("/nonexistent.sock")).unwrap();
         let held = now.propagation(private).unwrap();

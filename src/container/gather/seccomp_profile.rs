@@ -12,11 +12,11 @@ use crate::{
     host::file::read_text, model::security::Profile,
 };
 
-/// The text of a localhost seccomp profile; none for any other, and for the privileged, who
-/// never have one. The file is the caller's to provide, so a missing one is the request's fault.
+/// The text of a localhost seccomp profile. None for any other profile, and for privileged containers,
+/// which never have one. The caller must provide the file, so a missing file is an error of the request.
 ///
 /// # Errors
-/// It is not there, not to be read, not UTF-8, or longer than a mebibyte.
+/// The file is missing, unreadable, not UTF-8, or larger than 1 MiB.
 pub async fn seccomp_profile(
     profile: Option<&Profile>,
     privileged: bool,
@@ -49,7 +49,7 @@ fn read_profile(path: &Path) -> io::Result<String> {
     })
 }
 
-/// Far more than a profile needs; the engine has no limit.
+/// Much larger than a profile. The engine has no limit.
 const LONGEST_PROFILE: u64 = 1 << 20;
-/// Kubelet only names the file; whoever wrote the pod thinks it is everywhere.
+/// kubelet passes only the file's name. Authors of pods often assume that the file exists on every node.
 const MISSING: &str = "no such file; a profile has to be on every node its pods may run on";

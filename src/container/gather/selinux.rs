@@ -1,4 +1,4 @@
-//! SELinux options: whether the policy has them.
+//! SELinux options: whether the loaded policy knows them.
 
 use tracing::debug;
 
@@ -8,8 +8,8 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// Refuses options that the loaded policy does not know. Where the engine runs without SELinux
-/// they mean nothing, and are ignored: charts state them for every kind of node.
+/// Refuses options that the loaded policy does not know. If the engine runs without SELinux, they are
+/// ignored, because charts set them for every kind of node.
 pub(super) fn check(
     label: Option<&SelinuxLabel>,
     engine: &EngineInfo,
@@ -36,7 +36,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What is not stated is what containers usually have.
+/// Options that are not set get the usual values of containers.
 fn context(label: &SelinuxLabel) -> String {
     let or = |stated: &str, usual: &str| {
         if stated.is_empty() { usual.to_owned() } else { stated.to_owned() }
