@@ -1,6 +1,6 @@
 //! The plugins' arguments for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
 //!
-//! Pure. Everything is derived from the recorded intent, so DEL gets the same as ADD.
+//! No I/O. Everything is derived from the recorded intent, so DEL gets the same as ADD.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
         .collect()
 }
 
-/// The one text of `CNI_ARGS`.
+/// The whole text of `CNI_ARGS`.
 pub fn joined(pairs: &[(String, String)]) -> String {
     let texts: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     texts.join(";")
@@ -94,7 +94,7 @@ pub fn pod_cidrs(capabilities: &Map<String, Value>) -> Vec<String> {
     subnets.filter(|subnet| !subnet.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether the pod asks for ports of the host.
+/// Whether the pod requests host ports.
 pub fn wants_host_ports(pod: &PodNetwork) -> bool {
     pod.ports.iter().any(|port| port.host_port != 0)
 }
@@ -122,8 +122,8 @@ fn port_mapping(port: &PortMapping) -> Value {
     entry
 }
 
-/// A direction without annotation is left out: plugins take a rate of zero as no limit, but refuse
-/// a burst without a rate.
+/// A direction without annotation is left out. Plugins read a rate of zero as no limit, but refuse a burst
+/// without a rate.
 fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, ArgumentError> {
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {
@@ -139,7 +139,7 @@ fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Ar
     Ok((!limits.is_empty()).then_some(Value::Object(limits)))
 }
 
-/// One address is assigned per inner list, hence one inner list per family.
+/// One address is assigned per inner list, so there is one inner list per family.
 fn ip_ranges(cidrs: &[String]) -> Option<Value> {
     let (v6, v4): (Vec<&String>, Vec<&String>) = cidrs.iter().partition(|cidr| cidr.contains(':'));
     let families =

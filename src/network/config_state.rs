@@ -11,7 +11,7 @@ use crate::model::attachment::NetworkStatus;
 /// The state of the configuration directory at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigState {
-    /// Counts the reads; 0 is before the first.
+    /// The number of reads so far; 0 before the first.
     pub serial: u64,
     pub directory: PathBuf,
     /// The selected configuration, and the refused files.
@@ -26,7 +26,7 @@ impl ConfigState {
         self.selection.selected.as_ref()
     }
 
-    /// Why there is no network, in one sentence that names the directory and every refused file.
+    /// Why there is no network, in one sentence with the directory and every refused file.
     pub fn reason(&self) -> String {
         let directory = self.directory.display();
         if self.serial == 0 {

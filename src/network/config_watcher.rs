@@ -1,7 +1,7 @@
 //! Keeps the state of the network configuration up to date: reads it when a file changes, and
 //! periodically.
 //!
-//! Both the configuration directory and the plugins' directories are watched, since a configuration
+//! Both the configuration directory and the plugins' directories are watched, because a configuration
 //! becomes usable when its last plugin is installed. Without inotify it is read more often.
 
 use std::{sync::Arc, time::Duration};
@@ -36,7 +36,7 @@ pub(super) struct ConfigWatcher {
 }
 
 impl ConfigWatcher {
-    /// Reads nothing yet. One VERSION or STATUS call of a plugin may take `timeout`.
+    /// Reads nothing yet. `timeout` applies to each VERSION or STATUS call of a plugin.
     pub(super) fn new(live: LiveSettings, plugins: Arc<Plugins>, timeout: Duration) -> Self {
         let directory = live.current().cni_conf_dir.clone();
         let state = watch::Sender::new(Arc::new(ConfigState { directory, ..Default::default() }));
@@ -53,7 +53,7 @@ impl ConfigWatcher {
         let before = self.state().serial;
         let _refreshing = self.refreshing.lock().await;
         let last = self.state();
-        // The first read after `before` may have begun before this call; the second did not.
+        // The first read after `before` may have begun before this call. The second one did not.
         if last.serial > before.saturating_add(1) {
             return last;
         }
@@ -72,7 +72,8 @@ impl ConfigWatcher {
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
-            // Before the read, so that no later change is missed; a new folder needs its own watch.
+            // The watch is set before the read, so that no later change is missed. A new folder needs its
+            // own watch.
             let mut watch = self.begin_watch();
             let state = self.refresh().await;
             let pause =
@@ -101,7 +102,7 @@ impl ConfigWatcher {
     fn begin_watch(&self) -> Option<DirectoryWatch> {
         let live = self.live.current();
         let plugins = live.cni_bin_dirs.iter().cloned();
-        // A network may have plugins in a folder of its name.
+        // A network may have plugins in a folder with its name.
         let entries = std::fs::read_dir(&live.cni_conf_dir).into_iter().flatten().flatten();
         let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
         let directories = std::iter::once(live.cni_conf_dir.clone()).chain(folders).chain(plugins);
@@ -150,7 +151,7 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
     }
 }
 
-/// Installers write several files; one read at the end is better than several in between.
+/// Installers write several files. One read at the end is better than several in between.
 const SETTLE: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);

@@ -28,12 +28,12 @@ pub enum NetworkError {
         #[source]
         source: ConfigError,
     },
-    /// There is no private network namespace where the pod's should be.
+    /// The namespace of the pod is missing, or is not a private network namespace.
     #[error("{} is not the pod's network namespace: {reason}", path.display())]
     Namespace { path: PathBuf, reason: &'static str },
     #[error(transparent)]
     Plugin(#[from] PluginError),
-    /// Several plugins failed. All others were called as well.
+    /// Several plugins failed. All others were also called.
     #[error("{}", joined(failures))]
     Several {
         /// In the order of the calls; never empty.
@@ -46,13 +46,13 @@ pub enum NetworkError {
         #[source]
         source: ResultError,
     },
-    /// The kernel or the disk refused.
+    /// The kernel or the disk returned an error.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
 impl NetworkError {
-    /// What the caller can do about it.
+    /// The error kind, from which the gRPC code follows.
     pub fn kind(&self) -> Kind {
         match self {
             Self::NotConfigured { .. } => Kind::Unavailable,
@@ -66,10 +66,10 @@ impl NetworkError {
         }
     }
 
-    /// One error out of the failures of a chain.
+    /// Makes one error of the failures of a chain.
     ///
     /// # Errors
-    /// The failures, unless there are none.
+    /// The failures, if there are any.
     pub(super) fn from_failures(mut failures: Vec<PluginError>) -> Result<(), Self> {
         match failures.len() {
             0 => Ok(()),

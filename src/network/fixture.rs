@@ -1,4 +1,4 @@
-//! A node for tests: directories, plugins as shell scripts, and a network namespace where permitted.
+//! A node for tests: directories, plugins as shell scripts, and a network namespace if permitted.
 
 use std::{
     fs,
@@ -90,13 +90,13 @@ impl TestNode {
         let _ = fs::remove_file(self.path("log/calls"));
     }
 
-    /// What a plugin read at its last call of a command.
+    /// The input that a plugin read at its last call of a command.
     pub(super) fn input(&self, plugin: &str, command: &str) -> Value {
         let text = fs::read(self.path("log").join(format!("{plugin}.{command}"))).unwrap();
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// The variables a plugin saw at its last call of a command.
+    /// The variables of a plugin at its last call of a command.
     pub(super) fn environment(&self, plugin: &str, command: &str) -> String {
         fs::read_to_string(self.path("log").join(format!("{plugin}.{command}.env"))).unwrap()
     }
@@ -142,11 +142,11 @@ impl TestNode {
     }
 }
 
-/// A fresh network namespace pinned at a path until dropped.
+/// A new network namespace, pinned at a path until this is dropped.
 pub(super) struct PinnedNamespace(PathBuf);
 
 impl PinnedNamespace {
-    /// None, and a skip, without the privilege to make one.
+    /// None without the privilege to create one. The test is then skipped.
     #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
         let resident = Resident::new()?;
@@ -164,6 +164,6 @@ impl Drop for PinnedNamespace {
     }
 }
 
-/// Prints a result with one address, as the last plugin of a chain may.
+/// Prints a result with one address, as the last plugin of a chain may do.
 pub(super) const ANSWER: &str =
     r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;

@@ -16,7 +16,6 @@ use crate::{host::netns, model::attachment::AttachmentIntent};
 pub(super) struct AttachmentKey {
     pub(super) network: String,
     pub(super) container: String,
-    /// Name of the interface in it.
     pub(super) interface: String,
 }
 
@@ -40,8 +39,8 @@ impl From<&CachedResult> for AttachmentKey {
     }
 }
 
-/// The attachments this process made or is making. A list of live pods taken a moment ago may miss
-/// the newest; GC with that list would drop them.
+/// The attachments that this process has made or is making. A recent list of live pods may lack the newest
+/// ones, and a GC with that list would delete them.
 #[derive(Debug, Default)]
 pub(super) struct ActiveAttachments {
     active: Mutex<HashSet<AttachmentKey>>,
@@ -64,8 +63,8 @@ impl ActiveAttachments {
         self.active.lock().clone()
     }
 
-    /// Blocks new attachments while the guard is held. None when attachments were being made all the
-    /// time: queueing for the lock would delay every new pod behind a slow one.
+    /// Blocks new attachments while the guard is held. None if attachments were made all the time: a wait
+    /// for the lock would delay every new pod behind a slow one.
     pub(super) async fn pause(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let paused = async {
             loop {
@@ -79,10 +78,10 @@ impl ActiveAttachments {
     }
 }
 
-/// Splits the cached results into those to be released, and the attachments in use (with `live`).
+/// Splits the cached results into those to release and those in use (with `live`).
 ///
-/// The cache may be shared with another runtime whose namespaces are not visible here. So only an
-/// attachment that dockbridge or cri-dockerd made, and whose namespace is gone, is stale.
+/// The cache may be shared with another runtime whose namespaces are not visible here. So an attachment is
+/// stale only if dockbridge or cri-dockerd made it and its namespace is gone.
 pub(super) fn split_stale(
     entries: Vec<CachedResult>,
     live: HashSet<AttachmentKey>,
@@ -112,7 +111,7 @@ pub(super) fn is_ours(entry: &CachedResult) -> bool {
     entry.ours || entry.netns.as_deref().is_some_and(is_of_process)
 }
 
-/// Only cri-dockerd and dockershim name a namespace by a pid.
+/// Only cri-dockerd and dockershim identify a namespace by a pid.
 fn is_of_process(netns: &str) -> bool {
     let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
     pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))

@@ -1,5 +1,5 @@
-//! Releases the attachments of lost pods: of all whose namespace is gone, and of a pod that neither
-//! Docker nor a checkpoint knows.
+//! Releases the attachments of lost pods: of all pods whose namespace is gone, and of a pod that neither
+//! Docker nor a checkpoint has.
 
 use std::{collections::HashSet, path::Path};
 
@@ -22,11 +22,11 @@ use crate::{
 };
 
 impl Network {
-    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone, GC for
-    /// plugins that support it. Attachments of other runtimes are not touched.
+    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone, and GC with
+    /// plugins that support it. Attachments of other runtimes are not changed.
     ///
     /// # Errors
-    /// Plugins that failed; all were called.
+    /// The plugins that failed. All were called.
     pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
         let cache = self.cache.clone();
         let read = move || {
@@ -60,7 +60,7 @@ impl Network {
         let valid = valid.into_iter().filter(|key| key.network == selected.list.name);
         let valid: Vec<(String, String)> =
             valid.map(|key| (key.container, key.interface)).collect();
-        // New pods wait for this, so it must be short.
+        // New pods wait for this, so it must be fast.
         let timeout = self.deadline.min(QUERY_TIMEOUT);
         Chain { timeout, ..self.chain(&selected.list) }.gc(&valid).await
     }
@@ -70,8 +70,8 @@ impl Network {
         !self.cached_of(sandbox).await.is_empty()
     }
 
-    /// Disconnects a pod that neither Docker nor a checkpoint knows, by what the cache has of it. DEL
-    /// works in the namespace at `namespace`, if it is there.
+    /// Disconnects a pod that neither Docker nor a checkpoint has, with the entries of the cache. DEL uses
+    /// the namespace at `namespace`, if it exists.
     ///
     /// # Errors
     /// As [`Network::detach`].
@@ -94,7 +94,7 @@ impl Network {
         blocking(find).await
     }
 
-    /// Runs DEL as the cached ADD ran, and forgets the result if all plugins succeed.
+    /// Runs DEL with the values of the cached ADD, and removes the result if all plugins succeed.
     async fn del_cached(
         &self,
         entry: CachedResult,

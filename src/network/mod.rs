@@ -1,12 +1,12 @@
 //! Connects pods to the network with CNI plugins, and disconnects them.
 //!
-//! It does not know Docker, and of a pod only its name, namespace path and ports. Start with
-//! [`service::Network`]: prepare, attach (ADD), detach (DEL), gc, status. [`cni`] runs the
-//! plugins; `config_watcher` keeps [`config_state::ConfigState`] up to date with the configuration
-//! directory; [`arguments`] makes `CNI_ARGS` and `runtimeConfig`, [`quantity`] parses bandwidths for
-//! it; `lost_pods` releases attachments of pods that are gone, which `gc` finds.
+//! The module does not know Docker. Of a pod it knows only the name, namespace path and ports. Start with
+//! [`service::Network`]: prepare, attach (ADD), detach (DEL), gc, status. [`cni`] runs the plugins.
+//! `config_watcher` updates [`config_state::ConfigState`] from the configuration directory. [`arguments`]
+//! makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `lost_pods` releases
+//! attachments of pods that are gone, which `gc` finds.
 //!
-//! There is no fallback: a node without a usable configuration connects no pod and reports why.
+//! There is no fallback. A node without a usable configuration connects no pod and reports why.
 
 pub mod arguments;
 pub mod cni;

@@ -1,4 +1,4 @@
-//! Kubernetes quantities, as far as bandwidth annotations need them.
+//! Parses Kubernetes quantities, as far as bandwidth annotations need them.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub enum QuantityError {
 /// Reads a rate in bits per second, rounded up, between 1k and 1P.
 ///
 /// # Errors
-/// What [`QuantityError`] lists.
+/// See [`QuantityError`].
 pub fn rate(text: &str) -> Result<u64, QuantityError> {
     let (digits, suffix) = split(text.strip_prefix('+').unwrap_or(text));
     let value = number(digits)?.times(scale(suffix)?).ok_or(QuantityError::Range)?;
@@ -28,7 +28,7 @@ struct Number {
 }
 
 impl Number {
-    /// None when out of any sensible range.
+    /// None if it is out of any sensible range.
     fn times(&self, scale: Scale) -> Option<u64> {
         let (multiplier, exponent) = match scale {
             Scale::Binary(power) => (1u128.checked_shl(power)?, 0),

@@ -1,10 +1,10 @@
-//! Prepares, attaches and detaches a pod, and recalls lost attachments.
+//! Prepares, attaches and detaches a pod, and finds lost attachments.
 //!
 //! ```text
 //! prepare ──▶ intent, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
 //! ```
 //!
-//! The intent holds all that DEL needs, so that it works after the configuration, the sandbox or this
+//! The intent has everything that DEL needs, so DEL works after the configuration, the sandbox or this
 //! process has changed. Calls for one pod must not overlap.
 
 use std::{
@@ -46,10 +46,10 @@ use crate::{
     },
 };
 
-/// Where network configuration and plugins are, and how long plugins may take.
+/// Where network configurations and plugins are, and how long plugins may take.
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
-    /// How new pods are connected; plugins are used only with CNI.
+    /// How new pods are connected. Plugins are used only with CNI.
     pub mode: NetworkMode,
     /// Directories of configurations and plugins, which may be created later, and pod CIDRs.
     pub live: LiveSettings,
@@ -75,15 +75,15 @@ pub struct Network {
     pub(super) cache: ResultCache,
     pub(super) deadline: Duration,
     live: LiveSettings,
-    /// From kubelet.
+    /// As kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
     pub(super) active: Arc<ActiveAttachments>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Network {
-    /// Begins to watch the configuration, in the background, until the last clone is dropped; not
-    /// where no pod will need it. To be called in a runtime.
+    /// Starts watching the configuration in the background, until the last clone is dropped. Does nothing
+    /// if no pod needs the configuration. Must be called inside a runtime.
     pub fn start(settings: NetworkSettings) -> Self {
         let plugins = Arc::new(Plugins::of(settings.live.clone()));
         let timeout = settings.plugin_timeout.min(QUERY_TIMEOUT);
@@ -111,7 +111,7 @@ impl Network {
         self.plugins.metrics()
     }
 
-    /// Whether pods can be connected: by the engine they always can. Never waits for anything.
+    /// Whether pods can be connected. With the engine's network they always can. Never blocks.
     pub fn status(&self) -> NetworkStatus {
         match self.mode {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
@@ -121,7 +121,7 @@ impl Network {
         }
     }
 
-    /// Whether there is a network; reads the configuration again when there was none.
+    /// Whether there is a network. If there was none, reads the configuration again.
     ///
     /// # Errors
     /// [`NetworkError::NotConfigured`], with the reasons.
@@ -129,8 +129,8 @@ impl Network {
         self.selected().await.map(|_| ())
     }
 
-    /// Sets the node's pod CIDRs, primary family first, for pods prepared from now on. The setting
-    /// does not count any more.
+    /// Sets the node's pod CIDRs, primary family first, for pods that are prepared from now on. They
+    /// replace the setting.
     pub fn set_pod_cidrs(&self, cidrs: Vec<String>) {
         self.pod_cidrs.store(Some(Arc::new(cidrs)));
     }
@@ -140,7 +140,7 @@ impl Network {
         sent.as_deref().map_or_else(|| self.live.current().pod_cidrs.clone(), Vec::clone)
     }
 
-    /// Decides how a pod will be connected; changes nothing.
+    /// Decides how a pod will be connected. Changes nothing.
     ///
     /// # Errors
     /// There is no network, or the pod cannot be described to plugins.
@@ -167,7 +167,7 @@ impl Network {
     /// Connects a pod: raises `lo`, runs ADD, caches the result.
     ///
     /// # Errors
-    /// Any failure on the way; [`Network::detach`] undoes what plugins did until then.
+    /// The first failure. [`Network::detach`] undoes what plugins did before it.
     pub async fn attach(&self, intent: &AttachmentIntent) -> Result<Attached, NetworkError> {
         let begun = Instant::now();
         let list = recorded(intent)?;
@@ -177,7 +177,7 @@ impl Network {
         let _adding = self.active.add(AttachmentKey::from(intent)).await;
         let result = self.chain(&list).add(&conf).await?;
         let addresses = addresses(intent, &result);
-        // DEL needs it even without an address; a malformed one would break DEL.
+        // DEL needs the result even without an address. A malformed one would make DEL fail.
         if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_malformed())
         {
             self.cache_result(intent, conf, result.clone()).await?;
@@ -188,14 +188,14 @@ impl Network {
         Ok(Attached { addresses, result })
     }
 
-    /// Disconnects a pod: runs DEL, removes the cached result. It can be repeated, and works without
-    /// the namespace, the configuration file or the result.
+    /// Disconnects a pod: runs DEL and removes the cached result. It can be repeated, and works without the
+    /// namespace, the configuration file or the result.
     ///
-    /// A plugin that fails after the namespace is gone does not keep the pod: there may be nothing
-    /// that it could still do. [`Network::gc`] repeats its DEL.
+    /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
+    /// may be useless. [`Network::gc`] repeats the DEL.
     ///
     /// # Errors
-    /// Plugins that failed; all were called. To be repeated until it succeeds.
+    /// The plugins that failed. All were called. The caller must repeat this until it succeeds.
     pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), NetworkError> {
         let list = recorded(intent)?;
         let mut conf = runtime_conf(intent)?;
@@ -219,7 +219,7 @@ impl Network {
         blocking(move || {
             let id = intent.pod.id.as_str();
             cache.remove(&intent.network, id, &intent.interface)?;
-            // cri-dockerd connects `lo` through a separate network, and caches that result as well.
+            // cri-dockerd connects `lo` through a separate network, and also caches that result.
             cache.remove(LOOPBACK, id, &intent.interface)
         })
         .await?;
@@ -228,11 +228,11 @@ impl Network {
         Ok(())
     }
 
-    /// Whether DEL failed, all failures are final, and the namespace is gone. A plugin's text is no
-    /// evidence: an agent's missing socket reads like a missing namespace.
+    /// Whether DEL failed, all failures are final, and the namespace is gone. The text of an error proves
+    /// nothing: the message for an agent's missing socket is like that for a missing namespace.
     ///
     /// # Errors
-    /// The failures that count.
+    /// The failures that must be reported.
     pub(super) async fn forgive(
         &self,
         (sandbox, network): (&SandboxId, &str),
@@ -257,8 +257,8 @@ impl Network {
         Ok(true)
     }
 
-    /// The attachment of a pod without a checkpoint, from libcni's cache: written by dockbridge or by
-    /// the runtime that ran the pod before.
+    /// The attachment of a pod without a checkpoint, from libcni's cache. dockbridge or the runtime before
+    /// it wrote the entry.
     pub async fn attachment_from_cache(&self, pod: PodNetwork) -> Option<Attachment> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
         let find = move || cache.find(id.as_str(), INTERFACE);
@@ -284,8 +284,8 @@ impl Network {
         })
     }
 
-    /// The attachment of a pod that is in no cache, from its namespace: the addresses of its
-    /// interface, to be released with today's configuration. None without an address.
+    /// The attachment of a pod without a cache entry, from its namespace: the addresses of its interface,
+    /// which will be released with the current configuration. None without an address.
     pub async fn attachment_from_namespace(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
         let intent = self.prepare(pod).await.ok()?;
         let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
@@ -310,7 +310,7 @@ impl Network {
 
     async fn selected(&self) -> Result<SelectedConfig, NetworkError> {
         let state = self.watcher.state();
-        // After a reload it may be of the old directory.
+        // After a reload, the state may be that of the old directory.
         if let Some(selected) = state.selected()
             && state.directory == self.live.current().cni_conf_dir
         {
@@ -366,7 +366,7 @@ fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> 
     })
 }
 
-/// A cached configuration may have either form; none if it cannot be parsed.
+/// The configuration of a cached entry, in either format. None if it cannot be parsed.
 pub(super) fn list_of(entry: &CachedResult) -> Option<NetworkConfigList> {
     let text = entry.config.as_deref()?;
     NetworkConfigList::from_list(text).or_else(|_| NetworkConfigList::from_single(text)).ok()
@@ -394,15 +394,15 @@ fn prepare_namespace(path: &Path) -> Result<(), NetworkError> {
     Ok(netns::raise_loopback(path)?)
 }
 
-/// Whether plugins can still work in the namespace. The host's own, found through a reused pid,
-/// counts as none: DEL there would remove the host's interfaces.
+/// Whether plugins can still use the namespace. If a reused pid leads to the host's namespace, it counts as
+/// missing, because DEL would remove the host's interfaces.
 pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
 }
 
-/// The interface every Kubernetes runtime gives a pod.
+/// The interface that every Kubernetes runtime creates in a pod.
 pub(super) const INTERFACE: &str = "eth0";
-/// The network that cri-dockerd and dockershim connect `lo` by.
+/// The network with which cri-dockerd and dockershim connect `lo`.
 const LOOPBACK: &str = "cni-loopback";
 /// How long one VERSION or STATUS call may take.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

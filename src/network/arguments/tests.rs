@@ -1,4 +1,4 @@
-//! Which arguments plugins get for a pod, and which pods are refused.
+//! The arguments that plugins get for a pod, and the pods that are refused.
 
 use super::*;
 use crate::model::{

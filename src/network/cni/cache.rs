@@ -29,7 +29,6 @@ pub struct ResultCache {
 pub struct CachedResult {
     pub network: String,
     pub container: String,
-    /// Name of the interface in it.
     pub interface: String,
     /// Path of its namespace, if it was recorded.
     pub netns: Option<String>,
@@ -39,12 +38,12 @@ pub struct CachedResult {
     pub arguments: Vec<(String, String)>,
     pub capabilities: Map<String, Value>,
     pub result: Value,
-    /// Written by us, not by another runtime that uses the same directory.
+    /// Written by dockbridge, not by another runtime that uses the same directory.
     pub ours: bool,
 }
 
 impl ResultCache {
-    /// The cache below `directory`, which need not exist.
+    /// The cache below `directory`, which may not exist yet.
     pub fn new(directory: &Path) -> Self {
         Self { results: directory.join("results") }
     }
@@ -52,7 +51,7 @@ impl ResultCache {
     /// Stores an ADD. Blocks on the disk.
     ///
     /// # Errors
-    /// The directory cannot be made or written.
+    /// The directory cannot be created or written.
     pub fn write(&self, entry: &CachedResult) -> Result<(), HostError> {
         let path = self.path(&entry.network, &entry.container, &entry.interface);
         let text =
@@ -85,13 +84,13 @@ impl ResultCache {
     /// Removes a cached ADD. Blocks on the disk.
     ///
     /// # Errors
-    /// Anything but absence.
+    /// Any error except that the file does not exist.
     pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
         let path = self.path(network, container, interface);
         file::remove_if_present(&path, Durability::Written).map(|_| ())
     }
 
-    /// Removes drafts that earlier processes of ours did not finish. Blocks on the disk.
+    /// Removes drafts that earlier processes of dockbridge did not finish. Blocks on the disk.
     pub fn remove_drafts(&self) {
         let Ok(entries) = fs::read_dir(&self.results) else { return };
         let abandoned =
@@ -106,7 +105,7 @@ impl ResultCache {
         }
     }
 
-    /// Everything readable, in no order. Blocks on the disk.
+    /// All readable entries, in no order. Blocks on the disk.
     pub fn all(&self) -> Vec<CachedResult> {
         let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
         let names = entries.flatten().map(|entry| entry.path());
@@ -128,7 +127,7 @@ impl ResultCache {
         found
     }
 
-    /// All parts are checked before: the network's name, the engine's id, the interface.
+    /// All parts were checked before: the network's name, the engine's id, the interface.
     fn path(&self, network: &str, container: &str, interface: &str) -> PathBuf {
         self.results.join(format!("{network}-{container}-{interface}").replace('/', "_"))
     }
@@ -218,7 +217,7 @@ pub(super) fn decode(value: &Value) -> Option<CachedResult> {
     })
 }
 
-/// A draft of a file being replaced.
+/// A draft of a file that is being replaced.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }

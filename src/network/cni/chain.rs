@@ -1,4 +1,4 @@
-//! Runs the plugins of a configuration: ADD in order, each with the result of the one before; DEL in
+//! Runs the plugins of a configuration: ADD in order, each with the result of the previous one, and DEL in
 //! reverse order.
 
 use std::time::Duration;
@@ -19,14 +19,13 @@ pub struct RuntimeConf {
     pub container: String,
     /// Path of its namespace; empty if the namespace is gone.
     pub netns: String,
-    /// Name of the interface in it.
     pub interface: String,
     /// `CNI_ARGS`.
     pub arguments: String,
     pub capabilities: Map<String, Value>,
 }
 
-/// A network and its plugins. All calls of one command together end within `timeout`.
+/// A network and its plugins. `timeout` applies to all calls of one command together.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     pub plugins: &'a Plugins,
@@ -39,7 +38,7 @@ impl Chain<'_> {
     /// Runs ADD and returns the last plugin's result.
     ///
     /// # Errors
-    /// The first plugin that fails. [`Chain::del`] undoes what those before it did.
+    /// The first plugin that fails. [`Chain::del`] undoes what the plugins before it did.
     pub async fn add(&self, conf: &RuntimeConf) -> Result<Value, PluginError> {
         let end = Instant::now() + self.timeout;
         let mut result = None;
@@ -68,8 +67,8 @@ impl Chain<'_> {
         failures
     }
 
-    /// Runs GC with the attachments (container, interface) in use; plugins may drop all others of
-    /// this network. Returns the failures.
+    /// Runs GC with the attachments (container, interface) in use. Plugins may delete all others of this
+    /// network. Returns the failures.
     pub async fn gc(&self, valid: &[(String, String)]) -> Vec<PluginError> {
         if self.list.version < Version::HAS_STATUS || self.list.gc_disabled {
             return Vec::new();
@@ -89,7 +88,7 @@ impl Chain<'_> {
         failures
     }
 
-    /// Runs STATUS; does nothing where the configuration is too old for it.
+    /// Runs STATUS. Does nothing if the configuration is too old for it.
     ///
     /// # Errors
     /// The first plugin that is not ready.
@@ -116,7 +115,7 @@ impl Chain<'_> {
         self.plugins.call(&plugin.kind, call, input, timeout).await
     }
 
-    /// A result without a version has the requested one. An empty one counts as none, as in libcni.
+    /// A result without a version has the requested one. An empty result counts as none, as in libcni.
     fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
         let mut result: Map<String, Value> =
             serde_json::from_slice(printed).map_err(|e| PluginError {

@@ -1,4 +1,4 @@
-//! One network configuration: a list of plugins, or a single one that becomes a list of one.
+//! One network configuration: a list of plugins, or a single plugin that becomes a list of one.
 //!
 //! A plugin's own fields are passed on unchanged.
 
@@ -14,11 +14,11 @@ use crate::wire::nullable::nullable;
 /// A readable configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfigList {
-    /// Name of the network; fit for a file name.
+    /// Name of the network, which is safe in a file name.
     pub name: String,
     /// The version used with its plugins.
     pub version: Version,
-    /// All versions the configuration allows, `version` among them.
+    /// All versions that the configuration allows, including `version`.
     pub versions: Vec<Version>,
     /// Plugins in the order of ADD; never empty.
     pub plugins: Vec<PluginConfig>,
@@ -32,7 +32,7 @@ pub struct NetworkConfigList {
 pub struct PluginConfig {
     /// Name of its executable, without any path.
     pub kind: String,
-    /// Capabilities: what it takes in `runtimeConfig`.
+    /// Capabilities: the values that it accepts in `runtimeConfig`.
     pub capabilities: BTreeSet<String>,
     body: Map<String, Value>,
 }
@@ -48,12 +48,12 @@ pub enum ConfigError {
     Folder { file: String, reason: String },
     #[error("no plugins")]
     Empty,
-    /// The name is absent or not fit for plugins' own file names.
+    /// The name is missing or not safe in plugins' own file names.
     #[error(
         "network name {0:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
     )]
     Name(String),
-    /// A plugin is not named, or named by more than a plain file name.
+    /// The plugin has no name, or its name is not a plain file name.
     #[error("plugin type {0:?} is not a plain file name")]
     PluginType(String),
     #[error("requests CNI {0}; supported are 0.1.0 to 1.1.0")]
@@ -64,16 +64,16 @@ impl NetworkConfigList {
     /// Reads the content of a `.conflist` file.
     ///
     /// # Errors
-    /// What [`ConfigError`] lists.
+    /// See [`ConfigError`].
     pub fn from_list(text: &str) -> Result<Self, ConfigError> {
         Self::from_object(object(text)?)
     }
 
-    /// Reads the content of a `.conflist` file, and appends the plugins that `in_folder` reads from
-    /// the folder of the network's name beside it (CNI 1.1). [`Self::text`] has them all.
+    /// Reads the content of a `.conflist` file, and appends the plugins that `in_folder` reads from the
+    /// folder beside it that has the network's name (CNI 1.1). [`Self::text`] contains them all.
     ///
     /// # Errors
-    /// What [`ConfigError`] lists, or a plugin's file cannot be read.
+    /// See [`ConfigError`]. A plugin's file may also be unreadable.
     pub fn from_file(
         text: &str,
         in_folder: impl FnOnce(&str) -> Result<Vec<String>, ConfigError>,
@@ -94,7 +94,7 @@ impl NetworkConfigList {
     /// Reads the content of a `.conf` or `.json` file: one plugin.
     ///
     /// # Errors
-    /// What [`ConfigError`] lists.
+    /// See [`ConfigError`].
     pub fn from_single(text: &str) -> Result<Self, ConfigError> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {
@@ -108,7 +108,7 @@ impl NetworkConfigList {
         Self::from_object(raw)
     }
 
-    /// The same configuration with one of its versions only.
+    /// The same configuration with only one of its versions.
     pub fn with_version(mut self, version: Version) -> Self {
         self.raw.insert("cniVersion".to_owned(), version.to_string().into());
         self.raw.remove("cniVersions");
@@ -122,7 +122,7 @@ impl NetworkConfigList {
         Value::Object(self.raw.clone()).to_string()
     }
 
-    /// Whether it only raises `lo`, so that it is not a pod network.
+    /// Whether it only raises `lo`. It is then not a pod network.
     pub fn is_loopback(&self) -> bool {
         self.plugins.iter().all(|plugin| plugin.kind == "loopback")
     }
@@ -249,7 +249,7 @@ fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, ConfigError> 
     serde_json::from_value(value).map_err(|e| ConfigError::Malformed(e.to_string()))
 }
 
-/// Those of the requested versions that are known, in rising order.
+/// The known ones among the requested versions, in rising order.
 fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, ConfigError> {
     let one = one.filter(|text| !text.is_empty());
     if one.is_none() && more.is_empty() {
@@ -292,9 +292,9 @@ pub(super) fn negotiate_version(
     Err(list.versions.iter().rev().find_map(refused_by).unwrap_or_default())
 }
 
-/// Keys of a single configuration that belong to the list made of it.
+/// Keys of a single configuration that move to the list made from it.
 const SHARED: [&str; 5] = ["name", "cniVersion", "cniVersions", "disableCheck", "disableGC"];
-/// A cache file's name holds it beside a 64-digit id and an interface name.
+/// The name of a cache file contains it beside a 64-digit id and an interface name.
 const NAME_LIMIT: usize = 160;
 
 #[cfg(test)]

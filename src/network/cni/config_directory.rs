@@ -1,5 +1,5 @@
-//! Selects the network configuration of a directory: the first usable one by file name. Why each
-//! earlier file was refused is kept for the operator.
+//! Selects the network configuration of a directory, which is the first usable one by file name. The reason
+//! why each earlier file was refused is kept for the operator.
 
 use std::{
     fmt, fs, io,
@@ -18,7 +18,7 @@ use crate::{concurrency::blocking::blocking, host::file};
 pub struct Selection {
     /// The one to use, with the version negotiated with its plugins.
     pub selected: Option<SelectedConfig>,
-    /// The files before it.
+    /// The files before it, which were refused.
     pub refused: Vec<Refused>,
     /// Why the directory could not be read.
     pub problem: Option<String>,
@@ -126,7 +126,7 @@ fn in_folder(folder: &Path) -> Result<Vec<String>, ConfigError> {
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    // Reading anything else could block forever.
+    // Reading another kind of file could block forever.
     if !path.metadata().map_err(|e| explain(&e))?.is_file() {
         return Err("not a regular file".to_owned());
     }

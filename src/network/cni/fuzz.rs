@@ -42,7 +42,7 @@ pub(crate) fn result(bytes: &[u8]) {
     }
 }
 
-/// An entry of the cache that the reference library keeps: written again, it is the same.
+/// An entry of the reference library's cache. Reading and writing it gives the same entry.
 pub(crate) fn cache(bytes: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
     let Some(entry) = cache::decode(&value) else { return };
@@ -51,7 +51,7 @@ pub(crate) fn cache(bytes: &[u8]) {
     assert_eq!(cache::decode(&again), Some(entry));
 }
 
-/// A network configuration: its text parses to the same again, and plugins get its name.
+/// A network configuration. Its text parses to the same configuration, and plugins get its name.
 pub(crate) fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for read in [NetworkConfigList::from_list(&text), NetworkConfigList::from_single(&text)] {

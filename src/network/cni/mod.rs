@@ -1,4 +1,4 @@
-//! The Container Network Interface, runtime side, specification 0.1.0 to 1.1.0.
+//! The runtime side of the Container Network Interface, specification 0.1.0 to 1.1.0.
 //!
 //! [`config`] parses one configuration, [`config_directory`] selects one of a directory, [`plugin`]
 //! runs one plugin once, [`chain`] runs the plugins of a configuration in order, [`result`] parses

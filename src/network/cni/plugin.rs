@@ -104,10 +104,10 @@ impl Plugins {
         })
     }
 
-    /// Calls a plugin and returns what it printed.
+    /// Calls a plugin and returns its output.
     ///
     /// # Errors
-    /// What [`Failure`] lists. What it prints as errors goes to the log.
+    /// See [`Failure`]. Everything that the plugin writes to standard error is logged.
     pub async fn call(
         &self,
         kind: &str,
@@ -126,10 +126,10 @@ impl Plugins {
         })
     }
 
-    /// The versions a plugin supports; queried once per binary.
+    /// The versions that a plugin supports, queried once per executable.
     ///
     /// # Errors
-    /// As [`Plugins::call`]; also where VERSION fails.
+    /// As [`Plugins::call`], also if VERSION fails.
     pub async fn versions(
         &self,
         kind: &str,
@@ -172,7 +172,7 @@ impl Plugins {
         let (program, _) = self.find(kind, timeout).await?;
         let text = Value::Object(input.clone()).to_string();
         let path = self.path();
-        // All are set, even when empty, so that nothing is inherited.
+        // All variables are set, even empty ones, so that none is inherited.
         let environment = [
             ("CNI_COMMAND", call.command),
             ("CNI_CONTAINERID", call.container),
@@ -229,7 +229,7 @@ fn log_stderr(kind: &str, call: Call<'_>, error: &ProcessError) {
     }
 }
 
-/// The first of these that can be executed; if none can, the first that is there.
+/// The first of these that can be executed. If none can, the first that exists.
 fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, ExecutableVersion), Option<PathBuf>> {
     let mut not_executable = None;
     for path in paths {
@@ -244,7 +244,7 @@ fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, ExecutableVersion),
     Err(not_executable)
 }
 
-/// Identifies a version of an executable, to notice its replacement.
+/// Identifies a version of an executable, so that its replacement is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ExecutableVersion {
     inode: u64,
@@ -285,7 +285,7 @@ pub(super) fn reported(printed: &[u8]) -> Option<Failure> {
     Some(Failure::Reported { code: report.code.unwrap_or_default(), message: excerpt(&message) })
 }
 
-/// The failure of an output that is not the expected JSON.
+/// The failure of a plugin whose output is not the expected JSON.
 pub(super) fn malformed(error: &serde_json::Error, printed: &[u8]) -> Failure {
     Failure::Malformed { reason: error.to_string(), output: output_excerpt(printed, "") }
 }
@@ -309,9 +309,9 @@ fn excerpt(text: &str) -> String {
 
 const VERSION: &str = "VERSION";
 const OUTPUT_LIMIT: usize = 4 << 20;
-/// Concurrent searches. One that hangs keeps its thread.
+/// Concurrent searches. A search that hangs blocks its thread.
 const MAX_SEARCHES: usize = 8;
-/// Far longer than a working disk takes; it comes on top of the plugin's own timeout.
+/// Much longer than a working disk needs. It is added to the plugin's own timeout.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 const EXCERPT: usize = 1024;
 

@@ -29,12 +29,9 @@ pub enum Failure {
     },
     #[error("{} is not executable", path.display())]
     NotExecutable { path: PathBuf },
-    /// The search did not end: a file system does not answer.
+    /// The search did not end, because a file system does not answer.
     #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
-    Unsearchable {
-        /// The directories, in order.
-        searched: String,
-    },
+    Unsearchable { searched: String },
     /// It reported an error in the form of the specification.
     #[error("{message} (code {code})")]
     Reported {
@@ -50,24 +47,20 @@ pub enum Failure {
         output: String,
     },
     #[error("cannot parse its output ({reason}): {output}")]
-    Malformed {
-        reason: String,
-        /// The beginning of its output and errors.
-        output: String,
-    },
+    Malformed { reason: String, output: String },
     /// It could not be started, was killed, or its exit could not be read.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
 
 impl PluginError {
-    /// That of the failure.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.failure.kind()
     }
 
-    /// Whether the plugin ran, ended by itself and did not ask for another call. Without the
-    /// namespace, such a DEL is all that it can do.
+    /// Whether the plugin ran, ended on its own and did not request another call. If the namespace is gone,
+    /// a repeat of such a DEL is useless.
     pub fn is_final(&self) -> bool {
         match &*self.failure {
             Failure::Reported { code, .. } => !TRY_LATER.contains(code),
@@ -90,7 +83,7 @@ impl Failure {
     }
 }
 
-/// A failure with its causes: several failures are joined in one text, where chains would be lost.
+/// A failure with its causes in one text. Several failures are joined, which would lose their chains.
 fn with_causes(failure: &Failure) -> String {
     let mut text = failure.to_string();
     let mut cause = failure.source();

@@ -1,7 +1,7 @@
 //! Parses the result of ADD in every format of the specification.
 //!
-//! Until 0.2.0 a result has `ip4` and `ip6`; from 0.3.0 on a list `ips` that may point into a
-//! list `interfaces`. Only addresses are parsed here; the result itself is kept as printed.
+//! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, it has a list `ips` whose entries may refer to
+//! a list `interfaces`. Only addresses are parsed here. The result itself is kept as printed.
 
 use std::net::IpAddr;
 
@@ -31,7 +31,7 @@ pub enum ResultError {
 }
 
 impl ResultError {
-    /// Whether plugins could not parse the result either: as `prevResult` it would break every DEL.
+    /// Whether plugins could not parse the result either. As `prevResult` it would make every DEL fail.
     pub const fn is_malformed(&self) -> bool {
         matches!(self, Self::Malformed(_) | Self::Address(_))
     }
@@ -39,11 +39,11 @@ impl ResultError {
 
 /// Addresses of the pod's `interface`, in the plugins' order; at least one.
 ///
-/// Addresses that name no interface are the pod's. An address on another interface (a host's
-/// bridge, a second one in the pod) is not.
+/// Addresses without an interface are the pod's. Addresses on other interfaces (a bridge on the host, a
+/// second interface in the pod) are not.
 ///
 /// # Errors
-/// What [`ResultError`] lists.
+/// See [`ResultError`].
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
     let fields =
         AddResult::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
@@ -63,8 +63,8 @@ pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultE
     Ok(found)
 }
 
-/// Puts addresses of the node's primary family first, which is the family of its first pod CIDR;
-/// without one the plugins' order stays.
+/// Puts addresses of the node's primary family first, which is the family of its first pod CIDR. Without a
+/// CIDR, the plugins' order stays.
 pub fn primary_first(mut addresses: Vec<IpAddr>, pod_cidrs: &[String]) -> Vec<IpAddr> {
     if let Some(first) = pod_cidrs.first() {
         let v6 = first.contains(':');
@@ -112,7 +112,7 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
         let (address, known) = (ip.address.clone(), interfaces.len());
         return Err(ResultError::Interface { address, index, known });
     };
-    // Some plugins leave the sandbox out; then the name alone decides.
+    // Some plugins leave the sandbox out. The name alone then decides.
     let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
     let listed = interfaces.iter().any(|i| i.name == requested && inside(i));
     Ok(found.name == requested && (inside(found) || !listed))

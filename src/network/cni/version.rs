@@ -1,4 +1,4 @@
-//! Versions of the specification: reading, ordering, and agreeing on one.
+//! Versions of the specification: parsing, ordering and negotiation.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// What a configuration without `cniVersion` means.
+    /// The version of a configuration without `cniVersion`.
     pub const OLDEST: Self = Self::new(0, 1, 0);
     /// `prevResult` on DEL.
     pub const HAS_PREVIOUS_ON_DEL: Self = Self::new(0, 4, 0);

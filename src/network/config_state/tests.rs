@@ -1,4 +1,4 @@
-//! Every sentence an operator may meet.
+//! Every sentence that an operator may see.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The suffixes, the rounding and the bounds.
+//! The suffixes, the rounding and the limits.
 
 use super::*;
 

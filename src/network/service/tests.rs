@@ -1,4 +1,4 @@
-//! Whole lives of pods on a node with fake plugins.
+//! Complete lifecycles of pods on a node with fake plugins.
 
 mod real_plugins;
 
@@ -32,7 +32,7 @@ async fn called(node: &TestNode, calls: &[&str]) {
     }
 }
 
-/// Far above what a plugin takes on a busy machine.
+/// Much longer than a plugin needs on a busy machine.
 const MINUTES: Duration = Duration::from_secs(300);
 
 fn usual() -> TestNode {
@@ -102,7 +102,7 @@ async fn without_configuration_the_error_names_the_directory_and_its_files() {
     node.list("10-pods.conflist", "1.0.0", &["absent"]);
     let error = network.ensure_configured().await.unwrap_err().to_string();
     assert!(error.contains("10-pods.conflist: network plugin absent"), "{error}");
-    // A configuration that came this very moment is found.
+    // A configuration that was just created is found.
     node.plugin("a", ANSWER);
     node.list("10-pods.conflist", "1.0.0", &["a"]);
     network.ensure_configured().await.unwrap();
@@ -159,7 +159,7 @@ async fn status_is_called_where_plugins_support_it() {
     network.ensure_configured().await.unwrap();
     assert!(network.status().message.contains("agent is down (code 50)"));
     fs::write(flag, "").unwrap();
-    // Any change in the directory is reason enough to ask again.
+    // Any change in the directory causes a new query.
     fs::write(node.path("conf/note"), "").unwrap();
     wait_for(&network, true).await;
 }
@@ -197,7 +197,7 @@ async fn del_works_without_namespace_configuration_and_result() {
     let intent = network.prepare(node.pod('a')).await.unwrap();
     drop(network);
     fs::remove_dir_all(node.path("conf")).unwrap();
-    // After a reboot: no run directory, no cache, no configuration.
+    // After a reboot there is no run directory, no cache and no configuration.
     let network = node.network();
     network.detach(&intent).await.unwrap();
     network.detach(&intent).await.unwrap();
@@ -266,8 +266,8 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     assert!(!cached(&node, &intent).exists());
 }
 
-/// Multus puts the namespace's path into every error, and an agent's missing socket reads like a
-/// missing namespace.
+/// Multus puts the namespace's path into every error, and the message for an agent's missing socket is like
+/// that for a missing namespace.
 #[tokio::test]
 async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugin_says() {
     let node = usual();
@@ -289,13 +289,13 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
     network.detach(&intent).await.unwrap();
 }
 
-/// A plugin that insists on the namespace must not keep the pod for good, but its DEL is called again.
+/// A plugin that always needs the namespace must not keep the pod forever, but its DEL is called again.
 #[tokio::test]
 async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated_by_gc() {
     for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
         let node = usual();
         let network = node.network();
-        // Never connected, as after a crash during ADD: nothing is cached.
+        // Never connected, as after a crash during ADD, so nothing is cached.
         let intent = network.prepare(node.pod('a')).await.unwrap();
         node.plugin("a", said);
         network.detach(&intent).await.unwrap();
@@ -324,7 +324,7 @@ async fn a_namespace_that_goes_during_del_is_gone() {
     assert!(cached(&node, &intent).exists(), "kept for the next GC");
 }
 
-/// A plugin that is missing, hangs or asks to be called later has not been heard.
+/// A plugin that is missing, hangs or requests a later call has not released anything.
 #[tokio::test]
 async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let node = usual();

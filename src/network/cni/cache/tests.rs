@@ -1,10 +1,10 @@
-//! The format is the reference library's, in both directions.
+//! The format is that of the reference library, in both directions.
 
 use serde_json::json;
 
 use super::*;
 
-/// Written by the reference library as containerd 1.6 carries it; id and a path replaced.
+/// Written by the reference library in the version of containerd 1.6. The id and a path were replaced.
 const BY_LIBCNI: &str = include_str!("../../../../tests/fixtures/network/cached-by-libcni.json");
 const ID: &str = "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c";
 
@@ -102,7 +102,7 @@ fn damaged_files_are_ignored() {
     assert_eq!((entry.config, entry.result), (None, Value::Null));
 }
 
-/// Released without ports is better than not at all: the configuration is what counts.
+/// A release without ports is better than none. Only the configuration is essential.
 #[test]
 fn a_field_of_another_type_is_ignored() {
     let whole = json!({

@@ -1,4 +1,4 @@
-//! Order, chaining and perseverance.
+//! Order, chaining, and continuing after failures.
 
 use std::time::Duration;
 

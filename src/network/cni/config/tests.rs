@@ -1,4 +1,4 @@
-//! What is a configuration, what is none, and what plugins are given of it.
+//! Valid and invalid configurations, and what plugins get from them.
 
 use serde_json::json;
 
@@ -87,7 +87,7 @@ fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
     assert_eq!(listed(&one.versions), "1.0.0");
 }
 
-/// Go writes and reads it so.
+/// Go writes and reads it in this form.
 #[test]
 fn null_is_as_good_as_absent() {
     let text = json!({

@@ -1,4 +1,4 @@
-//! Every way a plugin can fail, and what is made of it.
+//! All ways in which a plugin can fail, and the errors that they cause.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ async fn versions_are_queried_once_per_binary() {
     assert!(plugins.versions("p", TIMEOUT).await.is_err());
 }
 
-/// The disk of the plugins hangs, as a dead NFS server: every thread that reads it blocks forever.
+/// The disk of the plugins hangs like a dead NFS server. Every thread that reads it blocks forever.
 #[test]
 fn a_hanging_disk_delays_no_caller_for_ever() {
     let node = TestNode::new();

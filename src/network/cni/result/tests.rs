@@ -1,4 +1,4 @@
-//! One result per shape of the specification, and the broken ones.
+//! One result for each format of the specification, and invalid ones.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Versions are ordered numbers, and nothing else is a version.
+//! Versions are ordered numbers. Other texts are not versions.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The plugins of the reference project, where they are installed: an address, a way to it and
-//! a host port come and go. The node's side is a namespace of our own as well.
+//! The plugins of the reference project, if they are installed. They add and remove an address, a route and
+//! a host port. The node's side is also a network namespace of the test.
 
 use std::{
     fs,
@@ -77,7 +77,7 @@ fn reservations(node: &TestNode) -> Vec<String> {
     names.filter(|name| name.parse::<IpAddr>().is_ok()).collect()
 }
 
-/// Whether the command that plugins map ports with works in the namespace of this thread.
+/// Whether the command that plugins use to map ports works in the namespace of this thread.
 async fn has_iptables() -> bool {
     let job = Program {
         executable: Path::new("iptables"),
