@@ -1,9 +1,9 @@
-//! Adopts pods without a checkpoint: those of cri-dockerd or dockershim, and our own after the state
-//! directory was lost. Their network state is found before they are listed, and their checkpoint is
-//! written at once; the pods themselves are not changed.
+//! Adopts pods without a checkpoint: those of cri-dockerd or dockershim, and dockbridge's own after the
+//! state directory was lost. Their network state is found and their checkpoint is written before they are
+//! listed. The pods themselves are not changed.
 //!
-//! The engine has the pod's configuration; CNI's result cache has its addresses and the network
-//! configuration that releases them. Without a cache entry, the addresses are read in the pod's
+//! The engine has the pod's configuration. CNI's result cache has its addresses and the network
+//! configuration that releases them. If there is no cache entry, the addresses are read in the pod's
 //! network namespace.
 
 use std::{
@@ -57,7 +57,7 @@ impl Adopter {
     }
 
     /// Returns the checkpoints of pods that had none, after writing them to disk. Only a pod that CNI
-    /// connected has one.
+    /// connected gets one.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let connected = found.iter().filter(|pod| pod.document.network == NetworkMode::Cni);
         let unknown = connected.filter(|pod| !self.known.contains(&pod.id));
@@ -78,8 +78,8 @@ impl Adopter {
         Some(adopted)
     }
 
-    /// The pod as its inspect has it, or as listed if the inspect fails or takes long. None if it was run
-    /// by hand, from an image that brings a pod's labels, under the name of that pod.
+    /// The pod from its inspect, or from the list if the inspect fails or takes long. None if it was
+    /// started by hand, from an image with a pod's labels, under the name of that pod.
     pub async fn inspected(&self, listed: &SandboxRecord) -> Option<SandboxRecord> {
         let id = &listed.id;
         match timeout(INSPECT_TIMEOUT, self.engine.inspect_container(id.as_str())).await {
@@ -96,7 +96,7 @@ impl Adopter {
         Some(listed.clone())
     }
 
-    /// The network state of a pod, as far as it can be found; none when there is nothing to release.
+    /// The network state of a pod, as far as it can be found. None if there is nothing to release.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -107,25 +107,25 @@ impl Adopter {
             return cached;
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
-            // Without a pid it is adopted later, when it was inspected.
+            // Without a pid, the pod is adopted later, after it was inspected.
             let found = self.network.attachment_from_namespace(network.clone(), pod.pid()?).await;
             if found.is_some() {
                 return found;
             }
         }
-        // Unknown: the pod cannot be ready, but the plugins of the current network may know its id,
-        // so it is released at its stop.
+        // The state is unknown. The pod cannot be ready, but the plugins of the current network may know
+        // its id, so it is released when it is stopped.
         match cached {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
         }
     }
 
-    /// What releases the network of a pod whose network state is not known; none for a pod that CNI
-    /// did not connect.
+    /// What is needed to release the network of a pod whose network state is unknown. None for a pod that
+    /// CNI did not connect.
     ///
     /// # Errors
-    /// There is no network configuration, so it cannot be released yet.
+    /// There is no network configuration, so the network cannot be released yet.
     pub async fn find_intent(
         &self,
         pod: &SandboxRecord,
@@ -139,7 +139,7 @@ impl Adopter {
             return Ok(Some(intent.clone()));
         }
         match self.network.prepare(network.clone()).await {
-            // A pod with such an annotation was never connected, but must not stay for good.
+            // A pod with such an annotation was never connected, but it must be possible to remove it.
             Err(NetworkError::Argument(_)) => {
                 let annotations = BTreeMap::new();
                 Ok(Some(self.network.prepare(PodNetwork { annotations, ..network }).await?))

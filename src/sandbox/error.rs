@@ -18,7 +18,7 @@ use crate::{
     translate::plan::error::PlanError,
 };
 
-/// A pod call failed. Cheap to clone: several callers may wait for one task.
+/// A pod call failed. Cheap to clone, because several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum SandboxError {
     /// A ready sandbox of this identity has another configuration.
@@ -36,7 +36,7 @@ pub enum SandboxError {
     Pin { id: String, source: Arc<HostError> },
     #[error("cannot prepare or release the user namespace of sandbox {id}")]
     UserNamespace { id: String, source: Arc<HostError> },
-    /// The pause container is in another network namespace than the one made for it.
+    /// The pause container is in another network namespace than the one created for it.
     #[error(
         "the pause container of sandbox {id} did not join its network namespace: the engine's runtime \
          \"dockbridge\" is not dockbridge-runtime, or is outdated; run `dockbridge setup`"
@@ -61,7 +61,7 @@ pub enum SandboxError {
     Network(Arc<NetworkError>),
     #[error(transparent)]
     Checkpoint(Arc<CheckpointError>),
-    /// The request has no equivalent in Docker.
+    /// The request cannot be fulfilled by Docker.
     #[error(transparent)]
     Plan(Arc<PlanError>),
     #[error(transparent)]
@@ -95,10 +95,10 @@ impl SandboxError {
         }
     }
 
-    /// One error of the failures of independent steps.
+    /// Makes one error of the failures of independent steps.
     ///
     /// # Errors
-    /// The causes, unless there are none.
+    /// The causes, if there are any.
     pub fn gather(mut causes: Vec<Self>) -> Result<(), Self> {
         match causes.len() {
             0 => Ok(()),

@@ -1,7 +1,7 @@
-//! The namespaces of a pod that are made and pinned before its pause container starts.
+//! The namespaces of a pod that are created and pinned before its pause container starts.
 //!
-//! A network namespace is made with the user namespace, if there is one: only who has rights in the
-//! user namespace that a network namespace was made in can configure it and mount its sysfs.
+//! If there is a user namespace, the network namespace is created inside it. Only a process with rights in
+//! the owning user namespace can configure a network namespace and mount its sysfs.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,7 +19,8 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Makes and pins the namespaces that the engine does not make, and tells our OCI runtime of them.
+    /// Creates and pins the namespaces that the engine does not create, and writes their paths for our OCI
+    /// runtime.
     pub(super) async fn make_namespaces(
         &self,
         id: &SandboxId,
@@ -36,25 +37,25 @@ impl Sandboxes {
         let edits = oci_edits::sandbox(spec, &network, user.as_deref(), is_own_image);
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
-        // Before the pins: after a crash in between, the sweep finds them by this file.
+        // Written before the pins, so that a sweep finds them after a crash in between.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
         let make = move |_: &Path| {
             let holder = NamespaceHolder::make(Some(&maps(ids)), true)?;
-            // The user namespace is pinned first and unpinned last: a sweep finds both by it.
+            // The user namespace is pinned first and unpinned last, so that a sweep finds both by it.
             holder.pin_user(&user)?;
             holder.pin_network(&network)
         };
         self.with_user_pin(id, make).await
     }
 
-    /// Unpins the user namespace. One that is not pinned is success.
+    /// Unpins the user namespace. If it is not pinned, this is a success.
     pub(super) async fn unpin_user(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.with_user_pin(id, netns::unpin).await
     }
 
-    /// Pins the user namespace of a running pause container again, where the pin was lost. New
-    /// containers join it there.
+    /// Pins the user namespace of a running pause container again if the pin was lost. New containers join
+    /// it there.
     pub(super) async fn restore_user_pin(
         &self,
         sandbox: &SandboxRecord,

@@ -1,11 +1,11 @@
-//! Pods: run, stop, remove, resize; recovery after a crash, and adoption of the pods of cri-dockerd
-//! or dockershim. It does not know gRPC.
+//! Pods: run, stop, remove, resize, recovery after a crash, and adoption of the pods of cri-dockerd or
+//! dockershim. The module does not know gRPC.
 //!
-//! A sandbox is a pause container whose network namespace is pinned and connected. Connecting is
-//! the last step, so an interrupted sandbox is never ready. What it has acquired is released by
-//! [`undo::Undo`], or after a crash by the checkpoint.
+//! A sandbox is a pause container whose network namespace is pinned and connected. Connecting is the last
+//! step, so an interrupted sandbox is never ready. Its resources are released by [`undo::Undo`], or after a
+//! crash with the help of the checkpoint.
 //!
-//! Start at [`service::Sandboxes`] and [`run`].
+//! Start with [`service::Sandboxes`] and [`run`].
 
 pub mod adopt;
 pub mod error;

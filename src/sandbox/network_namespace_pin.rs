@@ -14,12 +14,12 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Where the namespace of a sandbox is pinned.
+    /// The path at which the namespace of a sandbox is pinned.
     pub(super) fn pin_of(&self, id: &SandboxId) -> PathBuf {
         self.netns_dir.join(id.as_str())
     }
 
-    /// Pins the namespace of the process `pid`. One that is pinned already is success.
+    /// Pins the namespace of the process `pid`. If it is already pinned, this is a success.
     pub(super) async fn pin(&self, id: &SandboxId, pid: u32) -> Result<(), SandboxError> {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
@@ -28,7 +28,7 @@ impl Sandboxes {
         self.mount(id, netns::make).await
     }
 
-    /// Fails if the process `pid` is not in the pinned namespace: plugins have connected that one.
+    /// Fails if the process `pid` is not in the pinned namespace, which plugins have connected.
     pub(super) async fn ensure_in_made_namespace(
         &self,
         id: &SandboxId,
@@ -45,14 +45,14 @@ impl Sandboxes {
         blocking(move || netns::is_pinned(&at)).await
     }
 
-    /// Unpins the namespace, and the pod's user namespace. What is not pinned is success.
+    /// Unpins the namespace and the pod's user namespace. If they are not pinned, this is a success.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.mount(id, netns::unpin).await?;
         self.unpin_user(id).await
     }
 
-    /// Releases the network and the namespaces of a pod that neither Docker nor a checkpoint knows, by
-    /// what CNI's cache has of it. Returns whether it did: a container under another name, or of
+    /// Releases the network and the namespaces of a pod that neither Docker nor a checkpoint has, with the
+    /// entries of CNI's cache. Returns false if it did not, because a container with another name, or of
     /// another engine, may still use them.
     pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, SandboxError> {
         match self.deps.node.engine.inspect_container(id.as_str()).await {
@@ -68,7 +68,8 @@ impl Sandboxes {
         Ok(true)
     }
 
-    /// [`Self::unpin`], but for a pod whose network is not released: the next DEL works in its namespace.
+    /// [`Self::unpin`], but not for a pod whose network is not released, because the next DEL uses its
+    /// namespace.
     pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), SandboxError> {
         let now = self.deps.node.store.snapshot();
         let attachment = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.attachment.as_ref());

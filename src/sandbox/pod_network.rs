@@ -1,4 +1,4 @@
-//! The data of a pod for the network and for the checkpoint. Pure.
+//! The data of a pod for the network and for the checkpoint. No I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> San
     }
 }
 
-/// The pod as CNI needs it.
+/// The pod in the form that CNI needs.
 pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) -> PodNetwork {
     PodNetwork {
         id: id.clone(),

@@ -1,9 +1,9 @@
-//! Recovery at the start and later: checkpoints, namespace pins and files of sandboxes that were
-//! lost, or left over, while dockbridge did not run.
+//! Recovery at the start and later of checkpoints, namespace pins and files of sandboxes, which may have
+//! been lost or left over while dockbridge did not run.
 //!
-//! Docker's label has the sandbox's configuration, and CNI's result cache the plugins' results. A
-//! lost checkpoint is restored from the two. A lost pin is restored while the pause container
-//! runs. The files of a sandbox that Docker no longer has are removed once its network is released.
+//! Docker's label has the sandbox's configuration, and CNI's result cache the plugins' results. A lost
+//! checkpoint is restored from both. A lost pin is restored while the pause container runs. The files of a
+//! sandbox that Docker no longer has are removed after its network is released.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,9 +26,9 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores the pins of sandboxes and their lost checkpoints, each as soon as it has been
-    /// inspected; `tracker` has the work only from then on. To be called after the engine's first
-    /// list; calls may run at the same time.
+    /// Restores the pins of sandboxes and their lost checkpoints, each as soon as the sandbox was
+    /// inspected. Only then `tracker` counts the work. Must be called after the engine's first list. CRI
+    /// calls may run at the same time.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.deps.node.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
@@ -42,8 +42,8 @@ impl Sandboxes {
         join_all(all).await;
     }
 
-    /// Restores the limits of running containers, removes the files of unknown sandboxes, then
-    /// has CNI plugins collect garbage. To be called when everything was inspected.
+    /// Restores the limits of running containers, removes the files of unknown sandboxes, then calls GC of
+    /// CNI plugins. Must be called after everything was inspected.
     pub async fn clean_up(&self) {
         self.deps.limits.restore().await;
         self.remove_leftovers().await;
@@ -53,12 +53,12 @@ impl Sandboxes {
         }
     }
 
-    /// Removes the files of our OCI runtime for containers that have gone, and the namespaces that were
-    /// made for their pods. To be called when everything was inspected.
+    /// Removes the files of our OCI runtime for containers that are gone, and the namespaces that were
+    /// created for their pods. Must be called after everything was inspected.
     pub async fn sweep_edits(&self) {
         let mut left = BTreeSet::new();
         for id in self.deps.node.edited_sandboxes().await {
-            // A call that holds the lock makes or removes them itself.
+            // A call with the lock creates or removes them itself.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             let now = self.deps.node.store.snapshot();
             if !now.is_complete() || !is_unknown(&now, &id) {
@@ -73,12 +73,12 @@ impl Sandboxes {
                 }
             }
         }
-        // By their files the next try finds those that are left.
+        // These files show the next attempt which pins are left.
         self.deps.node.sweep_edits(&left).await;
     }
 
-    /// Writes deleted checkpoints again and removes what is left of unknown pods: Docker may finish a
-    /// removal after the start that an earlier, killed process had begun.
+    /// Writes deleted checkpoints again and removes what is left of unknown pods. After a start, Docker may
+    /// finish a removal that an earlier, killed process had begun.
     pub async fn reconcile_checkpoints(&self) {
         self.restore_checkpoints().await;
         self.remove_leftovers().await;
@@ -90,7 +90,7 @@ impl Sandboxes {
             return;
         }
         for id in self.leftovers(&now).await {
-            // A call that holds the lock removes it itself.
+            // A call with the lock removes it itself.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             if let Err(error) = self.remove_leftover(&id).await {
                 tell_unclean(&id, &error);
@@ -98,8 +98,8 @@ impl Sandboxes {
         }
     }
 
-    /// Writes checkpoints again whose files were deleted. A pod with a call in progress is left to
-    /// that call.
+    /// Writes checkpoints again whose files were deleted. If a call for a pod is in progress, that call
+    /// writes its checkpoint.
     pub async fn restore_checkpoints(&self) {
         let stored = self.deps.checkpoints.stored().await;
         let known = self.deps.node.store.snapshot();
@@ -126,7 +126,7 @@ impl Sandboxes {
         }
     }
 
-    /// Waits until the sandbox has been inspected.
+    /// Waits until the sandbox was inspected.
     async fn until_inspected(&self, id: &SandboxId) {
         let is_inspected = |now: &Arc<Snapshot>| {
             let process = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.process.as_ref());
@@ -159,8 +159,8 @@ impl Sandboxes {
         }
     }
 
-    /// Records the start time of the pause container in an attachment that lacks it: one of
-    /// another program, or one found in the CNI cache.
+    /// Adds the start time of the pause container to an attachment without it, which is from another
+    /// program or from the CNI cache.
     async fn record_start(
         &self,
         sandbox: &SandboxRecord,
@@ -185,7 +185,7 @@ impl Sandboxes {
         Ok(Some(found))
     }
 
-    /// Sandboxes that neither Docker nor a checkpoint knows, and of which files or pins exist.
+    /// Sandboxes that neither Docker nor a checkpoint has, but that have files or pins.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.node.pod_files.owners().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;

@@ -1,4 +1,4 @@
-//! RemovePodSandbox: containers, network, pause, files; a missing pod is success.
+//! RemovePodSandbox: removes containers, network, pause container and files. An unknown pod is a success.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::{error::SandboxError, service::Sandboxes};
 use crate::model::id::SandboxId;
 
 impl Sandboxes {
-    /// Removes a sandbox and all its containers, stopping what runs. Unknown sandboxes are
-    /// fine. Returns once the store no longer shows it.
+    /// Removes a sandbox and all its containers, and stops those that run. Unknown sandboxes are accepted.
+    /// Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// All that failed; the sandbox then stays visible, and calling again resumes.
+    /// All failures. The sandbox then stays visible, and another call continues.
     pub async fn remove(&self, id: &str) -> Result<(), SandboxError> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
@@ -25,7 +25,7 @@ impl Sandboxes {
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
         }
-        // Kubelet stops a pod first; after a crash in between the address is released here.
+        // kubelet stops a pod first. After a crash in between, the address is released here.
         let disconnect = async {
             match &sandbox {
                 Some(sandbox) => self.disconnect(sandbox).await,

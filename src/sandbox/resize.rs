@@ -1,5 +1,5 @@
-//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. It owns the pod's
-//! cgroup, so they are only recorded; an error would stop the resize.
+//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet owns the pod's
+//! cgroup, so the limits are only recorded. An error would stop the resize.
 
 use tracing::info;
 
@@ -11,10 +11,10 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Records the limits of a pod; they are kept over restarts.
+    /// Records the limits of a pod. They are kept over restarts.
     ///
     /// # Errors
-    /// The sandbox is unknown, or the disk refuses.
+    /// The sandbox is unknown, or the disk cannot be written.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), SandboxError> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let missing = || SandboxError::NotFound { id: id.to_owned() };

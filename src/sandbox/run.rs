@@ -1,11 +1,11 @@
-//! RunPodSandbox: a pause container, its network namespace pinned and connected.
+//! RunPodSandbox: starts a pause container, and pins and connects its network namespace.
 //!
 //! ```text
 //! create ─▶ intent on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
 //!    └─ each step pushes its undo; after a crash the intent is undone ─┘
 //! ```
 //!
-//! With our OCI runtime the namespace is made and pinned before the start, and CNI ADD runs beside it.
+//! With our OCI runtime, the namespace is created and pinned before the start, and CNI ADD runs at the same time.
 
 use std::sync::Arc;
 
@@ -42,12 +42,12 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Runs a sandbox and returns its id. Asking again with the same configuration while it is
-    /// ready returns the same sandbox; leftovers of an earlier attempt are removed.
+    /// Runs a sandbox and returns its id. If the call is repeated with the same configuration while the
+    /// sandbox is ready, it returns the same sandbox. Leftovers of an earlier attempt are removed.
     ///
     /// # Errors
-    /// The configuration cannot be expressed, the identity is taken, or a step fails; then
-    /// everything acquired has been released, or the error says what was not.
+    /// The configuration cannot be fulfilled, the pod already has another sandbox, or a step fails. All
+    /// acquired resources were then released, or the error lists those that were not.
     pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
         let service = self.clone();
@@ -89,9 +89,9 @@ impl Sandboxes {
         }
     }
 
-    /// The ready sandbox of an equal request, if there is one; one that has ended, or that plugins
-    /// refused, is removed. It is found by its metadata: its container may have another name after a
-    /// name conflict.
+    /// The ready sandbox of an equal request, if there is one. A sandbox that has ended, or that plugins
+    /// refused, is removed. It is found by its metadata, because its container may have another name after
+    /// a name conflict.
     async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
@@ -100,7 +100,7 @@ impl Sandboxes {
         self.deps.node.store.refresh_container(held.id.as_str()).await?;
         let snapshot = self.deps.node.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
-        // One that was refused may be left, because it could not be removed.
+        // A sandbox that plugins refused may be left, because it could not be removed.
         if found.state() != SandboxState::Ready
             || !self.deps.node.nri.knows_pod(found.id.as_str()).await
         {
@@ -130,7 +130,7 @@ impl Sandboxes {
             pause: &pause,
             network: self.mode,
             oom_floor: self.deps.node.oom_floor().await,
-            // Random: a shim of an earlier sandbox of this pod may still be ending.
+            // A random name, because a shim of an earlier sandbox of this pod may not have ended yet.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
         Ok(plan::sandbox::plan(spec, &input)?)
@@ -146,7 +146,7 @@ impl Sandboxes {
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
-        // It is listed from now on; it must not be stopped or get containers before it is complete.
+        // It is listed from now on. It must not be stopped or get containers before it is complete.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });
@@ -159,11 +159,11 @@ impl Sandboxes {
     }
 
     /// Starts the pause container and connects its namespace. The intent is written while the container
-    /// starts, and is on disk before any plugin runs. The inspect that it needs comes first, because the
-    /// engine answers no inspect while it starts the container.
+    /// starts, and is on disk before any plugin runs. The inspect for it is made before the start, because
+    /// the engine answers no inspect during the start.
     ///
-    /// An error of the start takes precedence over an error of a plugin: plugins fail if the pod of
-    /// their namespace has ended.
+    /// If both the start and a plugin fail, the start's error is returned, because plugins fail after the
+    /// pod of their namespace has ended.
     async fn connect(
         &self,
         id: &SandboxId,
@@ -191,7 +191,7 @@ impl Sandboxes {
             let adding = Attachment::Adding(intent.clone());
             self.save_attachment(&record, adding, Durability::Synced).await?;
             let attached = is_beside.then(|| self.deps.network.attach(&intent));
-            // A plugin that hangs must not delay the undo of a pod that does not start.
+            // A plugin that hangs must not delay the undo of a pod that cannot start.
             let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
             Ok::<_, SandboxError>(attached.flatten().transpose()?)
         };
@@ -210,7 +210,7 @@ impl Sandboxes {
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
-    /// Starts the pause container; its network namespace is pinned then. Returns the start time.
+    /// Starts the pause container. On return its network namespace is pinned. Returns the start time.
     async fn start(
         &self,
         id: &SandboxId,
@@ -224,7 +224,7 @@ impl Sandboxes {
             }
         };
         if let Err(error) = joined {
-            // The process may have ended since it was inspected: then that is the reason.
+            // The process may have ended since it was inspected. That is then the reason.
             self.deps.node.store.refresh_container(id.as_str()).await?;
             self.pid_of(id)?;
             return Err(error);
@@ -242,7 +242,7 @@ impl Sandboxes {
         Ok((pid, started_at.filter(|at| at.is_set())))
     }
 
-    /// The pause may have ended while plugins ran. The kernel knows that before the engine does.
+    /// The pause container may have ended while plugins ran. The kernel knows this before the engine does.
     fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, SandboxError> {
         let lives = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.lives);
         if lives && self.record(&id)?.state() == SandboxState::Ready {
@@ -264,7 +264,7 @@ impl Sandboxes {
     /// Undo of [`Self::connect`].
     async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), SandboxError> {
         if let Ok(record) = self.record(id) {
-            // A pod that plugins rejected was ready. After a crash at this point it must not count as
+            // If plugins rejected the pod, it was ready. After a crash at this point it must not count as
             // ready. If this cannot be written, the network is released anyway.
             self.try_save_attachment(&record, Attachment::Adding(intent.clone())).await;
         }
@@ -280,7 +280,7 @@ impl Sandboxes {
     }
 }
 
-/// What to do with a container that has the sandbox's name though the store has none of it.
+/// What to do with a container that has the sandbox's name, if the store does not have it.
 fn resolution(holder: &Observed) -> Resolution {
     match holder {
         Observed::Sandbox(holder) if !holder.process.as_ref().is_some_and(Process::is_running) => {

@@ -1,4 +1,4 @@
-//! The service: what RunPodSandbox, StopPodSandbox and the others share.
+//! State that RunPodSandbox, StopPodSandbox and the other calls share.
 
 use std::{
     path::{Path, PathBuf},
@@ -42,7 +42,7 @@ pub struct Sandboxes {
     pub(super) deps: SandboxDependencies,
     /// How pods that do not use the host's network are connected.
     pub(super) mode: NetworkMode,
-    /// Namespaces are pinned as `<this>/<sandbox id>`.
+    /// Namespaces are pinned as `<netns_dir>/<sandbox id>`.
     pub(super) netns_dir: PathBuf,
     pub(super) adopter: Adopter,
     pub(super) running: SingleFlight<String, Result<SandboxId, SandboxError>>,
@@ -69,14 +69,14 @@ impl Sandboxes {
         }
     }
 
-    /// Locks a pod to stop it; cancels work in it that has no deadline.
+    /// Locks a pod to stop it, and cancels work without a deadline in it.
     pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
         let cancellation = self.deps.node.cancellations.of(id.as_str());
         cancellation.cancel();
         self.deps.node.locks.write(id.as_str()).await
     }
 
-    /// Saves the network state of a sandbox, on disk first, then in the store.
+    /// Saves the network state of a sandbox, first on disk, then in the store.
     pub(super) async fn save_attachment(
         &self,
         sandbox: &SandboxRecord,
@@ -89,7 +89,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// [`Self::save_attachment`] that only warns when the file cannot be written.
+    /// [`Self::save_attachment`], but only logs a warning if the file cannot be written.
     pub(super) async fn try_save_attachment(
         &self,
         sandbox: &SandboxRecord,

@@ -1,6 +1,6 @@
 //! StopPodSandbox: the containers end, the network is released, the pause container ends.
 //!
-//! The containers are killed first, all at once. The namespace is pinned, so the network can be
+//! All containers are killed first, at the same time. The namespace is pinned, so the network can be
 //! released while the pause container ends.
 
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Stops a sandbox and everything in it. Unknown and stopped sandboxes are fine. Returns
-    /// once the store shows it.
+    /// Stops a sandbox and everything in it. Unknown and stopped sandboxes are accepted. Returns when the
+    /// store shows it.
     ///
     /// # Errors
-    /// All that failed; every step is tried nevertheless, and calling again resumes.
+    /// All failures. Every step is tried, and another call continues.
     pub async fn stop(&self, id: &str) -> Result<(), SandboxError> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
         self.stopping.run(id.clone(), async move { service.stop_locked(&id).await }).await?
     }
 
-    /// The sandbox of this id. One that Docker no longer has is found while it has containers, a
+    /// The sandbox with this id. If Docker no longer has it, it is found while it has containers, a
     /// checkpoint, or a network that is not released.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
@@ -72,14 +72,14 @@ impl Sandboxes {
         }
         SandboxError::gather(causes)?;
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
-            // Docker no longer has it and no list shows it: kubelet will not remove it.
+            // Docker no longer has it and no list shows it, so kubelet will not remove it.
             self.forget(id).await?;
         }
         Ok(())
     }
 
-    /// Kills all containers that are not known to have ended. One listed as created may run: the
-    /// inspect after its start may have failed.
+    /// Kills all containers that are not known to have ended. A container listed as created may run,
+    /// because the inspect after its start may have failed.
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
         let snapshot = self.deps.node.store.snapshot();
         let kills = snapshot
@@ -91,13 +91,13 @@ impl Sandboxes {
         ended.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
     }
 
-    /// Pins the namespace of a running pause container if it is not pinned: that of a pod adopted a
-    /// moment ago may not be, and the plugins need it after the pause container has ended.
+    /// Pins the namespace of a running pause container if it is not pinned, for example because the pod was
+    /// just adopted. The plugins need the namespace after the pause container has ended.
     pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
         let attached = match &sandbox.attachment {
             Some(attachment) => attachment.intent().is_some(),
-            // Not known: it may be.
+            // Its state is unknown, so it may be running.
             None => sandbox.document.network == NetworkMode::Cni,
         };
         if !runs || !attached || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
@@ -111,8 +111,8 @@ impl Sandboxes {
         }
     }
 
-    /// Releases the CNI attachment, once. Of a pod that was adopted while there was no network
-    /// configuration nothing is known, which does not mean that there is nothing to release.
+    /// Releases the CNI attachment, once. If a pod was adopted while there was no network configuration,
+    /// its attachment is unknown, but it may still have to be released.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), SandboxError> {
         let intent = match &sandbox.attachment {
             Some(attachment) => attachment.intent().cloned(),
@@ -130,7 +130,7 @@ impl Sandboxes {
         intent: &AttachmentIntent,
     ) -> Result<(), SandboxError> {
         self.deps.network.detach(intent).await?;
-        // A lost write costs one more DEL after a restart; failing would keep the pod on a full disk.
+        // If this cannot be written, a restart causes one more DEL. Failing would keep the pod on a full disk.
         self.try_save_attachment(sandbox, Attachment::Released).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Undo order and gathered causes.
+//! The order of undo steps, and errors with several causes.
 
 use std::{
     io,

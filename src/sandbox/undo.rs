@@ -1,4 +1,4 @@
-//! Undo of a failed call: each step that acquires something pushes its release.
+//! Undo of a failed call: each step that acquires a resource adds its release.
 //!
 //! Rolls back in reverse order, continues after a failure and reports all failures.
 
@@ -8,7 +8,7 @@ use tokio::sync::OwnedRwLockWriteGuard;
 
 use crate::error::chain;
 
-/// Releases of what a call has acquired so far.
+/// The releases of the resources that a call has acquired.
 #[derive(Default)]
 pub struct Undo {
     steps: Vec<Release>,
@@ -21,7 +21,7 @@ struct Release {
 }
 
 impl Undo {
-    /// Adds the release of what was just acquired, or is about to be.
+    /// Adds the release of a resource that was just acquired, or is about to be.
     pub fn push<E: Error>(
         &mut self,
         what: &'static str,
@@ -36,7 +36,7 @@ impl Undo {
         self.locks.push(lock);
     }
 
-    /// Releases everything, newest first; returns the failures with their reasons.
+    /// Releases everything, newest first. Returns the failures with their reasons.
     pub async fn roll_back(mut self) -> Vec<String> {
         let mut failures = Vec::new();
         while let Some(step) = self.steps.pop() {
@@ -47,7 +47,7 @@ impl Undo {
         failures
     }
 
-    /// The call succeeded: nothing is released.
+    /// The call succeeded, so nothing is released.
     pub fn keep(self) {
         drop(self.steps);
     }
