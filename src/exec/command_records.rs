@@ -1,9 +1,9 @@
-//! A file on disk for each running command, so that the next server can kill the commands that a killed
+//! A file on disk for each running command, with which the next server can kill the commands that a killed
 //! server left running.
 //!
 //! A marker in a process's environment is not enough: a process that a finished command left running on
-//! purpose also has the marker. So each marker has a file while its command runs, and the files found at
-//! a start are those of a killed server. The file also has the engine's id of the exec, because no process
+//! purpose also has the marker. So each marker has a file while its command runs, and the files found at a
+//! start are those of a killed server. The file also has the engine's id of the exec, because no process
 //! has the marker while the engine is still starting it. Only one server uses the directory. Nothing is
 //! synced: files need not survive a reboot, because processes do not.
 
@@ -31,8 +31,8 @@ pub struct CommandRecords {
     left: Arc<Mutex<Vec<AbandonedCommand>>>,
 }
 
-/// The record of a running command. Dropping it leaves the file; it is removed by
-/// [`done`](Self::done) when all processes of the command have ended.
+/// The record of a running command. Dropping it keeps the file. [`done`](Self::done) removes the file when
+/// all processes of the command have ended.
 #[derive(Debug)]
 pub struct CommandRecord {
     variable: String,
@@ -40,17 +40,17 @@ pub struct CommandRecord {
     file: PathBuf,
 }
 
-/// A command that was under way when its server died.
+/// A command that was running when its server died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
     container: String,
     number: String,
-    /// The engine's id for it; empty when its record was not written whole.
+    /// The engine's id of the exec. Empty if its record was not written completely.
     exec: String,
 }
 
 impl CommandRecords {
-    /// Those kept below `place`, and what a server before this one left there.
+    /// Opens the records in `place`, and reads those that an earlier server left there.
     pub fn open(place: PathBuf) -> Self {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
         let left = names.filter_map(|entry| AbandonedCommand::read(&entry.path())).collect();
@@ -60,8 +60,8 @@ impl CommandRecords {
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
 
-    /// The record of a command that is to run in this container, under a number like no other's. It is
-    /// on disk from [`CommandRecord::write`] on.
+    /// The record of a command that will run in this container, with a unique number. It is on disk from
+    /// [`CommandRecord::write`] on.
     pub fn record(&self, container: &str, number: u128) -> CommandRecord {
         let number = format!("{number:032x}");
         let file = self.place.join(format!("{container}.{number}"));
@@ -69,12 +69,12 @@ impl CommandRecords {
         CommandRecord { variable: format!("{MARKER}={number}"), container, file }
     }
 
-    /// What a killed server left; returned once.
+    /// The commands that a killed server left. Returned only once.
     pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock())
     }
 
-    /// Nothing is left of this one.
+    /// Removes the record of a command of which nothing is left.
     pub async fn forget(&self, left: AbandonedCommand) {
         let AbandonedCommand { container, number, .. } = left;
         let file = self.place.join(format!("{container}.{number}"));
@@ -98,7 +98,7 @@ impl CommandRecord {
         }
     }
 
-    /// All processes of the command have ended, or the remaining ones may go on.
+    /// All processes of the command have ended, or the remaining ones may continue.
     pub async fn done(self) {
         let file = self.file.clone();
         if let Err(source) = blocking(move || fs::remove_file(file)).await
@@ -116,13 +116,13 @@ impl AbandonedCommand {
         &self.container
     }
 
-    /// The command in its container, which runs.
+    /// The command, in its running container.
     pub fn exec(&self, engine: &Engine, container: &ContainerRecord) -> Exec {
         let marker = format!("{MARKER}={}", self.number);
         Exec::left(engine, self.exec.clone(), container, marker)
     }
 
-    /// From a file name, and from what the file has.
+    /// Reads the file's name and content.
     fn read(file: &Path) -> Option<Self> {
         let (container, number) = file.file_name()?.to_str()?.split_once('.')?;
         let whole = container.len() == 64 && number.len() == 32;
@@ -132,7 +132,7 @@ impl AbandonedCommand {
         let (container, number) = (container.to_owned(), number.to_owned());
         let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
         let exec = String::from_utf8(exec).unwrap_or_default();
-        // Any other text could lead to another path of the engine's API.
+        // Any other text could lead to another path of the Engine API.
         let is_id = exec.len() == 64 && is_hexadecimal(&exec);
         Some(Self { container, number, exec: if is_id { exec } else { String::new() } })
     }
@@ -142,7 +142,7 @@ fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Writes a record, in a directory that is made again if somebody has deleted it.
+/// Writes a record. If somebody has deleted the directory, creates it again.
 fn write(record: &Path, exec: &str) -> io::Result<()> {
     match (fs::write(record, exec), record.parent()) {
         (Err(error), Some(place)) if error.kind() == io::ErrorKind::NotFound => {
@@ -156,7 +156,7 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
 /// In bytes; an id has 64.
 const LARGEST_RECORD: u64 = 4096;
 
-/// Of the directory: others need not know which commands run.
+/// Mode of the directory: other users need not know which commands run.
 const MODE: u32 = 0o700;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can go wrong with a process started in a container.
+//! Errors of a process that is started in a container.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ pub enum ExecError {
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// It has ended, but the engine does not say how.
+    /// It has ended, but the engine does not report an exit code.
     #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
     NoExitCode { exec: String, container: String },
-    /// The engine took it, could not begin it, and that is not the command's fault.
+    /// The engine accepted the command but could not start it, and the command is not the reason.
     #[error(
         "the docker engine could not start a command in container {container}: {}",
         words(said)
@@ -26,7 +26,7 @@ pub enum ExecError {
          restarted?), so its exit code is unknown (exec {exec})"
     )]
     Forgotten { exec: String, container: String },
-    /// The output ended, and the process did not.
+    /// The output ended, but the process did not.
     #[error(
         "the docker engine closed the connection and the streams; a process in container {container} keeps \
          running"
@@ -48,17 +48,17 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub const fn may_pass(&self) -> bool {
         !matches!(self, Self::HiddenProcess { .. })
     }
 
-    /// Whether there is no engine that could answer.
+    /// Whether the engine cannot be reached.
     pub(super) const fn is_absence(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Unreachable { .. } | EngineError::Broken { .. }))
     }
 
-    /// What the caller can do about it.
+    /// The error kind, from which the gRPC code follows.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),

@@ -6,11 +6,11 @@
 //!    └─ the output ends: ask the engine ─▶ outcome ◀─ the output ends ─┘
 //! ```
 //!
-//! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, two seconds later if
-//! another process holds the output open. 20.10 reports the end before these two seconds, so silence
-//! can shorten them. Silence alone proves nothing, because a stopped engine is also silent. So silence is
-//! counted in answers of the engine, and only after the engine has reported the end. The connection is
-//! never closed earlier, because Docker would then record exit code 126.
+//! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, or two seconds later if
+//! another process holds the output open. 20.10 reports the end before these two seconds, so the wait can
+//! be shortened if there is no output. No output alone proves nothing, because a stopped engine also sends
+//! none. So the engine's answers without output are counted, and only after it has reported the end. The
+//! connection is never closed earlier, because Docker would then record exit code 126.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -22,33 +22,33 @@ use crate::{engine::hijack::Output, model::stream::Source};
 
 /// A process in a container, as the engine reports it.
 pub trait Process {
-    /// What the engine reports when the process has ended.
+    /// The engine's report after the process has ended.
     type Report: Send;
     /// How the process ended, for the caller.
     type Outcome;
     /// Resolves when the engine reports that the main process has ended.
     fn reported(&self) -> impl Future<Output = Self::Report> + Send;
-    /// Resolves when the engine has answered a question that was asked now.
+    /// Resolves when the engine has answered a question asked after this call.
     fn answered(&self) -> impl Future<Output = ()> + Send;
     /// Asks for the report after the output has ended.
     ///
     /// # Errors
     /// The process still runs, so the connection was lost. Or the engine does not answer.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
-    /// Turns the report into the outcome. `said` is the beginning of standard output.
+    /// Turns the report into the outcome. `said` is the start of standard output.
     ///
     /// # Errors
     /// The process was never started.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
 }
 
-/// Takes the output of a process.
+/// Receives the output of a process.
 pub trait Sink {
-    /// Takes one piece. Nothing more is read until it returns.
+    /// Receives one piece. Nothing more is read until it returns.
     fn take(&mut self, source: Source, bytes: Bytes) -> impl Future<Output = ()> + Send;
 }
 
-/// What the engine has said so far.
+/// The engine's reports so far.
 enum State<Report> {
     Running,
     Reported { report: Report, answers: u32 },
@@ -65,8 +65,8 @@ enum Event<Report> {
 /// Reads all output of a process into `sink` and returns how the process ended.
 ///
 /// # Errors
-/// The connection to the engine failed, the process was never started, or the engine does not say
-/// how it ended.
+/// The connection to the engine failed, the process was never started, or the engine does not report how it
+/// ended.
 pub async fn follow<P: Process>(
     process: &P,
     mut output: Output,
@@ -80,15 +80,15 @@ pub async fn follow<P: Process>(
     process.outcome(report, &said)
 }
 
-/// Reads until the output ends or is known to bring no more byte. Returns the report if the engine has
-/// made it by then.
+/// Reads until the output ends or certainly has no more bytes. Returns the report if the engine has sent it
+/// by then.
 async fn read<P: Process>(
     process: &P,
     output: &mut Output,
     sink: &mut impl Sink,
     said: &mut Vec<u8>,
 ) -> Result<Option<P::Report>, ExecError> {
-    // Dropped at the return: the next question must not wait for one that is not polled.
+    // Dropped on return. An unpolled future must not delay the next question.
     let mut reported = pin!(process.reported());
     let mut state = State::Running;
     loop {
@@ -126,17 +126,18 @@ async fn read<P: Process>(
     }
 }
 
-/// A pause, and then an answer of the engine.
+/// Waits for a pause, and then for an answer of the engine.
 async fn quiet<P: Process>(process: &P) {
     sleep(QUIET_PAUSE).await;
     process.answered().await;
 }
 
-/// So many answers without a byte of output: the engine runs and has nothing more to send.
+/// After this many answers without a byte of output, the engine runs and has nothing more to send.
 const QUIET_ANSWERS: u32 = 5;
 
-/// The pause before each of these answers. It must be long enough for the engine to move a piece of output.
+/// The pause before each of these answers. It must be long enough for the engine to forward a piece of
+/// output.
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
 
-/// Bytes kept of the output. An engine that cannot start a command writes the reason there.
+/// Bytes of the output that are kept. An engine that cannot start a command writes the reason there.
 const LONGEST_REFUSAL: usize = 4 * 1024;

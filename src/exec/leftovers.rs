@@ -1,5 +1,5 @@
-//! What may be left of a command when its caller has an answer, and how that is ended. ExecSync, streamed
-//! exec and the clean-up after a crash share it.
+//! Which processes of a command may be left after its caller got the answer, and how they are ended.
+//! ExecSync, streamed exec and the clean-up after a crash use it.
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
@@ -21,13 +21,13 @@ use super::{
 /// What may be left of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// Nothing that dockbridge has to end: what a command leaves running on purpose stays.
+    /// Nothing that dockbridge has to end. Processes that a command left on purpose stay.
     Nothing,
     /// The command runs.
     Running,
-    /// The engine was asked to start it, and may do so later.
+    /// The engine was asked to start it, and may still do so.
     MayStart,
-    /// The engine says that it does not run. An engine that was disturbed may not know what its helpers
+    /// The engine says that it does not run. After a disturbance, the engine may not know what its helpers
     /// have started, or may just be starting it.
     Uncertain,
 }
@@ -42,7 +42,7 @@ impl ExecError {
         }
     }
 
-    /// What is left of a command that was started, when this is known of its end.
+    /// What is left of a started command after this error.
     pub const fn after_end(&self) -> Leftover {
         if matches!(self, Self::NeverBegun { .. }) {
             Leftover::Uncertain
@@ -53,11 +53,12 @@ impl ExecError {
 }
 
 impl Exec {
-    /// Ends what is left, and tries again for a while if that fails. Returns whether nothing is left. What may
-    /// still start is not waited for when dockbridge stops: the next one finds its record.
+    /// Ends what is left, and retries for a while if that fails. Returns whether nothing is left. If
+    /// dockbridge stops, it does not wait for a command that may still start, because the next server finds
+    /// its record.
     ///
     /// # Errors
-    /// Why a process keeps running.
+    /// The reason why a process keeps running.
     pub async fn clear(
         &self,
         mut left: Leftover,
@@ -103,7 +104,7 @@ impl Exec {
         }
     }
 
-    /// Returns what is left then.
+    /// Returns what is left after this step.
     async fn step(&self, left: Leftover) -> Result<Leftover, ExecError> {
         let killed = match left {
             Leftover::Nothing => return Ok(Leftover::Nothing),
@@ -116,7 +117,8 @@ impl Exec {
             Leftover::Uncertain => {
                 let mut killed = end_all(self.finder(), None).await?;
                 sleep(STARTED_SINCE).await;
-                // The engine is asked after the last look: what starts between the two is found by the next.
+                // The engine is asked after the last scan. The next scan finds a process started between
+                // the two.
                 killed += end_all(self.finder(), None).await?;
                 if self.may_run().await {
                     return Ok(Leftover::Uncertain);
@@ -141,10 +143,10 @@ const KILL_AGAIN: Duration = Duration::from_millis(100);
 /// problems.
 const PERSISTENCE: Duration = Duration::from_secs(300);
 
-/// How long the engine may take to start a command after its caller has left.
+/// How long the engine may take to start a command after its caller has disconnected.
 const STARTED_SINCE: Duration = Duration::from_secs(10);
 
-/// How long the last look may take when dockbridge stops.
+/// How long the last scan may take when dockbridge stops.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

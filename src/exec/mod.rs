@@ -1,13 +1,14 @@
-//! Processes started in a container that runs: started, watched to their end, and killed with
-//! their descendants.
+//! Processes in a running container: starts them, waits for their end, and kills them with their
+//! descendants.
 //!
-//! The engine can start such a process and report how it ended; it can neither end it nor report that
-//! its main process has ended while a child holds the output open. Both are done here, from the
-//! host's process table. It does not know who asked: ExecSync and the streams both build on it.
+//! The engine can start such a process and report how it ended. It cannot end it, or report that its main
+//! process has ended while a child holds the output open. This module does both with the host's process
+//! table. It does not know its callers. ExecSync and the streams use it.
 //!
-//! [`process`] is one such process, [`process_lookup`] finds it in the process table,
-//! [`process_tree`] says which processes belong to it, [`command_records`] has a file for each, for the
-//! server after a crash, [`leftovers`] ends what is left of one, [`refusal`] reads why the engine did not start one.
+//! [`process`] is one such process, and [`process_lookup`] finds it in the process table. [`process_tree`]
+//! finds the processes that belong to it. [`command_records`] has a file for each one, which the server
+//! after a crash needs. [`leftovers`] ends what is left of one, and [`refusal`] reads why the engine did
+//! not start one.
 
 pub mod command_records;
 pub mod error;

@@ -25,7 +25,7 @@ use crate::{
     model::{record::ContainerRecord, stream::TerminalSize},
 };
 
-/// A process started in a container. Clones mean the same one; dropping them ends nothing.
+/// A process started in a container. Clones refer to the same process. Dropping them does not end it.
 #[derive(Clone, Debug)]
 pub struct Exec {
     shared: Arc<Shared>,
@@ -41,12 +41,12 @@ struct Shared {
 }
 
 impl Exec {
-    /// Makes it; nothing runs before [`Self::start`]. `container` runs by the store's word; the
-    /// engine's word counts. The first variable of the request, if there is one, is unlike any other
-    /// process's: by it [`Self::kill`] finds what left every other trace behind.
+    /// Creates the exec. Nothing runs before [`Self::start`]. The store shows `container` as running, but
+    /// the engine decides. The first variable of the request, if any, must be unique: [`Self::kill`] uses
+    /// it to find processes that cannot be found in any other way.
     ///
     /// # Errors
-    /// The engine refuses: no such container, or it does not run.
+    /// The engine refuses, because the container does not exist or does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -56,7 +56,7 @@ impl Exec {
         Ok(Self::of(engine, id, request.streams.tty, container, request.env.first().cloned()))
     }
 
-    /// One that an earlier dockbridge made. `id` may be empty if it is not known.
+    /// A process of an earlier dockbridge. `id` may be empty if it is not known.
     pub(super) fn left(
         engine: &Engine,
         id: String,
@@ -78,15 +78,15 @@ impl Exec {
         Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) }
     }
 
-    /// The engine's id for it.
+    /// The engine's id of the exec.
     pub fn id(&self) -> &str {
         &self.shared.id
     }
 
-    /// Starts it and connects to it, once.
+    /// Starts the process and connects to it. Must be called only once.
     ///
     /// # Errors
-    /// The engine fails; [`ExecError::after_start`] says whether the command may still start.
+    /// The engine fails. [`ExecError::after_start`] says whether the command may still start.
     pub async fn start(&self) -> Result<Hijacked, ExecError> {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
@@ -112,10 +112,10 @@ impl Exec {
         .await
     }
 
-    /// Whether a process of it is there, or may still come, by the engine's word. Also true while the engine
-    /// does not answer.
+    /// Whether the process exists, or may still be started, according to the engine. Also true while the
+    /// engine does not answer.
     pub(super) async fn may_run(&self) -> bool {
-        // An address without an id is another one.
+        // With an empty id, the request's path would be that of another resource.
         !self.shared.id.is_empty()
             && match self.inspect().await {
                 Ok(state) => state.running,
@@ -127,13 +127,13 @@ impl Exec {
         &self.shared.finder
     }
 
-    /// Whether the main process runs now, by the process table and not by the engine. Also true if
+    /// Whether the main process runs now, according to the process table and not the engine. Also true if
     /// it cannot be seen from here.
     pub async fn runs(&self) -> bool {
         match self.shared.lookup.get() {
             Some(Lookup::Found(found)) => found.held.lives(),
             Some(lookup) => matches!(lookup, Lookup::Hidden),
-            // The engine has not said which process it is.
+            // The engine has not reported the pid.
             None => {
                 let finder = self.shared.finder.clone();
                 blocking(move || finder.main_runs()).await
@@ -148,8 +148,8 @@ impl Exec {
         }
     }
 
-    /// Kills the process and all its descendants. Returns once none is left and the engine, if
-    /// reachable, reports the exec as finished: how many signals were sent.
+    /// Kills the process and all its descendants. Returns once none is left and the engine, if reachable,
+    /// reports the exec as finished. The result is the number of signals sent.
     ///
     /// # Errors
     /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
@@ -165,7 +165,7 @@ impl Exec {
                 Err(ExecError::Forgotten { .. }) => None,
                 _ => return Err(self.hidden_process()),
             },
-            // The engine does not say which process it is; what bears the marker is known.
+            // The engine does not report the pid, but processes with the marker are known.
             Err(_) => {
                 let killed = end_all(&self.shared.finder, None).await?;
                 return match self.inspect().await {
@@ -189,7 +189,7 @@ impl Exec {
         }
     }
 
-    /// What a terminal does when its user leaves: SIGHUP to its session, and SIGKILL to the main
+    /// Does what a terminal does when its user leaves: sends SIGHUP to its session, and SIGKILL to the main
     /// process if it stays.
     pub async fn hang_up(&self) {
         let Ok(Lookup::Found(found)) = self.lookup().await else { return };
@@ -204,7 +204,7 @@ impl Exec {
     /// Sets the size of its terminal.
     ///
     /// # Errors
-    /// It has ended, or the engine fails.
+    /// The process has ended, or the engine fails.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
         Ok(self.shared.engine.resize_exec(&self.shared.id, size).await?)
     }
@@ -219,7 +219,7 @@ impl Exec {
             Ok(ExecState { running: true, pid: Some(pid), .. }) => Some(Some(pid)),
             Ok(state) => state.has_ended().then_some(None),
             Err(ExecError::Forgotten { .. }) => Some(None),
-            // The engine is away.
+            // The engine cannot be reached.
             Err(_) => None,
         });
         let Some(pid) = pid.await else { return Ok(Lookup::Ended) };
@@ -246,7 +246,7 @@ impl Exec {
         }
     }
 
-    /// An engine that does not know it was restarted since.
+    /// An engine that does not know the exec was restarted.
     async fn inspect(&self) -> Result<ExecState, ExecError> {
         self.shared.engine.inspect_exec(&self.shared.id).await.map_err(|error| {
             if error.is_not_found() {
@@ -281,8 +281,8 @@ impl Process for Exec {
     type Outcome = i32;
 
     async fn reported(&self) -> Ending {
-        // Most commands end within this time, so finding their processes is not worth it. The process
-        // of a terminal must be known at once: it is hung up if the engine dies.
+        // Most commands end within this time, so searching for their processes is not worth it. But the
+        // process of a terminal must be known at once, because it gets SIGHUP if the engine dies.
         if !self.shared.tty {
             sleep(USUAL_DURATION).await;
         }
@@ -332,8 +332,8 @@ impl Process for Exec {
     }
 }
 
-/// Kills the processes that the finder finds until two scans in a row find none; returns how many
-/// signals were sent.
+/// Kills the processes that the finder finds, until two scans in a row find none. Returns how many signals
+/// were sent.
 ///
 /// # Errors
 /// [`ExecError::Unkillable`] if a process does not end. The time spent waiting for other scans does
@@ -381,9 +381,8 @@ async fn signal(
     }
 }
 
-/// The pause after an inspect when so much time has passed since the first one. The process of an exec
-/// that is being started must be found soon: an engine that dies takes the pid along, and then its
-/// terminal cannot be hung up.
+/// The pause before the next inspect if this much time has passed since the first one. The process of a new
+/// exec must be found soon: if the engine dies, its pid is lost, and its terminal cannot be hung up.
 pub(super) fn until_next_look(passed: Duration) -> Duration {
     (passed / 4).max(FIRST_PAUSE)
 }
@@ -391,20 +390,20 @@ pub(super) fn until_next_look(passed: Duration) -> Duration {
 /// Limit of process lookups that run at the same time, for all execs.
 static LOOKUPS: Semaphore = Semaphore::const_new(4);
 
-/// Most ends are known to the engine at once.
+/// The engine knows most ends at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Most commands take less, for example those of probes.
+/// Most commands, for example those of probes, take less.
 const USUAL_DURATION: Duration = Duration::from_millis(100);
 
-/// How rarely the engine is asked at most.
+/// The longest pause between two questions to the engine.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// So many scans in a row must find no process.
+/// How many scans in a row must find no process.
 const EMPTY_SCANS: u32 = 2;
 
-/// The same while a process shows no environment: long enough for any exec, but limited, because a
-/// process may really have an empty environment.
+/// The same if the environment of a process is empty. This is long enough for any exec, but limited,
+/// because a process may really have an empty environment.
 const UNCLEAR_SCANS: u32 = 20;
 
 /// The longest pause between scans.
@@ -414,20 +413,20 @@ const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 /// for containerd.
 const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
-/// How often a kill is tried at least before a process counts as unkillable: some seconds on an idle
+/// How often a kill is tried before a process counts as unkillable. This takes some seconds on an idle
 /// machine.
 const LEAST_TRIES: u32 = 20;
 
 /// How long the engine may take to report the pid of a process that must be killed.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the engine may be away before the outcome of a command counts as lost.
+/// How long the engine may be unreachable before the outcome of a command counts as lost.
 const AWAY_BEFORE_ERROR: Duration = Duration::from_secs(10);
 
 /// The longest pause between questions to the engine about an exec that may never end.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// After this what an engine was asked to start begins no more.
+/// After this time, the engine no longer starts an exec that it was asked to start.
 const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
 /// How long a process may take to end after its terminal was closed.

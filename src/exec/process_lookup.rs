@@ -20,10 +20,10 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// Where the main process of an exec is.
+/// The state of an exec's main process.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
-    /// It runs; held by a pidfd.
+    /// It runs, and a pidfd holds it.
     Found(Arc<FoundProcess>),
     /// Ended before it could be found.
     Ended,
@@ -44,11 +44,11 @@ pub(super) struct ProcessFinder {
     pub(super) processes: Processes,
     /// Lists the processes of a container without reading the whole process table.
     pub(super) groups: Cgroups,
-    /// Full id: what is not in this container is never touched.
+    /// Full id of the container. Processes outside it are never signalled.
     pub(super) container: String,
-    /// The container's own main process, as far as it is known.
+    /// The container's own main process, if it is known.
     pub(super) init: Option<u32>,
-    /// `NAME=value` that it was given, if it was.
+    /// `NAME=value` from the environment of the exec, if it has one.
     pub(super) marker: Option<String>,
 }
 
@@ -67,12 +67,12 @@ enum Mark {
 pub(super) struct Signalled {
     /// How many processes belonged to the exec and were signalled.
     pub(super) signalled: usize,
-    /// How many may have been in the middle of an exec, when a marker cannot be read.
+    /// How many processes may be in the middle of an execve, so that their marker cannot be read.
     pub(super) unclear: usize,
 }
 
 impl ProcessFinder {
-    /// Of a process that is started in this container.
+    /// The finder for a process that is started in this container.
     pub(super) fn of(container: &ContainerRecord, marker: Option<String>) -> Self {
         Self {
             processes: Processes::new(PROCESS_TABLE),
@@ -108,15 +108,15 @@ impl ProcessFinder {
         }
     }
 
-    /// The pipes that the output of `who` leads to, except those of processes that were there before: a
-    /// command may write to its container's log (`>/proc/1/fd/1`), and the other processes that do so
-    /// belong to the workload.
+    /// The pipes to which `who` writes, except those that other processes had before. A command may write
+    /// to its container's log (`>/proc/1/fd/1`), and the other processes that do this belong to the
+    /// container.
     pub(super) fn own_pipes(&self, who: Identity) -> Vec<String> {
         let mut pipes = self.processes.output_pipes(who.pid);
         if pipes.is_empty() {
             return pipes;
         }
-        // Without a list of the others no pipe can be called its own.
+        // Without a list of the other processes, it is unknown which pipes are its own.
         let Ok(all) = self.members(Some(who.pid)) else { return Vec::new() };
         for elder in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
             if self.processes.is_in_cgroup(elder.pid, &self.container) {
@@ -151,8 +151,8 @@ impl ProcessFinder {
         }
     }
 
-    /// Signals everything that the message concerns, ended ones not counted. One that cannot be
-    /// signalled does not spare the others.
+    /// Signals every process that the message concerns. Ended ones are not counted. If one cannot be
+    /// signalled, the others are signalled nevertheless.
     pub(super) fn signal(
         &self,
         main: Option<&Main>,
@@ -176,8 +176,8 @@ impl ProcessFinder {
         outcome.map(|()| Signalled { signalled: found.len(), unclear })
     }
 
-    /// The processes that may be in the container: those of its cgroup, found through the container's
-    /// own main process or the exec's; all of the machine where the cgroup cannot be read.
+    /// The processes that may be in the container: those of its cgroup, which is found through the main
+    /// process of the container or of the exec. If the cgroup cannot be read, all processes of the machine.
     pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
         let listed = |pid| self.groups.processes(pid, &self.container).ok();
         match self.init.into_iter().chain(main).find_map(listed) {
@@ -186,9 +186,9 @@ impl ProcessFinder {
         }
     }
 
-    /// Whether the main process runs, as far as the process table shows: a process with the marker
-    /// that has the same parent as the container's own main process, containerd's shim. Processes that
-    /// a command left behind have other parents. Also true if the container cannot be seen.
+    /// Whether the main process runs, according to the process table: it has the marker and the same parent
+    /// as the container's own main process, containerd's shim. Processes that a command left behind have
+    /// other parents. Also true if the container cannot be seen.
     pub(super) fn main_runs(&self) -> bool {
         let Some(init) = self.init.and_then(|pid| self.processes.get(pid)) else { return true };
         let Ok(all) = self.members(None) else { return true };
@@ -215,8 +215,8 @@ impl ProcessFinder {
         Some(Candidate { process, holds_pipe, marked, foreign })
     }
 
-    /// The cgroup was read before the process was held, and the pid may be another process's since: it
-    /// is checked again while it is held.
+    /// The cgroup was read before the process was held, and the pid may have been reused since. So the
+    /// cgroup is checked again while the process is held.
     fn signal_one(&self, who: Identity, message: ProcessSignal) -> io::Result<()> {
         match ProcessHandle::take(&self.processes, who)? {
             Some(held) if self.processes.is_in_cgroup(who.pid, &self.container) => {

@@ -1,11 +1,11 @@
-//! Messages that an engine sends as the output of a command that it did not start.
+//! Messages that an engine sends as the output of a command that it could not start.
 //!
-//! The engine sends any failure this way, with exit code 126, 127 or 128: that the program does not
-//! exist, but also that containerd is gone. The first is a result of the command. The second says
-//! nothing about it, and as the answer to a probe it would restart a healthy container.
+//! The engine reports any failure in this way, with exit code 126, 127 or 128: that the program does not
+//! exist, but also that containerd is gone. The first is a result of the command. The second is not, and as
+//! the answer to a probe it would restart a healthy container.
 
-/// Whether the container is the reason that nothing was started: its program or directory is missing or
-/// forbidden. All other failures are transient or belong to the node.
+/// Whether the container is the reason why nothing was started: its program or directory is missing or
+/// forbidden. All other failures are temporary or belong to the node.
 pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };
@@ -15,12 +15,12 @@ pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     }
 }
 
-/// Refusals of the container runtime begin with this, and so does the failure to call the runtime.
+/// Refusals of the OCI runtime begin with this, and also failures to call the runtime.
 const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
 
 const RUNC_SAYS: &str = "exec failed: ";
 
-/// A name is quoted when it is searched for in the container.
+/// A name is quoted if it was searched for in the container.
 const RUNC_REASONS: [&str; 2] = ["exec: \"", "chdir to cwd"];
 
 const CRUN_REASONS: [&str; 2] = ["executable file `", "open executable: "];

@@ -1,4 +1,4 @@
-//! Commands that are not there, with engines that say so or nothing.
+//! Commands that do not exist, with engines that report this or do not answer.
 
 use std::{
     path::Path,
