@@ -68,7 +68,7 @@ fn settings(root: &Path, name: &str) -> Settings {
     resolve(given, None, &|_| None).unwrap().settings
 }
 
-/// One step of the clock, while the first list of an engine is waited for.
+/// One step of the clock during the wait for an engine's first list.
 const STEP: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(300);
 
@@ -88,7 +88,7 @@ async fn systemd_gets_all_notifications() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("notify");
     let notify = UnixDatagram::bind(&path).unwrap();
-    // A sign of life twice a second.
+    // A keep-alive twice a second.
     let systemd = Systemd::new(Some(Duration::from_secs(1)), move |states| {
         let lines: Vec<_> = states.iter().map(ToString::to_string).collect();
         let socket = std::os::unix::net::UnixDatagram::unbound()?;
@@ -104,7 +104,7 @@ async fn systemd_gets_all_notifications() {
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
     let serving = "STATUS=serving what is known, but not ready: ";
     while !heard(&notify).await.starts_with(serving) {}
-    // Docker is away, which is no reason to be killed.
+    // The engine is down, which is no reason to be restarted by systemd.
     for _ in 0..2 {
         while heard(&notify).await != "WATCHDOG=1" {}
     }
@@ -113,7 +113,7 @@ async fn systemd_gets_all_notifications() {
     timeout(SOON, served).await.unwrap().unwrap().unwrap();
 }
 
-/// As a unit starts it whose CapabilityBoundingSet= is too small, or somebody who is not root.
+/// As started by a unit whose CapabilityBoundingSet= is too small, or by a non-root user.
 fn without_rights(room: &Path, network: &str) -> Command {
     let bridge = env!("CARGO_BIN_EXE_dockbridge");
     let mut command = match nix::unistd::geteuid().is_root() {
@@ -151,7 +151,7 @@ async fn who_cannot_connect_pods_is_never_ready() {
     assert!(notify.try_recv(&mut [0; 64]).is_err(), "systemd was told something");
 }
 
-/// Pods run all the same where the engine connects them.
+/// With the engine's network, pods can run nevertheless.
 #[tokio::test]
 async fn failing_features_are_logged_where_pods_can_run() {
     let room = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Container verbs against the fake dockerd.
+//! Container calls with the fake dockerd.
 
 use std::{
     collections::BTreeSet,
@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// The verbs over a fake engine that has one running container.
+/// Container calls and a fake engine with one running container.
 struct Node {
     docker: FakeDockerd,
     containers: Containers,
@@ -59,7 +59,7 @@ impl Node {
     }
 }
 
-/// Both calls are made before the task of the first has run at all.
+/// Both calls are made before the task of the first one has run.
 #[tokio::test]
 async fn a_shorter_stop_is_never_lost_in_a_longer_one() {
     let node = Node::start().await;
@@ -87,8 +87,8 @@ async fn a_failed_start_is_reported_also_without_an_inspect() {
     assert_eq!(error.kind(), Kind::Unknown);
 }
 
-/// A container that the engine alone cannot make: the runtime's file is there before the start, which
-/// may fail, and gone with the container.
+/// A container that needs our runtime. Its file exists before the start, which may fail, and is removed
+/// with the container.
 #[tokio::test]
 async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     let node = Node::start().await;
@@ -140,7 +140,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     node.containers.start(plain.as_str()).await.unwrap();
     assert!(!directory.join(plain.as_str()).exists());
 
-    // Of another engine's server on this machine, and of a container that somebody else removed.
+    // The files of another engine's server on this machine, and of a container that another client removed.
     let other = directory.join("f".repeat(64));
     let lost = directory.join("e".repeat(64));
     for (place, engine) in [(&other, "another".to_owned()), (&lost, edits.engine.clone())] {
@@ -154,7 +154,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     assert!(!directory.join(id.as_str()).exists());
 }
 
-/// Without them it must not start: a plugin's seccomp filter could be among them.
+/// Such a container must not start without its edits, because they may contain a plugin's seccomp filter.
 #[tokio::test]
 async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let node = Node::start().await;
@@ -193,7 +193,7 @@ async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
 }
 
 impl Node {
-    /// A pod that runs and is known.
+    /// A pod that runs and is in the store.
     async fn running_pod(&self) -> String {
         let sandbox = self.docker.world(|world| {
             let sandbox = pod(world, "own");
@@ -204,7 +204,7 @@ impl Node {
         sandbox
     }
 
-    /// A container of this image by this user, in a pod of its own.
+    /// A container of this image with this user, in a new pod.
     async fn create(&self, image: &str, user: RunAs, policy: GroupsPolicy) -> Answer {
         let sandbox = self.running_pod().await;
         let spec = json!({
@@ -227,7 +227,7 @@ impl Node {
 
 type Answer = Result<ContainerId, ContainerError>;
 
-/// With such a daemon no container can have a blocking log. Other refusals stay what they are.
+/// With such a daemon, no container can have a blocking log. Other refusals stay unchanged.
 #[tokio::test]
 async fn a_daemon_that_refuses_blocking_logs_still_gets_containers() {
     let node = Node::start().await;
@@ -296,8 +296,8 @@ async fn a_failed_read_fails_only_its_callers() {
     assert_eq!(left, 0);
 }
 
-/// A file beyond all proportion is not read, and a look taken away by another dockbridge is taken
-/// again.
+/// A file that is too large is not read. If another dockbridge removes the container for reading, reading
+/// is repeated.
 #[tokio::test]
 async fn looks_are_bounded_and_taken_again() {
     let node = Node::start().await;
@@ -312,7 +312,7 @@ async fn looks_are_bounded_and_taken_again() {
     node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
 }
 
-/// Engines open both files at the start, and never come back from a pipe that nobody writes to.
+/// Engines open both files at the start, and hang in a pipe without a writer.
 #[tokio::test]
 async fn accounts_in_a_pipe_are_refused_for_any_user() {
     let node = Node::start().await;
@@ -329,14 +329,14 @@ async fn accounts_in_a_pipe_are_refused_for_any_user() {
             let error = node.create(&image, user, GroupsPolicy::Merge).await.unwrap_err();
             assert_eq!(error.kind(), Kind::FailedPrecondition);
             let path = files[0].0;
-            // To tell its owner the engine opens both, whatever it is asked to read.
+            // The engine opens a file even if only its owner is requested.
             assert_eq!(node.docker.count("GET /containers/*/archive"), 0, "it would hang");
             assert!(chain(&error).contains(&format!("{path} of the image")), "{}", chain(&error));
         }
     }
 }
 
-/// By hand somebody may well use our label; the name is ours alone.
+/// A user may use the same label on a container started by hand, but not the same name.
 #[tokio::test]
 async fn leftover_inspection_containers_are_removed() {
     let node = Node::start().await;
@@ -357,7 +357,7 @@ async fn leftover_inspection_containers_are_removed() {
     eventually(|| node.docker.world(|world| world.containers.len()) == own - 2).await;
 }
 
-/// A container that is made of an unpacked image.
+/// A container from an unpacked image.
 fn made_of(world: &mut World, name: &str, image: &str) {
     let sandbox = pod(world, name);
     world.start(&sandbox);

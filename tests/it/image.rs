@@ -1,5 +1,4 @@
-//! The image verbs against the fake dockerd: what they ask of it, what they answer, and that the
-//! store shows what they did.
+//! Image calls with the fake dockerd: their requests, their answers, and their effects in the store.
 
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ const ZEROS: &str = "sha256:0000000000000000000000000000000000000000000000000000
 const PULL: &str = "POST /images/create";
 const LOAD: &str = "POST /images/load";
 
-/// A fake engine with the verbs on top.
+/// A fake engine and the image calls.
 struct Bench {
     docker: FakeDockerd,
     store: Store,
@@ -66,7 +65,7 @@ impl Bench {
 
     async fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), TIMEOUT);
-        // Beside the engine's root, so that a bench over the same fake remembers.
+        // Next to the engine's root, so that a second bench with the same fake has the same state.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
         let pulled = KubeletImages::load(state).await;
         let store = Store::start(
@@ -202,7 +201,7 @@ async fn a_pull_goes_on_while_one_caller_is_left_and_ends_with_the_last() {
     eventually(|| bench.docker.abandoned() == 1).await;
 }
 
-/// A node's worth of callers at once.
+/// As many concurrent callers as a node has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_equal_pulls_are_one() {
     let bench = Bench::new().await;
@@ -219,7 +218,7 @@ async fn a_hundred_equal_pulls_are_one() {
     assert_eq!(bench.docker.count(PULL), 1);
 }
 
-/// What shows no progress by itself may be silent for longer.
+/// Phases without progress reports may be silent for longer.
 #[tokio::test]
 async fn a_pull_without_progress_is_given_up() {
     let silences = [
@@ -251,7 +250,7 @@ async fn a_pull_without_progress_is_given_up() {
     }
 }
 
-/// Engines with containerd's store repeat what they said while nothing moves.
+/// Engines with containerd's store repeat the same progress while nothing happens.
 #[tokio::test]
 async fn a_pull_that_only_talks_is_given_up() {
     let pull_progress_deadline = Some(Duration::from_millis(300));
@@ -350,7 +349,7 @@ async fn what_does_not_exist_is_removed_already() {
     assert_eq!(bench.docker.count("DELETE /images/*"), 0);
 }
 
-/// The engine takes `cafe` for the beginning of an id when no image is called so.
+/// If no image has the name `cafe`, the engine reads it as the start of an id.
 #[tokio::test]
 async fn a_name_is_no_beginning_of_an_id() {
     let bench = Bench::new().await;
@@ -380,7 +379,7 @@ async fn parallel_removals_all_succeed() {
     }
 }
 
-/// As while another call takes an image's names away one by one: no event has come in yet.
+/// The situation while another call removes an image's names one by one: no event has arrived yet.
 #[tokio::test]
 async fn a_name_the_engine_has_lost_is_not_shown_any_more() {
     let bench = Bench::new().await;
@@ -473,7 +472,7 @@ async fn a_pause_that_is_there_is_not_loaded() {
     assert_eq!(bench.docker.count(LOAD), 0);
 }
 
-/// Who may run pods may have an image of any name pulled.
+/// Users who may run pods can make the node pull an image of any name.
 #[tokio::test]
 async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let docker = FakeDockerd::start().await;
@@ -482,7 +481,7 @@ async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let own = bench.images.pause().await.unwrap();
     assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
-    // Pulled while pods run on the built-in one.
+    // Pulled while pods use the built-in one.
     let pulled = bench.docker.world(|world| {
         for image in &mut world.images {
             image.tags.clear();
@@ -571,7 +570,7 @@ async fn images_are_pinned_by_name_and_by_label() {
     assert!(!others.iter().any(|name| bench.pinned(name)));
 }
 
-/// Kubelet would try to remove it for ever: it does not know the container.
+/// kubelet would try to remove it forever, because it does not know the container.
 #[tokio::test]
 async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
     let docker = FakeDockerd::start().await;
@@ -664,7 +663,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
     }
     assert_eq!(bench.docker.count("GET /system/df"), 1, "answers come from memory");
     bench.docker.stop().await;
-    // kubelet's eviction manager, every ten seconds, drops what is not newer than what it saw.
+    // Every ten seconds, kubelet's eviction manager ignores data that is not newer than what it has.
     forward(Duration::from_secs(10)).await;
     let began = Instant::now();
     loop {
@@ -681,7 +680,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
 #[tokio::test]
 async fn the_first_answer_waits_two_seconds_at_most() {
     let docker = FakeDockerd::start().await;
-    // It names a data root that is not there.
+    // It names a data root that does not exist.
     let root = docker.world(|world| {
         world.add_image("app:1");
         world.root.clone()

@@ -1,4 +1,4 @@
-//! Tests that need more than one room, in one binary: linking is slower than running.
+//! Tests of several modules together. They are one binary, because linking takes longer than running.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Changed limits against the fake dockerd and control groups in a folder.
+//! Changed limits, with the fake dockerd and cgroups in a folder.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// A container that runs with limits, and its control group.
+/// A running container with limits, and its cgroup.
 struct Node {
     docker: FakeDockerd,
     root: tempfile::TempDir,
@@ -67,7 +67,7 @@ impl Node {
         node
     }
 
-    /// The engine has it as created from now on.
+    /// From now on, the engine has it as created.
     fn was_never_started(&self) {
         self.docker.world(|world| {
             let container = world.container_mut(&self.container).unwrap();
@@ -77,7 +77,7 @@ impl Node {
         });
     }
 
-    /// The verbs of a process that starts now.
+    /// The container calls of a new process.
     async fn verbs(&self) -> (Limits, Store, Containers) {
         let (state, proc) = (self.path("state"), self.path("proc"));
         let verbs = Verbs::start(&self.docker, &state, &proc).await;
@@ -142,7 +142,7 @@ async fn what_the_engine_refuses_is_not_begun() {
     assert_eq!(node.held("memory.low"), "1000");
 }
 
-/// The engine may have set a part of it, which the status shows.
+/// The engine may have set some of the limits, and the status shows them.
 #[tokio::test]
 async fn what_the_engine_does_by_half_is_reported() {
     let node = Node::start().await;
@@ -279,5 +279,5 @@ async fn a_container_does_not_run_without_what_it_asked_for() {
     assert_eq!(state, "exited");
 }
 
-/// A time that the engine has not set.
+/// The engine's value for a time that is not set.
 const NEVER: &str = "0001-01-01T00:00:00Z";

@@ -1,4 +1,4 @@
-//! Pod calls against the fake dockerd: lost containers and name conflicts.
+//! Pod calls with the fake dockerd: lost containers and name conflicts.
 
 use std::{
     collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration,
@@ -50,7 +50,7 @@ use crate::{
 
 mod unknown_pods;
 
-/// A process of dockbridge over a fake engine, with everything else below one directory.
+/// A dockbridge process with a fake engine. Everything else is below one directory.
 struct Node {
     docker: FakeDockerd,
     root: tempfile::TempDir,
@@ -67,7 +67,7 @@ impl Node {
         Self { docker: FakeDockerd::start().await, root }
     }
 
-    /// The verbs of a process that starts now.
+    /// The pod calls of a new process.
     async fn start(&self) -> Sandboxes {
         let checkpoints = self.checkpoints();
         let known = checkpoints.load().await.sandboxes;
@@ -133,7 +133,7 @@ impl Node {
         Checkpoints::open(&self.root.path().join("state")).unwrap()
     }
 
-    /// What an earlier process kept of a sandbox that Docker does not have.
+    /// Writes the state that an earlier process stored for a sandbox that Docker does not have.
     async fn remember(&self, id: &SandboxId, released: bool) {
         let spec = spec("lost", false);
         let pod = PodNetwork {
@@ -169,7 +169,7 @@ impl Node {
         fs::create_dir_all(self.files().join(id.as_str())).unwrap();
     }
 
-    /// With a network, over an engine that has our OCI runtime. None without the right to make
+    /// With a network, and an engine that has our OCI runtime. None without the permission to create
     /// namespaces.
     async fn with_oci_runtime() -> Option<Self> {
         let node = Self::new().await;
@@ -193,7 +193,7 @@ impl Node {
         may.ok().map(|()| node)
     }
 
-    /// A process that joins the namespace made for the pod, as its pause does.
+    /// A process that joins the pod's namespace, as its pause container does.
     async fn joins(&self) -> std::process::Child {
         let pins = self.root.path().join("run/netns");
         let first = || fs::read_dir(&pins).ok()?.next()?.ok().map(|pin| pin.path());
@@ -254,7 +254,7 @@ async fn a_state_directory_that_cannot_be_written_holds_no_pod_back() {
     let id = id('a');
     node.remember(&id, false).await;
     let sandboxes = node.start().await;
-    // For root, no mode forbids writing; a file in the directory's place does.
+    // No mode prevents root from writing, but a file in the directory's place does.
     let directory = node.root.path().join("state/sandboxes");
     fs::remove_dir_all(&directory).unwrap();
     fs::write(&directory, "").unwrap();
@@ -330,7 +330,7 @@ async fn plugins_wait_for_the_start_of_a_pod_with_network_settings() {
     assert!(node.holds_no_namespace());
 }
 
-/// An engine whose runtime of that name is another program: plugins were called meanwhile.
+/// An engine whose runtime of this name is another program. Plugins were called in the same time.
 #[tokio::test]
 async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refused() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -343,11 +343,11 @@ async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refus
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// The inspect that the start shares with its event has seen it run.
+/// The inspect that the start shares with its event has shown it running.
 #[tokio::test]
 async fn a_pause_that_ends_while_it_is_inspected_did_not_join_another_namespace() {
     let Some(node) = Node::with_oci_runtime().await else { return };
-    // Nobody has it: its process has gone.
+    // No process has this pid, because it has ended.
     node.docker.world(|world| world.pid = i32::MAX.cast_unsigned());
     let sandboxes = node.start().await;
     let seen = CancellationToken::new();
@@ -386,7 +386,7 @@ async fn a_pause_that_ends_before_its_start_is_answered_leaves_nothing() {
     }
 }
 
-/// As on a full disk: for root no mode forbids writing, but a file in the directory's place does.
+/// As on a full disk. No mode prevents root from writing, but a file in the directory's place does.
 #[tokio::test]
 async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -401,7 +401,7 @@ async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// The same when the pod was connected meanwhile.
+/// The same if the pod was connected in the same time.
 #[tokio::test]
 async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -422,7 +422,7 @@ async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// A stop that comes while a plugin hangs waits for the undo, and finds nothing.
+/// A stop while a plugin hangs waits for the undo, and finds nothing.
 #[tokio::test]
 async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -432,7 +432,7 @@ async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
         .unwrap();
     node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
     let sandboxes = node.start().await;
-    // The caller goes away meanwhile.
+    // The caller disconnects.
     tokio::select! {
         run = sandboxes.run(spec("hangs", false)) => panic!("{run:?}"),
         () = eventually(|| node.calls() == ["ADD"]) => {}
@@ -475,5 +475,5 @@ fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// How long an engine takes to start a pod beside whose start plugins work.
+/// How long the engine takes to start a pod. Plugins run in the same time.
 const BESIDE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! A socket that systemd opened: the program is started with it, and callers never miss it.
+//! A socket that systemd opened. The program is started with it, and no caller finds it closed.
 
 use std::{
     fs::Permissions,
@@ -26,12 +26,12 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::support::{bridge::docker, fake_dockerd::server::FakeDockerd};
 
-/// Starts the program as systemd does: with the socket as descriptor 3.
+/// Starts the program as systemd does, with the socket as descriptor 3.
 fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
     start_for("$$", room, listen, socket)
 }
 
-/// The same with sockets that are meant for the process `pid`.
+/// The same with sockets for the process `pid`.
 fn start_for(pid: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     let place = |name: &str| room.join(name).display().to_string();
     let mut command = Command::new("sh");
@@ -44,7 +44,7 @@ fn start_for(pid: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     {
         command.args([flag, &place(name)]);
     }
-    // Those of the tests are no settings, and told so in the log.
+    // Variables for the tests are no settings, and would cause warnings in the log.
     let of_tests = std::env::vars_os().map(|(name, _)| name);
     for name in of_tests.filter(|name| name.to_string_lossy().starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
@@ -59,15 +59,15 @@ fn start_for(pid: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     command.spawn().unwrap()
 }
 
-/// A place for the program, with an engine that answers at once: without one, the program waits for it before it
-/// is ready.
+/// A directory for the program, with an engine that answers at once. Without an engine, the program would
+/// wait before it is ready.
 async fn room_with_engine() -> (TempDir, FakeDockerd) {
     let (room, docker) = (tempfile::tempdir().unwrap(), docker().await);
     symlink(docker.socket(), room.path().join("docker.sock")).unwrap();
     (room, docker)
 }
 
-/// The version of the engine, which a caller asks for.
+/// The engine version in the answer to a caller.
 async fn answer(socket: &Path) -> String {
     let address = format!("unix://{}", socket.display());
     let channel: Channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();
@@ -85,13 +85,13 @@ async fn heard(notify: &UnixDatagram, line: &str) {
     }
 }
 
-/// A program that dockbridge runs would tell systemd about itself in the service's name.
+/// A program started by dockbridge could otherwise send notifications to systemd in the service's name.
 #[tokio::test]
 async fn programs_that_it_runs_have_no_variables_of_systemd() {
     let (room, _docker) = room_with_engine().await;
     let told = room.path().join("told");
     nix::unistd::mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // The check at the start asks it for the clock.
+    // The check at the start runs it to ask about the clock.
     let program = room.path().join("timedatectl");
     let script = format!("#!/bin/sh\n{{ env; echo over; }} >'{}'\n", told.display());
     std::fs::write(&program, script).unwrap();
@@ -114,11 +114,11 @@ async fn programs_that_it_runs_have_no_variables_of_systemd() {
     served.kill().await.unwrap();
 }
 
-/// Before the handler of that signal is there, it would end the process.
+/// Before its handler is installed, this signal would end the process.
 #[tokio::test]
 async fn a_hang_up_at_the_start_ends_nothing() {
     let (room, _docker) = room_with_engine().await;
-    // It takes a while to read.
+    // Reading it takes a while.
     let config = "# a comment\n".repeat(80_000);
     std::fs::write(room.path().join("dockbridge.toml"), &config).unwrap();
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
@@ -131,7 +131,7 @@ async fn a_hang_up_at_the_start_ends_nothing() {
             text.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
         };
         let has_read = || of_process("io", "rchar:").parse::<usize>().unwrap() > config.len();
-        // Held first, and later handled.
+        // The signal is first blocked, and later handled.
         let is_safe = || {
             let hang_up =
                 |field| u64::from_str_radix(&of_process("status", field), 16).unwrap() & 1;
@@ -153,7 +153,7 @@ async fn a_hang_up_at_the_start_ends_nothing() {
     }
 }
 
-/// The default setting of a path takes the socket at that path, too.
+/// The default path also uses an inherited socket with that path.
 #[tokio::test]
 async fn callers_wait_at_the_socket_while_the_service_restarts() {
     let (room, docker) = room_with_engine().await;
@@ -162,7 +162,7 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
     let systemd = UnixListener::bind(&path).unwrap();
     for listen in ["fd://", "fd://cri", path.to_str().unwrap()] {
-        // This caller is there before the service.
+        // This caller connects before the service starts.
         let early = path.clone();
         let waiting = tokio::spawn(async move { answer(&early).await });
         let mut served = start(room.path(), listen, systemd.try_clone().unwrap().into());

@@ -1,5 +1,5 @@
-//! Starts whose event comes before, after, twice or never, with any time, while inspects fail, or whose
-//! answer is lost: what the caller is told and what is shown then. No command runs twice.
+//! Starts whose event arrives before or after the answer, twice or never, with any time, while inspects
+//! fail, or whose answer is lost: the caller's result and the state shown after it. No command runs twice.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A fake engine with a container that is not started, and the calls on top of it.
+/// A fake engine with a container that was not started, and the container calls.
 struct Node {
     docker: FakeDockerd,
     verbs: Verbs,
@@ -38,8 +38,8 @@ impl Node {
         Self { docker, verbs, id, _state: state }
     }
 
-    /// From now on the start is answered so long after its event, and each inspect so long after it has
-    /// read the container.
+    /// From now on, the start is answered this long after its event, and each inspect this long after it
+    /// has read the container.
     fn answer_late(&self, start: Duration, inspect: Duration) {
         self.docker.inject(Rule::new("POST /containers/*/start", Fault::LateAnswer(start)));
         self.docker.inject(Rule::new(&self.inspect(), Fault::LateAnswer(inspect)));
@@ -61,7 +61,7 @@ impl Node {
             .map_err(|error| dockbridge::error::chain(&error))
     }
 
-    /// Starts it, which must fail, and returns the kind of the error.
+    /// Starts it, which must fail. Returns the kind of the error.
     async fn refusal(&self) -> Kind {
         self.verbs.containers.start(&self.id).await.unwrap_err().kind()
     }
@@ -71,7 +71,7 @@ impl Node {
         self.docker.count("POST /containers/*/start")
     }
 
-    /// From now on the engine starts it and closes the connection instead of answering.
+    /// From now on, the engine starts it and closes the connection instead of answering.
     fn lose_answer(&self) {
         self.docker.inject(Rule::new("POST /containers/*/start", Fault::LostAnswer));
     }
@@ -124,7 +124,7 @@ async fn times_of_events_do_not_change_what_a_start_shows() {
         let began = Instant::now();
         node.start().await.unwrap();
         assert!(node.process().is_running(), "{times:?}");
-        // Not after the next list.
+        // Sooner than the next list.
         assert!(began.elapsed() < Duration::from_secs(30), "{times:?}: {:?}", began.elapsed());
     });
     futures_util::future::join_all(starts).await;
@@ -146,7 +146,8 @@ async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() 
     assert!(matches!(node.process(), Process::Exited { exit_code: 3, .. }), "{:?}", node.process());
 }
 
-/// The shared inspect has read it before: that it started is true, and its end follows.
+/// The shared inspect has read the container before its end. It is true that it started, and its end is
+/// shown soon.
 #[tokio::test]
 async fn a_container_that_ends_during_the_shared_inspect_is_shown_as_ended_soon() {
     let node = Node::new().await;
@@ -156,7 +157,7 @@ async fn a_container_that_ends_during_the_shared_inspect_is_shown_as_ended_soon(
     eventually(|| matches!(node.process(), Process::Exited { exit_code: 3, .. })).await;
 }
 
-/// The inspect of the event is not the caller's only chance.
+/// If the inspect of the event fails, the caller gets another one.
 #[tokio::test]
 async fn a_start_does_not_fail_because_the_inspect_of_its_event_did() {
     let faults =
@@ -179,7 +180,7 @@ async fn a_start_whose_caller_has_gone_is_shown() {
     assert_eq!(node.docker.count("POST /containers/*/start"), 1);
 }
 
-/// The engine closes everything while the caller waits for the shared inspect.
+/// The engine closes all connections while the caller waits for the shared inspect.
 #[tokio::test]
 async fn a_start_during_which_the_engine_hangs_up_is_right_when_it_is_repeated() {
     let node = Node::new().await;
@@ -267,7 +268,7 @@ async fn a_start_that_the_engine_never_saw_fails_and_can_be_repeated() {
     assert!(node.process().is_running());
 }
 
-/// The store still shows it as created when it is asked for again.
+/// The store still shows it as created when a second start is requested.
 #[tokio::test]
 async fn a_start_that_could_not_be_seen_is_answered_when_it_is_asked_for_again() {
     let node = Node::new().await;

@@ -1,4 +1,4 @@
-//! Every call once, in the sunshine.
+//! Every call once, without errors.
 
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ async fn a_stop_may_take_its_grace() {
         world.container_mut(&id).unwrap().takes_to_stop = Duration::from_secs(60);
         id
     });
-    // Longer than the time limit of other calls.
+    // Longer than the timeout of other calls.
     let (engine, grace) = (engine(&docker), TIMEOUT + Duration::from_millis(700));
     let stop = engine.stop_container(&id, grace);
     hurry(PAUSE, Duration::from_secs(1), stop).await.unwrap();

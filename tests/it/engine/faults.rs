@@ -1,4 +1,4 @@
-//! The fault matrix: every way a daemon can fail, and the error that must come of it.
+//! The fault matrix: every way in which a daemon can fail, and the resulting error.
 
 use std::{os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::support::{
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// What a listing makes of a fault, and how often the fake was asked.
+/// The error of a list call with this fault, and the number of requests.
 async fn listing(fault: Fault) -> (EngineError, usize) {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image("busybox:1.36"));
@@ -59,7 +59,7 @@ async fn a_broken_connection_has_its_kind_of_error() {
     }
 }
 
-/// An engine that restarts closes them all at once, and the client may not have noticed yet.
+/// An engine that restarts closes all connections at once, and the client may not have noticed yet.
 #[tokio::test]
 async fn a_call_gets_through_although_the_pooled_connections_are_dead() {
     let docker = FakeDockerd::start().await;
@@ -138,7 +138,7 @@ async fn an_unknown_state_does_not_break_an_inspect() {
     engine(&docker).inspect_container(ID).await.unwrap();
 }
 
-/// An engine that is given the time for the largest of answers.
+/// A client that waits long enough for the largest answer.
 fn patient(docker: &FakeDockerd) -> Engine {
     let time_limit = dockbridge::engine::client::Timeouts { short: LONG, ..TIMEOUTS };
     Engine::new(docker.socket().to_owned(), time_limit)
@@ -152,7 +152,7 @@ async fn an_answer_that_is_no_list_is_refused_whatever_its_size() {
     assert!(matches!(error, EngineError::Garbled { .. }), "{error}");
 }
 
-/// An image, or a container of it, with one label of 300 MiB.
+/// An image, or a container of it, with a label of 300 MiB.
 #[tokio::test]
 async fn one_large_object_hides_no_other() {
     let docker = FakeDockerd::start().await;
@@ -228,7 +228,7 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     assert!(matches!(again, EngineError::NameTaken { .. }), "the caller can find out: {again}");
 }
 
-/// As engines with the containerd store answer beside a removal.
+/// Engines with the containerd store answer in this way during a removal.
 #[tokio::test]
 async fn a_read_that_the_engine_wants_repeated_is_repeated() {
     let changed = "inspect image x: consistency error: data changed during operation, retry";
@@ -261,7 +261,7 @@ async fn a_call_given_up_hangs_up() {
     eventually(|| docker.abandoned() == 1).await;
 }
 
-/// Those who ask wait less long than the client does: what they give up must not go uncounted.
+/// Callers may give up before the client's own timeout. Such calls must also be counted.
 #[tokio::test]
 async fn a_cancelled_call_is_counted_and_marked_in_its_span() {
     let (spans, _noting) = recording();

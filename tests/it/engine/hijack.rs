@@ -1,4 +1,4 @@
-//! Connections taken over: both directions, every way of cutting, every way of failing.
+//! Hijacked connections: both directions, pieces of every size, and every failure.
 
 use bytes::Bytes;
 use dockbridge::{
@@ -42,7 +42,7 @@ async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> Hijac
     engine.start_exec(&exec, streams.tty).await.unwrap()
 }
 
-/// Everything to the end, joined by source, and how it ended.
+/// The whole output by source, and its error, if any.
 async fn all(output: &mut Output) -> (Vec<u8>, Vec<u8>, Option<EngineError>) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     while let Some(piece) = output.next().await {

@@ -1,5 +1,4 @@
-//! The engine client against the fake dockerd: its requests, and its errors for every failure of a
-//! daemon.
+//! The engine client with the fake dockerd: its requests, and its errors for every failure of a daemon.
 
 mod calls;
 mod faults;
@@ -14,7 +13,7 @@ use dockbridge::engine::client::{Engine, Timeouts};
 
 use crate::support::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
 
-/// Tests that wait for a deadline move the clock past it.
+/// Tests that wait for a deadline move the clock forward.
 const TIMEOUTS: Timeouts =
     Timeouts { ping: TIMEOUT, short: TIMEOUT, stop_margin: TIMEOUT, stream: TIMEOUT };
 

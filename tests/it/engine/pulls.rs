@@ -1,4 +1,4 @@
-//! Pulls: what is asked, what is reported, and every way they fail.
+//! Pulls: the request, the reported progress, and every failure.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn request(reference: &str, credentials: Option<Credentials>) -> PullRequest {
     PullRequest { reference: ImageReference::parse(reference).unwrap(), credentials }
 }
 
-/// Pulls to the end; the layers' ids seen.
+/// Pulls to the end. Returns the ids of the layers.
 async fn pull(engine: &Engine, request: &PullRequest) -> Result<Vec<String>, EngineError> {
     let mut pull = engine.pull_image(request).await?;
     let mut layers = Vec::new();
@@ -81,7 +81,7 @@ async fn a_digest_goes_where_the_tag_would() {
     assert_eq!(docker.requests().last().unwrap().query["tag"], DIGEST);
 }
 
-// crates.md §3: the engine decodes the URL-safe alphabet, and null fields are not for it.
+// crates.md §3: the engine decodes the URL-safe alphabet, and fields must not be null.
 #[tokio::test]
 async fn credentials_travel_in_the_url_safe_alphabet() {
     let docker = FakeDockerd::start().await;
@@ -201,7 +201,7 @@ async fn a_pull_whose_engine_dies_is_no_success() {
     assert_eq!(failure(Fault::StalledHeaders).await.kind(), Kind::DeadlineExceeded);
 }
 
-// A deadline of kubelet, or a stall the image room sees: dropping is cancelling.
+// After kubelet's deadline or a stall, the future is dropped, which cancels the pull.
 #[tokio::test]
 async fn dropping_a_pull_cancels_it() {
     let docker = FakeDockerd::start().await;

@@ -1,7 +1,7 @@
-//! The same client against a real engine: that the fake speaks as Docker does, and that texts
-//! and forms we rely on are those of this engine.
+//! The same client with a real engine. Checks that the fake behaves like Docker, and that this engine has
+//! the texts and formats on which dockbridge relies.
 //!
-//! `tests/env/world.sh --engine … -- cargo test --test it engine::real`; elsewhere they are left out.
+//! `tests/env/world.sh --engine … -- cargo test --test it engine::real`; skipped elsewhere.
 
 use std::{env, time::Duration};
 
@@ -31,7 +31,7 @@ fn world(name: &str) -> String {
     env::var(format!("DOCKBRIDGE_WORLD_{name}")).expect("run inside tests/env/world.sh")
 }
 
-/// The real engine, where there is one.
+/// The real engine, if there is one.
 #[track_caller]
 fn engine() -> Option<Engine> {
     if env::var_os("DOCKBRIDGE_WORLD_DOCKER").is_none() {
@@ -140,7 +140,7 @@ async fn failures_have_their_own_errors() {
             error
         }
     };
-    // Old engines refuse the create, new ones the start; never is it the new one that is missing.
+    // Old engines refuse the create, newer ones the start. The error never names the new container.
     let missing = |subject: &Subject| *subject == Subject::Container(gone.clone());
     match &error {
         EngineError::NotFound { subject, .. } => assert!(missing(subject), "{error:?}"),

@@ -1,4 +1,4 @@
-//! The event stream: what comes through, whatever the transport does to it.
+//! The event stream: the events that arrive, whatever happens to the connection.
 
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ async fn exec_noise_stays_with_the_engine() {
     assert!(filters.contains("\"die\"") && filters.contains("\"container\""), "{filters}");
 }
 
-// Docker flushes its headers before it subscribes: an event between the two comes only to those
-// who ask for the past too.
+// Docker sends its headers before it subscribes. Clients get an event between the two only if they also
+// request past events.
 #[tokio::test]
 async fn the_stream_begins_before_the_call() {
     let docker = FakeDockerd::start().await;
@@ -115,7 +115,7 @@ async fn odd_lines_cost_only_themselves() {
     assert_eq!(next(&mut events).await, changed("aaa"), "without a line break");
 }
 
-/// A text of 40 MiB is not kept, but the event that has it is seen.
+/// A text of 40 MiB is dropped, but its event is received.
 #[tokio::test]
 async fn an_event_of_any_size_is_seen() {
     let docker = FakeDockerd::start().await;
@@ -135,7 +135,7 @@ async fn an_event_of_any_size_is_seen() {
 async fn a_silent_stream_is_waited_for() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
-    // Longer than any time limit of these tests.
+    // Longer than any timeout of these tests.
     let silence = tokio::time::timeout(TIMEOUT * 2, events.next());
     let silence = hurry(PAUSE, Duration::from_secs(1), silence).await;
     assert!(silence.is_err());

@@ -1,4 +1,4 @@
-//! Which API version is spoken, and what happens when the daemon is replaced under us.
+//! The negotiated API version, and a daemon that is replaced while dockbridge runs.
 
 use std::{pin::pin, time::Duration};
 
@@ -43,8 +43,7 @@ async fn a_burst_of_first_calls_costs_one_ping() {
     assert_eq!(docker.count("GET /_ping"), 1);
 }
 
-// A stream asks the engine while it reads, and stops to poll the question while its client does not
-// read.
+// A stream polls the engine while it reads. It stops polling a pending call while its client does not read.
 #[tokio::test]
 async fn a_call_that_is_not_polled_delays_no_other() {
     let docker = FakeDockerd::start().await;
@@ -73,7 +72,7 @@ async fn an_engine_that_is_too_new_is_refused() {
     assert!(error.to_string().contains("1.60"), "{error}");
 }
 
-// user-pains row 1: an upgrade under a running bridge takes the node down.
+// user-pains row 1: an engine upgrade under a running CRI server breaks the node.
 #[tokio::test]
 async fn a_daemon_replaced_by_an_older_or_newer_one_is_spoken_to_in_its_version() {
     let docker = FakeDockerd::start_speaking(45, 24).await;

@@ -1,10 +1,11 @@
-//! Pods of which something is known, and not everything: what they hold is released all the same.
+//! Pods that are only partly known. Their resources are released nevertheless.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
 
-/// What neither Docker nor a readable checkpoint knows: a pinned namespace, and an entry in CNI's cache.
+/// A pod that neither Docker nor a readable checkpoint has: a pinned namespace, and an entry in CNI's
+/// cache.
 struct Unknown {
     node: Node,
     id: SandboxId,
@@ -13,7 +14,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    /// None without the right to make namespaces.
+    /// None without the permission to create namespaces.
     async fn new() -> Option<Self> {
         let node = Node::with_oci_runtime().await?;
         let id = id('d');
@@ -31,7 +32,7 @@ impl Unknown {
         Some(Self { node, id, pin, cached })
     }
 
-    /// The plugin that writes its namespace, too, and fails while a file is there.
+    /// A plugin that also records its namespace, and fails while a file exists. Returns the file's path.
     fn moody(&self) -> std::path::PathBuf {
         let busy = self.node.root.path().join("busy");
         let plugin = self.node.root.path().join("bin/quiet");
@@ -93,7 +94,7 @@ async fn an_entry_in_the_cache_alone_is_released() {
     assert_eq!(unknown.node.calls(), ["DEL"]);
 }
 
-/// `docker rename`, or a pod of another engine below the same run directory.
+/// After `docker rename`, or for a pod of another engine below the same run directory.
 #[tokio::test]
 async fn a_namespace_that_somebody_uses_stays() {
     let Some(unknown) = Unknown::new().await else { return };
@@ -117,7 +118,7 @@ async fn a_namespace_that_somebody_uses_stays() {
     netns::unpin(&unknown.pin).unwrap();
 }
 
-/// A pod of cri-dockerd, met while the network add-on has not written its configuration.
+/// A pod of cri-dockerd that is adopted before the network add-on has written its configuration.
 #[tokio::test]
 async fn a_pod_that_was_adopted_without_a_network_configuration_is_released_when_there_is_one() {
     let Some(node) = Node::with_oci_runtime().await else { return };

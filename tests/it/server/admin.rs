@@ -1,5 +1,5 @@
-//! Metrics, health and debug endpoints: calls are counted, health is not readiness, and hostile
-//! clients block no others.
+//! Metrics, health and debug endpoints: calls are counted, health differs from readiness, and hostile
+//! clients do not block others.
 
 use std::{io::ErrorKind, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -158,7 +158,7 @@ async fn the_amount_of_the_log_can_be_changed() {
     assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "debug\n");
 }
 
-/// Those who say nothing, or too much, hold up nobody.
+/// Clients that send nothing, or too much, delay nobody.
 #[tokio::test]
 async fn hostile_clients_hold_nothing() {
     let docker = docker().await;
@@ -172,7 +172,7 @@ async fn hostile_clients_hold_nothing() {
         silent.push(one);
     }
     assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
-    // The first have had to go for the last, long before anybody's time was up.
+    // The first clients were disconnected for the last ones, long before their timeout.
     let mut rest = Vec::new();
     let gone = timeout(SOONER, silent[0].read_to_end(&mut rest)).await.expect("it had to go");
     assert!(gone.is_err() || rest.is_empty(), "{rest:?}");
@@ -205,10 +205,10 @@ fn request(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")
 }
 
-/// Everything the server says until it hangs up.
+/// Everything that the server sends until it closes.
 pub(super) async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> String {
     let talk = async {
-        // A server may have had enough before the end.
+        // A server may close before everything is sent.
         let _ = stream.write_all(words.as_bytes()).await;
         let mut heard = Vec::new();
         let _ = stream.read_to_end(&mut heard).await;
@@ -230,16 +230,16 @@ pub(super) fn figure(text: &str, series: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
-/// A port that nobody has now.
+/// A port that is not in use now.
 pub(super) async fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-/// Less than a client may take to say what it wants.
+/// Less than the timeout for a client's request.
 const SOONER: Duration = Duration::from_secs(3);
 
-/// Those who read are told the same, and rendering it is done once; who does not read costs nobody
-/// anything.
+/// Clients that read get the same events, which are rendered once. A client that does not read affects
+/// nobody.
 #[tokio::test]
 async fn an_event_is_rendered_once_for_all_listeners() {
     let docker = docker().await;

@@ -1,4 +1,4 @@
-//! Clients that send the path of the socket as `:authority`, beside today's on one socket.
+//! Clients that send the path of the socket as `:authority`, and current ones on the same socket.
 
 use dockbridge::wire::cri::VersionRequest;
 use tokio::time::timeout;

@@ -1,4 +1,4 @@
-//! NRI plugins that do what they should not: dockbridge goes on, in bounded time and memory.
+//! NRI plugins that misbehave. dockbridge keeps working with limited time and memory.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::support::{
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
-/// Answers a method so, and all others with nothing.
+/// Answers a method in this way, and all others with an empty answer.
 fn answers(
     method: &'static str,
     answer: &impl Message,
@@ -130,7 +130,7 @@ async fn connections_that_never_register_hold_up_nobody() {
     bridge.clear(&docker).await;
 }
 
-/// Whoever asks about a pod waits for one of them at most.
+/// A call waits for at most one of them.
 #[tokio::test]
 async fn plugins_that_hang_at_first_hold_up_a_pod_once() {
     let docker = docker().await;
@@ -228,7 +228,7 @@ async fn a_file_in_the_place_of_the_socket_stays() {
     bridge.clear(&docker).await;
 }
 
-/// Nothing that lies in the directory of plugins holds up pods, nor the end of dockbridge.
+/// Other files in the plugins' directory delay neither pods nor the end of dockbridge.
 #[tokio::test]
 async fn programs_that_are_no_plugins_are_of_no_harm() {
     let docker = docker().await;
@@ -273,7 +273,7 @@ async fn programs_that_are_no_plugins_are_of_no_harm() {
     }
 }
 
-/// Nothing is left of the process group but, perhaps, a zombie.
+/// Nothing is left of the process group, except perhaps a zombie.
 fn has_ended(pid: &str) -> bool {
     let group = nix::unistd::Pid::from_raw(pid.parse().unwrap());
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

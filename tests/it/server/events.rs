@@ -18,7 +18,7 @@ async fn listen(bridge: &Bridge) -> Listener {
     bridge.runtime.clone().get_container_events(request).await.unwrap().into_inner()
 }
 
-/// The next events, which must all be of one container.
+/// The next events, which must all belong to one container.
 async fn heard(listener: &mut Listener, id: &str, count: usize) -> Vec<E> {
     let mut steps = Vec::new();
     for _ in 0..count {
@@ -29,7 +29,7 @@ async fn heard(listener: &mut Listener, id: &str, count: usize) -> Vec<E> {
     steps
 }
 
-/// The stuck container is known from the engine's list only, so the events of its own pod wait.
+/// The blocked container is known only from the engine's list, so the events of its own pod wait.
 #[tokio::test]
 async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     let docker = docker().await;
@@ -46,7 +46,7 @@ async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     bridge.until_ready(true).await;
     let mut listener = listen(&bridge).await;
     bridge.start_container(&sibling).await.unwrap();
-    // Comes and goes while the other pod waits.
+    // Created and removed while the other pod waits.
     let short = bridge.create(&quick_id, &container("short"), &quick).await.unwrap();
     bridge.start_container(&short).await.unwrap();
     docker.world(|world| world.exit(&short, 0));
@@ -64,7 +64,7 @@ async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     bridge.clear(&docker).await;
 }
 
-/// While the event stream is away, a container ends and is removed.
+/// While the event stream is down, a container ends and is removed.
 #[tokio::test]
 async fn an_end_that_the_event_stream_missed_is_told() {
     let docker = docker().await;

@@ -1,5 +1,5 @@
-//! ExecSync with a working engine: requests, answers, and clean-up after failures. Killing needs
-//! real processes: see the stories.
+//! ExecSync with a working engine: requests, answers, and clean-up after failures. Kills need real
+//! processes and are tested in the stories.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn start(node: Node, docker: &FakeDockerd) -> Bridge {
     Bridge::start_timed(node, docker, NetworkMode::Docker).await
 }
 
-/// A running container, and nothing asked of the engine yet.
+/// A running container. The request log is empty.
 async fn set() -> (FakeDockerd, Bridge, String) {
     let docker = docker().await;
     let bridge = start(Node::new(), &docker).await;
@@ -59,7 +59,7 @@ async fn started(docker: &FakeDockerd) {
     eventually(|| docker.count("POST /exec/*/start") > 0).await;
 }
 
-/// Requests about execs; the store's own looks at the engine are no part of this.
+/// Requests about execs, without those of the store.
 fn asked(docker: &FakeDockerd) -> Vec<String> {
     let calls = docker.requests().into_iter().map(|request| request.call());
     calls.filter(|call| call.contains("exec")).collect()
@@ -71,7 +71,7 @@ async fn a_quick_command_takes_three_requests() {
     let steps =
         [Step::Out(b"out\n".to_vec()), Step::Err(b"err\n".to_vec()), Step::Out(b"\0".to_vec())];
     script(&docker, Script { exit_code: Some(3), ..Script::of(steps) });
-    // The fake notes an end after its last byte: settle that race for the count.
+    // The fake records an end after the last byte, so the count is repeated until it is stable.
     let mut counts = Vec::new();
     while !counts.contains(&3) && counts.len() < 100 {
         docker.forget_requests();
@@ -115,7 +115,7 @@ async fn a_timeout_of_zero_or_less_is_no_limit() {
     let (docker, bridge, id) = set().await;
     let pause = Duration::from_millis(1300);
     script(&docker, Script::of([Step::Pause(pause)]));
-    // The last that a clock can name, but for a moment.
+    // Almost the largest time that the clock can represent.
     let clock = std::time::Instant::now();
     let fits =
         |seconds: &i64| clock.checked_add(Duration::from_secs(seconds.unsigned_abs())).is_some();
@@ -151,7 +151,7 @@ async fn a_child_that_keeps_the_output_open_holds_up_no_answer() {
     assert_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"x"[..], 4));
 }
 
-/// The engine has reported the end and stands still before it has sent the output.
+/// The engine has reported the end and is frozen before it has sent the output.
 #[tokio::test]
 async fn silence_of_an_engine_that_does_not_answer_is_no_end_of_the_output() {
     let (docker, bridge, id) = set().await;
@@ -210,7 +210,7 @@ async fn large_outputs_at_once_are_all_answered_whole() {
     }
 }
 
-/// kubelet takes a deadline for a probe that failed.
+/// kubelet counts a deadline error as a failed probe.
 #[tokio::test]
 async fn a_command_that_waits_for_memory_has_not_timed_out() {
     let (docker, bridge, id) = set().await;
@@ -267,7 +267,7 @@ async fn a_start_that_stalls_ends_at_the_timeout() {
     let (docker, bridge, id) = set().await;
     docker.inject(Rule::new("POST /exec/*/start", Fault::StalledHeaders).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
-    // Not the command's: nothing is known about the container.
+    // The deadline is not the command's, so nothing is known about the container.
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(run(&bridge, &id, &["x"], 1).await.is_ok());
 }
@@ -295,7 +295,7 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
         ("GET /exec/*/json", Fault::Status(500, "boom".into()), Code::Unknown),
         ("GET /exec/*/json", Fault::CutJson, Code::Internal),
     ] {
-        // Not once: what may begin yet is asked for behind the answer.
+        // Not only once, because after the answer dockbridge checks whether the command still begins.
         docker.inject(Rule::new(call, fault.clone()));
         let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
         assert_eq!(error.code(), code, "{call} {fault:?}: {error:?}");
@@ -304,7 +304,7 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
     assert!(run(&bridge, &id, &["x"], 5).await.is_ok());
 }
 
-/// kubelet takes a deadline for a probe that failed, and restarts the container.
+/// kubelet counts a deadline error as a failed probe, and restarts the container.
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_no_timeout_of_the_command() {
     let (docker, bridge, id) = set().await;
@@ -333,7 +333,7 @@ async fn a_cancelled_caller_costs_no_connection() {
         let call = run(&bridge, &id, &["x"], 0);
         assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
     }
-    // The fake's processes go on; what is counted is that ours no longer listens.
+    // The fake's processes continue. The count shows that dockbridge no longer reads from them.
     docker.hang_up();
     eventually(|| docker.open() <= open).await;
     assert!(bridge.stop().await.path("state").exists());
@@ -343,7 +343,7 @@ async fn a_cancelled_caller_costs_no_connection() {
 #[tokio::test]
 async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;
-    // Begun, and without a process for as long as it is looked at.
+    // Started, but without a process in every inspect.
     script(&docker, Script { pid: 0, ..Script::endless([]) });
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
@@ -352,7 +352,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     assert!(error.message().contains("has not started it"), "{error:?}");
     forward(TIMEOUT * 3 / 2).await;
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
-    // Somebody asks which process it is: to end it.
+    // Its pid is requested, in order to end it.
     let looks = || docker.count("GET /exec/*/json");
     let before = looks();
     eventually(|| looks() > before + 1).await;
@@ -366,7 +366,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
 }
 
 /// A command that may still begin is inspected every five seconds. A stop between two inspects must not
-/// leave the record of one that has ended.
+/// leave the record of a command that has ended.
 #[tokio::test]
 async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ended() {
     let (docker, bridge, id) = set().await;
@@ -377,7 +377,7 @@ async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ende
     let looks = || docker.count("GET /exec/*/json");
     let before = looks();
     eventually(|| looks() > before).await;
-    // From now on the pause between two inspects is the longest.
+    // From now on, the pause between two inspects has its maximum.
     forward(Duration::from_secs(60)).await;
     let before = looks();
     eventually(|| looks() > before).await;
@@ -393,7 +393,7 @@ async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ende
 #[tokio::test]
 async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let (docker, bridge, id) = set().await;
-    // It runs for a moment, and its process cannot be seen yet.
+    // It runs only for a moment, and its process is not visible yet.
     let brief = Script::of([Step::Pause(Duration::from_millis(100))]);
     script(&docker, Script { pid: 0, ..brief });
     docker.inject(Rule::new("POST /containers/*/exec", Fault::Late(TIMEOUT * 3 / 4)).times(1));
@@ -402,11 +402,11 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     forward(TIMEOUT * 3 / 4).await;
     let marks = bridge.node().path("state/execs");
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
-    // The engine forgets only those that have ended.
+    // The engine forgets only execs that have ended.
     eventually(|| docker.world(|world| world.execs.iter().all(|it| it.begun && !it.running))).await;
 }
 
-/// What is left of a command is looked for twice, ten seconds apart; then its mark goes.
+/// A leftover command is searched for twice, ten seconds apart. Then its record is removed.
 #[tokio::test]
 async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     let (docker, bridge, id) = set().await;
@@ -419,8 +419,8 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     ended(|| !mark.exists()).await;
 }
 
-/// The engine may take longer to start a command than a new dockbridge needs to look twice: its
-/// mark stays as long as the engine starts it.
+/// The engine may start a command later than the second search of a new dockbridge. The record is kept as
+/// long as the engine is starting the command.
 #[tokio::test]
 async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     let (docker, bridge, id) = set().await;
@@ -447,7 +447,7 @@ async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     ended(|| !mark.exists()).await;
 }
 
-/// Waits for the end of a command that was left: it is looked for again after ten seconds.
+/// Waits for the end of a leftover command, which is searched for again after ten seconds.
 async fn ended(is_gone: impl FnMut() -> bool) {
     hurry(PAUSE, Duration::from_secs(1), eventually(is_gone)).await;
 }
@@ -476,13 +476,13 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
         cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["x".to_owned()], timeout: 0 };
     let ask = async || {
         let mut request = tonic::Request::new(message.clone());
-        // Below the time limit of engine calls.
+        // Less than the timeout of engine calls.
         request.set_timeout(TIMEOUT / 4);
         bridge.runtime.clone().exec_sync(request).await.unwrap_err()
     };
     let mut error = ask().await;
     for _ in 0..5 {
-        // On a busy machine the client may give up before it has read the answer.
+        // On a busy machine, the client may give up before it has read the answer.
         if error.code() == Code::Cancelled {
             error = ask().await;
         }
@@ -492,13 +492,13 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     assert!(text.contains("create an exec in") && text.contains("has not answered"), "{text}");
 }
 
-/// An exec that never had a process: this is what the engine says instead of its output.
+/// An exec that never had a process. The engine sends these words as its output.
 fn never_begun(docker: &FakeDockerd, words: &str, exit_code: Option<i64>) {
     let said = Step::Out(format!("{words}\r\n").into_bytes());
     script(docker, Script { pid: 0, exit_code, ..Script::of([said]) });
 }
 
-// Handed on as the outcome of a probe, it would restart a container that is well.
+// As the result of a probe, this would restart a healthy container.
 #[tokio::test]
 async fn an_engine_failure_is_no_exit_code() {
     let (docker, bridge, id) = set().await;
@@ -519,7 +519,7 @@ async fn an_engine_failure_is_no_exit_code() {
         assert_eq!(error.code(), Code::Unavailable, "{words}: {error:?}");
         assert!(error.message().contains(words), "{words}: {error:?}");
     }
-    // It may have begun unseen: it is looked for a while.
+    // It may have begun unnoticed, so it is searched for for a while.
     let marks = bridge.node().path("state/execs");
     let noted = || std::fs::read_dir(&marks).unwrap().next().is_some();
     assert!(noted());
@@ -542,7 +542,7 @@ async fn a_program_that_cannot_be_run_is_an_outcome() {
         assert_eq!(i64::from(answer.exit_code), exit_code, "{words}");
         assert_eq!(answer.stdout, format!("{words}\r\n").into_bytes());
     }
-    // One that ran may say and end as it likes.
+    // A command that ran may print anything and end with any code.
     let said = Step::Out(b"context canceled".to_vec());
     script(&docker, Script { exit_code: Some(126), ..Script::of([said]) });
     assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().exit_code, 126);

@@ -1,6 +1,6 @@
-//! The fault matrix: each verb, each end point it uses, each way that end point can fail. The
-//! answer has the right code and comes in time; once the fault is over the same call succeeds;
-//! and nothing stays behind.
+//! The fault matrix: each call, each endpoint that it uses, and each failure of the endpoint. The answer
+//! has the right code and comes in time. After the fault has ended, the same call succeeds, and nothing is
+//! left.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::support::{
     },
 };
 
-/// What is asked, of what there is.
+/// A call, and the objects that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Run,
@@ -32,7 +32,7 @@ enum Verb {
     RemoveImage,
 }
 
-/// A pod with a container in it, as far as the verb needs them.
+/// A pod with a container in it, as far as the call needs them.
 struct Scene<'a> {
     bridge: &'a Bridge,
     name: String,
@@ -92,7 +92,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Every way, with the codes that tell it; `Ok` where the verb may get by all the same.
+/// All faults, with the codes that may result; `Ok` if the call may succeed in spite of the fault.
 fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     let words = || "the engine's words".to_owned();
     vec![
@@ -123,7 +123,7 @@ fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     ]
 }
 
-/// All faults of each end point.
+/// All faults of each endpoint.
 async fn matrix(verb: Verb, end_points: &[&str]) {
     for end_point in end_points {
         for (what, fault, codes) in faults() {
@@ -142,8 +142,8 @@ async fn case(
     mut codes: Vec<Code>,
 ) -> String {
     if end_point == INSPECT || end_point.ends_with("/stop") || end_point.ends_with("/start") {
-        // An event may tell what the look could not, a kill end what a stop did not, and an inspect
-        // say what a start did.
+        // An event may replace a failed inspect, a kill a failed stop, and an inspect the answer to a
+        // start.
         codes.push(Code::Ok);
     }
     let case = format!("{verb:?}, {end_point}: {what}");
@@ -159,7 +159,7 @@ async fn case(
     bridge.until_ready(true).await;
     let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);
     assert!(codes.contains(&code), "{case}: {answer:?}");
-    // What runs is not started again.
+    // A running container is not started again.
     let wanted =
         if verb == Verb::Start && code == Code::Ok { Code::FailedPrecondition } else { Code::Ok };
     let again = hurry(PAUSE, STEP, scene.act(verb)).await;
@@ -169,7 +169,7 @@ async fn case(
     format!("{case}: {code:?} after {took:?}")
 }
 
-/// No engine denies a container in one answer and shows it running in the next, or the other way round.
+/// No engine says that a container does not exist and then shows it running, or the other way round.
 fn contradicts_itself(end_point: &str, what: &str) -> bool {
     let ends = end_point.ends_with("/kill") || end_point.ends_with("/stop");
     (ends && matches!(what, "404" | "409" | "304"))
@@ -177,7 +177,7 @@ fn contradicts_itself(end_point: &str, what: &str) -> bool {
         || (end_point == INSPECT && what == "404")
 }
 
-/// What is left to wait for are events that the engine did not send.
+/// The only waits left are for events that the engine did not send.
 const STEP: Duration = Duration::from_millis(500);
 const INSPECT: &str = "GET /containers/*/json";
 
@@ -251,7 +251,7 @@ async fn remove_image_survives_every_fault_of_the_engine() {
     matrix(Verb::RemoveImage, &["DELETE /images/*", "GET /images/*/json"]).await;
 }
 
-/// The rollback of a failed run fails as well: what is left is seen, and can be removed.
+/// The rollback of a failed run also fails. The leftovers are shown, and can be removed.
 #[tokio::test]
 async fn a_run_whose_cleaning_up_fails_is_still_seen() {
     let docker = docker().await;

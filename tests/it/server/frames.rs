@@ -1,4 +1,4 @@
-//! Invalid messages: every RPC answers with an error, and the server goes on.
+//! Invalid messages: every RPC answers with an error, and the server continues.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -33,7 +33,7 @@ fn frame(flag: u8, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What an RPC answers to a body of just these bytes.
+/// The answer of an RPC to a body of exactly these bytes.
 async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     let request = http::Request::builder()
         .method("POST")
@@ -58,7 +58,8 @@ async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     tokio::time::timeout(LONG, call).await.expect("an answer in time")
 }
 
-/// Whether an RPC without an implementation, or with nothing to read, may say this too.
+/// Whether the answer is a refusal. An RPC that is not implemented, or that reads nothing, may also give
+/// one of these codes.
 fn refused(code: Code, also: &[Code]) -> bool {
     matches!(code, Code::InvalidArgument | Code::Unimplemented) || also.contains(&code)
 }
@@ -71,11 +72,11 @@ async fn what_is_no_protobuf_is_an_invalid_argument() {
         &[0xff; 64],
         // Field 0 does not exist.
         &[0x02, 0x01, 0x41],
-        // A length beyond the end.
+        // A length that exceeds the message.
         &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x41],
-        // A varint that never ends.
+        // A varint without an end.
         &[0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80],
-        // A group that is never closed.
+        // A group that is not closed.
         &[0x0b],
         // A wire type that does not exist.
         &[0x0f],
@@ -95,10 +96,10 @@ async fn what_is_no_protobuf_is_an_invalid_argument() {
 async fn text_that_is_not_utf8_is_an_invalid_argument() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
-    // Field 1 as a string of two bytes no UTF-8 has; in messages where field 1 is a message or
-    // a number the bytes are just as wrong.
+    // Field 1 as a string of two bytes that are not UTF-8. If field 1 is a message or a number, these bytes
+    // are also invalid.
     let message = [0x0a, 0x02, 0xff, 0xfe];
-    // These have no field 1: what they do not know is not theirs to refuse.
+    // These have no field 1, so they ignore it.
     let reads_nothing = [
         "ImageFsInfo",
         "RuntimeConfig",
@@ -106,7 +107,7 @@ async fn text_that_is_not_utf8_is_an_invalid_argument() {
         "ListPodSandboxMetrics",
         "StreamPodSandboxMetrics",
     ];
-    // Neither has this one, and its answer does not end.
+    // This one has no field 1 either, and its answer does not end.
     let ends = |path: &String| !path.ends_with("/GetContainerEvents");
     for path in paths().into_iter().filter(ends) {
         let blind = reads_nothing.iter().any(|name| path.ends_with(&format!("/{name}")));
@@ -141,7 +142,7 @@ async fn broken_frames_are_an_invalid_argument() {
 async fn messages_beyond_the_limit_are_refused_and_those_below_it_read() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
-    // Fits, but in a field nobody knows.
+    // A valid message, with an unknown field.
     let mut unknown = vec![0xfa, 0x7f, 0x80, 0x80, 0x80, 0x07];
     unknown.resize(unknown.len() + (14 << 20), b'x');
     for path in paths() {

@@ -1,4 +1,4 @@
-//! Requests that are CRI by form and absurd by content.
+//! Requests that are valid CRI messages with absurd content.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn code<T>(answer: Result<T, Status>) -> Code {
     }
 }
 
-/// Ids nothing has.
+/// Ids that no object has.
 fn strangers() -> Vec<String> {
     let mut ids: Vec<String> = [
         "../../../etc/passwd",
@@ -124,8 +124,8 @@ async fn unknown_ids_are_not_found_and_their_removal_succeeds() {
         let list = ask!(bridge.runtime.list_containers(ListContainersRequest { filter: filter }));
         assert_eq!(list, Code::Ok, "{shown}");
     }
-    // What nobody has needs no engine to say so. At the start it is listed by others, some of it a
-    // second time.
+    // Unknown ids need no request to the engine. Only other tasks list containers at the start, some of
+    // them twice.
     let asked = docker.matching("* /containers*").into_iter();
     let asked: Vec<_> = asked.filter(|it| !it.path.ends_with("/containers/json")).collect();
     assert!(asked.is_empty(), "{asked:?}");
@@ -261,7 +261,7 @@ async fn invalid_containers_are_refused_and_leave_nothing() {
     bridge.clear(&docker).await;
 }
 
-/// Engines before API 1.42 leave the making of mount sources to us.
+/// With engines before API 1.42, dockbridge creates mount sources.
 #[tokio::test]
 async fn a_mount_source_that_cannot_be_created_is_refused() {
     let docker = FakeDockerd::start_speaking(41, 24).await;
@@ -327,7 +327,7 @@ async fn pod_cidrs_that_are_none_are_refused() {
     }
 }
 
-/// What is wrong with a container, and how to make it so.
+/// An error in a container's configuration, and the change that makes it.
 fn absurd_processes() -> Vec<(&'static str, fn(&mut cri::ContainerConfig))> {
     vec![
         ("no metadata", |one| one.metadata = None),

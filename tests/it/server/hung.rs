@@ -1,4 +1,4 @@
-//! Log directories and mounts on file systems that hang, like a dead NFS.
+//! Log directories and mounts on file systems that hang, like a dead NFS server.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::support::{
     fake_dockerd::server::eventually,
 };
 
-/// A file system in user space that nobody serves: whoever looks at it waits, until it is dropped.
+/// A file system in user space without a server. Any access blocks until this is dropped.
 struct Hung {
     keeper: Child,
     at: PathBuf,
@@ -50,21 +50,21 @@ impl Hung {
 
 impl Drop for Hung {
     fn drop(&mut self) {
-        // With its last descriptor the file system ends: who waits is answered.
+        // Closing the last descriptor ends the file system. Blocked calls then return.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let _ = Command::new("umount").arg("-l").arg(&self.at).output();
     }
 }
 
-/// Runs a call that needs a path which hangs, past the deadline for paths. It has a second of real time
-/// to reach that path.
+/// Runs a call that needs a hanging path, until after the deadline for paths. The call has a second of real
+/// time to reach that path.
 async fn after_the_deadline<T>(call: impl Future<Output = T>) -> T {
     let hurried = hurry(Duration::from_secs(1), Duration::from_secs(20), call);
     timeout(LONG, hurried).await.expect("an answer in time")
 }
 
-/// Each try gets an answer in time, and other pods are not affected.
+/// Each call gets an answer in time, and other pods are not affected.
 #[tokio::test]
 async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     let docker = docker().await;
@@ -103,7 +103,7 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     bridge.clear(&docker).await;
 }
 
-/// systemd kills what has not ended after thirty seconds.
+/// systemd kills a service that has not ended after thirty seconds.
 #[tokio::test]
 async fn log_directories_that_hang_do_not_hold_up_the_end() {
     let docker = docker().await;
@@ -132,12 +132,12 @@ async fn log_directories_that_hang_do_not_hold_up_the_end() {
     let began = Instant::now();
     let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    // Its folders cannot be removed before.
+    // The folders cannot be removed before this.
     drop(hung);
     drop(node);
 }
 
-/// Every try would otherwise keep one more thread, and in the end all seats for looks at the host.
+/// Every call would otherwise block one more thread, until no host check can run.
 #[tokio::test]
 async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone() {
     let docker = docker().await;
@@ -167,7 +167,7 @@ async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone(
     bridge.clear(&docker).await;
 }
 
-/// What hangs below a source is met by the relabelling alone, which holds the pod's lock.
+/// Only the relabelling reaches the hanging path below a source, and it holds the pod's lock.
 #[tokio::test]
 async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     let docker = docker().await;
@@ -189,7 +189,7 @@ async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     wish.mounts.push(cri::Mount { selinux_relabel: true, ..mount(&source) });
     let stopping = async {
         eventually(|| label(&source) != b"probe").await;
-        // Long enough to have come to what hangs.
+        // Long enough to reach the hanging path.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let stop = hurry(PAUSE, Duration::from_millis(500), bridge.stop_pod(&sandbox));
         timeout(LONG, stop).await

@@ -1,4 +1,4 @@
-//! Image names that changed a moment ago, before the event of it has come: here it never comes.
+//! Image names that changed recently and whose event has not arrived yet. In these tests it never arrives.
 
 use dockbridge::wire::cri;
 use tonic::Code;
@@ -11,7 +11,7 @@ use crate::support::{
     },
 };
 
-/// An engine that no longer sends events, and a server that is up.
+/// An engine that no longer sends events, and a running server.
 async fn stage() -> (FakeDockerd, Bridge) {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;

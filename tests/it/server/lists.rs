@@ -1,4 +1,4 @@
-//! Long lists in portions, and what becomes of them when dockbridge ends.
+//! Long streamed lists, and what happens to them when dockbridge stops.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{
     clock::{PAUSE, hurry},
 };
 
-/// More than two portions take.
+/// More than two messages can contain.
 const MANY: usize = 1200;
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_long_list_comes_in_portions() {
     }
     assert_eq!(portions, 3);
     assert!(told == listed, "not the same images, or not in the same order");
-    // Somebody who leaves in the middle is nobody's burden: stopping waits for no one.
+    // A client that disconnects in the middle has no effect. A stop does not wait for it.
     let request = cri::StreamImagesRequest::default();
     let mut left = images.stream_images(request).await.unwrap().into_inner();
     left.message().await.unwrap().unwrap();
@@ -55,7 +55,7 @@ async fn an_empty_list_is_an_empty_stream() {
     assert_eq!(pods.message().await.unwrap(), None);
 }
 
-/// An engine that never answered: whoever asks for a list in portions is told, as with the list.
+/// If the engine has never answered, a streamed list is refused like the ordinary one.
 #[tokio::test]
 async fn streamed_lists_are_unavailable_before_the_first_list() {
     let docker = docker().await;

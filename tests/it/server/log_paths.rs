@@ -1,4 +1,4 @@
-//! Log paths that no log can have, and those that lead elsewhere.
+//! Impossible log paths, and those that lead elsewhere.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::support::{
     clock::{PAUSE, hurry},
 };
 
-/// A container without a log would lose all evidence of what it did.
+/// Without a log, nobody could find out what the container did.
 #[tokio::test]
 async fn a_container_with_an_impossible_log_path_is_refused() {
     let docker = docker().await;
@@ -37,7 +37,7 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// A container that mounts `/var/log` can replace the directory of any pod.
+/// A container that mounts `/var/log` can replace any pod's directory.
 #[tokio::test]
 async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     let docker = docker().await;
@@ -56,7 +56,7 @@ async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     other.log_path = "other/0.log".to_owned();
     let refused = bridge.create(&sandbox, &other, &pod).await.unwrap_err();
     assert!(refused.message().contains("symbolic link"), "{refused}");
-    // One that exists runs: only its log cannot be written.
+    // An existing container runs. Only its log cannot be written.
     bridge.start_container(&id).await.unwrap();
     docker.world(|world| {
         world.log(&id, "elsewhere\n");

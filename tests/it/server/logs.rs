@@ -1,5 +1,5 @@
-//! Logs as a kubelet finds them: in the CRI's form, complete when the end is shown, rotated without
-//! a line lost or repeated.
+//! Logs as kubelet sees them: in CRI format, complete when the end is shown, and rotated without lost or
+//! repeated lines.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ impl Scene {
         Self::on(Node::new(), |_| {}).await
     }
 
-    /// On a node, with a container that is started after `change`.
+    /// With this node. The container is started after `change`.
     async fn on(node: Node, change: impl FnOnce(&mut Wish)) -> Self {
         let docker = docker().await;
         let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
@@ -60,7 +60,7 @@ impl Scene {
         answer.map(drop).map_err(|refused| refused.code())
     }
 
-    /// What the container wrote, as the CRI file has it now.
+    /// The lines of the CRI file.
     fn texts(&self) -> Vec<String> {
         texts(&self.log)
     }
@@ -91,7 +91,7 @@ impl Wish {
     }
 }
 
-/// Contents of whole lines; each line has the CRI's form.
+/// The text of complete lines. Each line must be in CRI format.
 fn texts(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -117,7 +117,7 @@ async fn within(mut holds: impl FnMut() -> bool, log: &Path) {
     }
 }
 
-/// By its status: after a restart the list may show the end before the log is complete.
+/// Uses the status, because after a restart the list may show the end before the log is complete.
 async fn until_exited(bridge: &Bridge, id: &str) {
     let until = Instant::now() + LONG;
     loop {
@@ -137,7 +137,7 @@ fn numbered(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|number| format!("line {number}")).collect()
 }
 
-/// Somebody gives the container another name, and back: it was there all the while.
+/// Another client renames the container and renames it back. It exists all the time.
 #[tokio::test]
 async fn a_log_survives_a_rename_of_its_container() {
     let scene = Scene::new().await;
@@ -192,7 +192,7 @@ async fn an_end_is_shown_when_everything_is_written() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// Something that is no file has the path: nobody waits for such a log for ever.
+/// The path is not a regular file. Nobody waits forever for such a log.
 #[tokio::test]
 async fn an_end_is_shown_although_the_log_stands_still() {
     let scene = Scene::new().await;
@@ -272,7 +272,7 @@ async fn a_restart_loses_and_repeats_nothing() {
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     until_exited(&bridge, &id).await;
     assert_eq!(texts(&log), numbered(0..500));
-    // What is complete is not written again.
+    // A complete log is not written again.
     let node = bridge.stop().await;
     fs::remove_file(&log).unwrap();
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
@@ -288,7 +288,7 @@ async fn the_engine_rotates_its_own_file() {
         for number in 0..100 {
             scene.write(&format!("line {}", round * 100 + number));
         }
-        // The fake keeps one old file, so this much must have been read by now.
+        // The fake keeps one old file, so dockbridge must have read this much by now.
         scene.until((round + usize::from(round % 3 == 0)) * 100).await;
         scene.docker.world(|world| world.rotate_log(&scene.id));
     }
@@ -342,7 +342,7 @@ async fn a_log_that_cannot_be_read_comes_through_the_engine() {
     }
 }
 
-/// A kubelet that does not find a log has it reopened.
+/// If kubelet finds no log, it requests a new one.
 #[tokio::test]
 async fn a_vanished_directory_is_made_again() {
     let scene = Scene::new().await;
@@ -355,7 +355,7 @@ async fn a_vanished_directory_is_made_again() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// A kubelet removes the log of an ended container before it removes the container.
+/// kubelet removes the log of an ended container before it removes the container.
 #[tokio::test]
 async fn a_removed_log_is_not_made_again() {
     for stated in [None, Some(String::new())] {
@@ -372,7 +372,7 @@ async fn a_removed_log_is_not_made_again() {
     }
 }
 
-/// The directory of the logs is a file system of its own, and full.
+/// The log directory is on its own file system, which is full.
 #[tokio::test]
 async fn a_full_disk_delays_a_log_and_loses_nothing() {
     let node = Node::new();
@@ -408,7 +408,7 @@ impl Disk {
         done.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
     }
 
-    /// Takes all the room there is; the file to remove to have it back.
+    /// Uses all free space. Returns the file whose removal frees it.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("ballast");
         let mut file = fs::File::create(&path).unwrap();

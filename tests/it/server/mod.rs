@@ -1,6 +1,5 @@
-//! The whole server over its socket, in front of the fake dockerd: what it makes of bad input,
-//! of every way the engine and plugins can fail, of callers that give up, and of an engine that
-//! comes and goes.
+//! The whole server with its socket and the fake dockerd: bad input, every failure of the engine and of
+//! plugins, callers that give up, and an engine that stops and starts.
 
 #![allow(
     clippy::needless_update,

@@ -1,5 +1,5 @@
-//! Plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL: the pod's error
-//! has the reason, and in the end no namespace, address or file is left.
+//! Plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL. The pod's error has the
+//! reason, and at the end no namespace, address or file is left.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::support::{
     },
 };
 
-/// A thread in a network namespace of its own, as the process of every pod.
+/// A thread in its own network namespace, used as the process of every pod.
 pub(super) struct Resident {
     pub(super) tid: u32,
     _leave: mpsc::Sender<()>,
@@ -56,14 +56,14 @@ impl Resident {
     }
 }
 
-/// An engine whose pods live in a namespace of their own, and a server with CNI.
+/// An engine whose pods use a separate namespace, and a server with CNI.
 pub(super) async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
     let (resident, docker, node) = set().await?;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     Some((resident, docker, bridge))
 }
 
-/// The same, with the time limits of [`Bridge::start_timed`].
+/// The same, with the timeouts of [`Bridge::start_timed`].
 async fn timed_stage() -> Option<(Resident, FakeDockerd, Bridge)> {
     let (resident, docker, node) = set().await?;
     let bridge = Bridge::start_timed(node, &docker, NetworkMode::Cni).await;
@@ -80,7 +80,7 @@ async fn set() -> Option<(Resident, FakeDockerd, Node)> {
     Some((resident, docker, node))
 }
 
-/// Runs `work`. Whenever a plugin hangs, its time limit passes.
+/// Runs `work`. Whenever a plugin hangs, its timeout expires.
 async fn past_hangs<T>(bridge: &Bridge, work: impl Future<Output = T>) -> T {
     let hangs = bridge.node().path("hangs");
     let skipping = async {
@@ -95,7 +95,7 @@ async fn past_hangs<T>(bridge: &Bridge, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// A plugin that keeps one file for each address it gave away.
+/// A plugin that keeps one file for each address it assigned.
 pub(super) fn script(node: &Node, add: &str, del: &str) {
     let (leases, hangs) = (node.path("host"), node.path("hangs"));
     let (leases, hangs) = (leases.display(), hangs.display());
@@ -124,7 +124,7 @@ pub(super) fn leases(bridge: &Bridge) -> usize {
 pub(super) const ANSWER: &str =
     r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
 
-/// Every way to fail a command.
+/// Every way in which a command can fail.
 fn faults() -> Vec<(&'static str, &'static str)> {
     vec![
         ("exit 1", "exit 1"),
@@ -140,7 +140,7 @@ fn faults() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// A plugin that floods us breaks its contract, as an engine does that answers garbage.
+/// Output that is too large violates the protocol, like an engine that answers garbage.
 fn told(code: Code, what: &str) -> bool {
     code != Code::Ok && (code != Code::Internal || what.starts_with("huge"))
 }
@@ -283,8 +283,8 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
     }
 }
 
-/// The engine shows nothing of a container while it starts it, however long that takes, so what
-/// a start needs to know is known before.
+/// While the engine starts a container, it shows nothing of it. So everything that the start needs must be
+/// known before.
 #[tokio::test]
 async fn a_pause_without_an_inspect_is_not_started() {
     let Some((_resident, docker, bridge)) = timed_stage().await else { return };
@@ -361,7 +361,7 @@ async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
     assert_eq!(leases(&bridge), 0);
 }
 
-/// Once the engine says so, once only the kernel knows yet.
+/// First the engine reports it, then only the kernel knows it.
 #[tokio::test]
 async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() {
     for engine_knows in [true, false] {
@@ -390,13 +390,13 @@ async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() 
     }
 }
 
-/// Its ADD would go on beside the DEL of the next server, and allocate what nobody releases.
+/// Its ADD would run at the same time as the next server's DEL, and assign an address that nobody releases.
 #[tokio::test]
 async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let node = bridge.stop().await;
     let begun = node.path("begun");
-    // As Multus does, it runs another program.
+    // Runs another program, as Multus does.
     let slow = format!("echo $$ > {}; sh -c 'sleep 600; echo'", begun.display());
     script(&node, &slow, "");
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_dockbridge"));
@@ -427,7 +427,7 @@ async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
         let all = processes.all().unwrap();
         all.iter().filter(|one| one.lives && one.group == group).count()
     };
-    // Any dockbridge that starts on this machine ends it, also one of another test.
+    // Any dockbridge that starts on this machine ends it, even one of another test.
     well(&node);
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(lives(), 0);

@@ -1,4 +1,4 @@
-//! Clients that speak CRI v1alpha2 are answered as those of v1.
+//! Clients with CRI v1alpha2 get the same answers as with v1.
 
 use dockbridge::wire::cri;
 use http::uri::PathAndQuery;

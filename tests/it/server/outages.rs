@@ -1,4 +1,4 @@
-//! An engine that is not there, goes, comes back as another one, babbles or freezes.
+//! An engine that is missing, stops, returns as another one, sends garbage or freezes.
 
 use std::{process::Stdio, time::Duration};
 
@@ -29,7 +29,7 @@ async fn calls_are_unavailable_while_docker_is_down_at_the_start() {
     let error = hurry(PAUSE, step, bridge.run(&config)).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("docker.sock"), "{error:?}");
-    // Never an empty list that would be taken for the truth.
+    // An empty list would look like the truth, so it must be an error.
     let listed = hurry(PAUSE, step, bridge.pods()).await;
     assert_eq!(listed.unwrap_err().code(), Code::Unavailable);
     docker.start_again(45, 24);
@@ -38,7 +38,7 @@ async fn calls_are_unavailable_while_docker_is_down_at_the_start() {
     bridge.clear(&docker).await;
 }
 
-/// Docker has listed everything, and an inspect that recovery waits for hangs.
+/// Docker has listed everything, and an inspect hangs for which the recovery waits.
 #[tokio::test]
 async fn a_slow_recovery_is_not_reported_as_a_docker_that_does_not_answer() {
     let docker = docker().await;

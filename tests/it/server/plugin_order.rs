@@ -1,5 +1,5 @@
-//! NRI events that do not come one after the other by themselves: plugins that connect in the middle, calls that
-//! are repeated, answers of the engine that are lost.
+//! The order of NRI events in difficult cases: plugins that connect in the middle, repeated calls, lost
+//! answers of the engine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     nri_plugin::{Plugin, Reply, Told},
 };
 
-/// While one plugin is asked, another one connects, and a container and a pod come and go.
+/// While one plugin is asked, another one connects, and a container and a pod are created and removed.
 #[tokio::test]
 async fn a_plugin_that_connects_is_told_what_the_others_know() {
     let docker = docker().await;
@@ -40,7 +40,7 @@ async fn a_plugin_that_connects_is_told_what_the_others_know() {
         second.until("Configure").await;
         let late = pod("late");
         let (late, ()) = tokio::join!(bridge.run(&late), async {
-            // The pod is about to be asked about, and a container is gone.
+            // dockbridge is about to ask about the pod, and a container is gone.
             eventually(|| docker.count("POST /containers/*/start") == 2).await;
             docker.world(|world| world.remove(&lost));
             while bridge.containers().await.unwrap().len() > 1 {
@@ -95,7 +95,7 @@ async fn what_a_plugin_refused_is_not_told_to_the_next() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
     let id = bridge.run(&pod("p")).await.unwrap();
-    // Its image was looked into before: that makes a container and removes it.
+    // Its image has already been read, which creates and removes a container.
     bridge.create(&id, &container("other"), &pod("p")).await.unwrap();
     let guard = Plugin::guard(&socket, "CreateContainer").await;
     docker.inject(Rule::new("DELETE /containers/*", Fault::Status(500, "busy".to_owned())));
@@ -111,7 +111,7 @@ async fn what_a_plugin_refused_is_not_told_to_the_next() {
     assert_eq!(guard.methods().iter().filter(|told| *told == "RemoveContainer").count(), 3);
 }
 
-/// The engine failed, and started the container nevertheless.
+/// The engine answered with an error, but started the container.
 #[tokio::test]
 async fn a_start_that_comes_true_later_is_told() {
     let docker = docker().await;
@@ -132,7 +132,7 @@ async fn a_start_that_failed_may_be_repeated() {
     let failed = Fault::Status(500, "no such program".to_owned());
     docker.inject(Rule::new("POST /containers/*/start", failed).times(1));
     bridge.start_container(&main).await.unwrap_err();
-    // Its end may have been told meanwhile.
+    // Its end may already have been reported.
     bridge.stop_container(&main, 0).await.unwrap();
     bridge.start_container(&main).await.unwrap();
     bridge.stop_container(&main, 0).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
     bridge.clear(&docker).await;
 }
 
-/// It is still there, but nobody agreed to it.
+/// It still exists, but no plugin has accepted it.
 #[tokio::test]
 async fn a_refused_pod_that_could_not_be_removed_is_asked_about_again() {
     let docker = docker().await;

@@ -1,5 +1,5 @@
-//! NRI plugins: what they are told and in which order, what they refuse and change, and what becomes
-//! of those that fail.
+//! NRI plugins: the events that they get and their order, what they refuse and change, and what happens to
+//! plugins that fail.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,12 +24,12 @@ use crate::support::{
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
-/// A server with plugins.
+/// A server with NRI.
 pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
     start_within(docker, required, LONG).await
 }
 
-/// Likewise with a container in a pod, the ids of both, and a plugin that was told of them.
+/// The same with a container in a pod, the ids of both, and a plugin that got their events.
 pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [String; 2]) {
     let (bridge, socket) = start(docker, &[]).await;
     let plugin = Plugin::logger(&socket).await;
@@ -38,7 +38,7 @@ pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [St
     (bridge, plugin, [id, main])
 }
 
-/// Likewise; they have so long to answer.
+/// The same. Plugins must answer within this time.
 pub(super) async fn start_within(
     docker: &FakeDockerd,
     required: &[&str],
@@ -50,7 +50,7 @@ pub(super) async fn start_within(
     (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
 }
 
-/// Settings of plugins below the directory of a node.
+/// NRI settings below the directory of a node.
 pub(super) fn settings(node: &Node, required: &[&str], request_timeout: Duration) -> NriSettings {
     NriSettings {
         enabled: true,
@@ -123,7 +123,7 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
     bridge.clear(&docker).await;
 }
 
-/// Killed there, dockbridge must not take it for a pod that is ready.
+/// If dockbridge is killed there, the next one must not show the pod as ready.
 #[tokio::test]
 async fn a_refused_pod_is_not_connected_on_disk_while_its_network_is_released() {
     let Some(resident) = Resident::new() else { return };
@@ -276,7 +276,7 @@ fn of_shares(shares: u64) -> nri::ContainerAdjustment {
     nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
 }
 
-/// Why a container cannot be made with these plugins; nothing of it is left.
+/// The error of a container that these plugins refuse. Nothing of it is left.
 pub(super) async fn refused(
     plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>,
 ) -> String {

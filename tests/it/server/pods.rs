@@ -1,4 +1,4 @@
-//! Pods that meet with other calls, with other hands on the engine, and with directories that go.
+//! Pods with concurrent calls, changes by other clients of the engine, and deleted directories.
 
 use std::{
     fs,
@@ -26,8 +26,8 @@ use crate::support::{
     },
 };
 
-/// `docker rename` changes nothing but the name, also for a dockbridge that starts afterwards. A copy
-/// run by hand has the labels, and is no part of the pod.
+/// `docker rename` changes only the name, also for a dockbridge that starts later. A copy started by hand
+/// has the same labels, and does not belong to the pod.
 #[tokio::test]
 async fn a_pod_is_its_containers_whatever_their_names() {
     let docker = docker().await;
@@ -41,7 +41,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
         let [pause, made] = [&sandbox, &id].map(|id| world.container(id).unwrap().clone());
         world.rename(&id, "quirky_hopper");
         world.rename(&sandbox, "loving_curie");
-        // As `docker commit` and `docker run` do it.
+        // As with `docker commit` and `docker run`.
         let copy = |of: &Container, host: Value| {
             json!({ "Image": of.body["Image"], "Labels": of.labels, "HostConfig": host })
         };
@@ -53,7 +53,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
             world.add_container(&pause.name, copy(&pause, json!({ "CpuShares": 2 }))),
         ]
     });
-    // Each is inspected because of its event.
+    // Each one is inspected because of its event.
     eventually(|| docker.count("GET /containers/*/json") >= before + 5).await;
     shows_only(&bridge, &sandbox, &id).await;
     let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Docker).await;
@@ -83,7 +83,7 @@ async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
     }
 }
 
-/// From an image that was committed from a pause, under the name of the pod that is gone.
+/// From an image committed from a pause container, with the name of the removed pod.
 #[tokio::test]
 async fn a_pause_run_by_hand_is_not_adopted() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -99,7 +99,7 @@ async fn a_pause_run_by_hand_is_not_adopted() {
         copy
     });
     let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Cni).await;
-    // The list has its labels and its name; an inspect decides.
+    // In the list it has the pod's labels and name. An inspect decides.
     let until = Instant::now() + LONG;
     while !bridge.pods().await.unwrap().is_empty() {
         assert!(Instant::now() < until, "it is still shown");
@@ -115,7 +115,7 @@ async fn a_pause_run_by_hand_is_not_adopted() {
     bridge.assert_clean(&docker).await;
 }
 
-/// Plugins of one pod must be called one after the other.
+/// The plugin calls for one pod must not overlap.
 #[tokio::test]
 async fn a_stop_waits_until_a_failed_run_is_cleared_away() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -173,7 +173,7 @@ async fn status(bridge: &Bridge, id: &str) -> (cri::PodSandboxStatus, u64) {
     (answer.status.unwrap(), info["pid"].as_u64().unwrap())
 }
 
-/// The process of a pod ends and begins again, as with `docker restart`.
+/// The process of a pod ends and starts again, as with `docker restart`.
 fn restart(docker: &FakeDockerd, id: &str, pid: u32) {
     docker.world(|world| {
         world.exit(id, 0);
@@ -204,7 +204,7 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     let shown = told(&bridge).await;
     assert_eq!(shown.state(), State::SandboxNotready);
     assert_eq!(shown.network.unwrap().ip, "");
-    // Nor after a restart, which must leave alone what DEL has to work in.
+    // Also not after a restart of dockbridge, which must keep the namespace for DEL.
     let node = bridge.stop().await;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(told(&bridge).await.state(), State::SandboxNotready);
@@ -231,7 +231,7 @@ async fn events_of_a_new_pod_show_it_ready() {
         let shown = cri::PodSandboxStatus::decode(event.pod_sandbox_status).unwrap();
         assert_eq!(shown.state(), State::SandboxReady, "{kind}");
     }
-    // One that never was ready is nobody's business.
+    // A pod that was never ready causes no events.
     script(bridge.node(), "sleep 0.3; exit 1", "");
     bridge.run(&pod("q")).await.unwrap_err();
     bridge.stop_pod(&id).await.unwrap();
@@ -255,7 +255,7 @@ async fn checkpoints_whose_directory_was_deleted_are_written_again() {
     fs::remove_dir_all(&directory).unwrap();
     bridge.stop_pod(&first).await.unwrap();
     bridge.remove_pod(&first).await.unwrap();
-    // What is deleted just before the end is kept as well.
+    // A deletion just before the end is also repaired.
     fs::remove_dir_all(&directory).unwrap();
     let node = bridge.stop().await;
     assert!(directory.join(format!("{second}.json")).exists());
@@ -271,13 +271,13 @@ async fn what_is_kept_of_a_stopped_pod_goes_with_its_container() {
     bridge.stop_pod(&id).await.unwrap();
     let file = bridge.node().path(&format!("state/sandboxes/{id}.json"));
     assert!(file.exists());
-    // As the engine does late, when a killed dockbridge had asked for it.
+    // As the engine does late, after a killed dockbridge had requested it.
     docker.world(|world| world.remove(&id));
     eventually(|| !file.exists()).await;
     bridge.clear(&docker).await;
 }
 
-/// The kubelet keeps what an event says of all containers of a pod until the next one.
+/// kubelet uses the containers in an event until the next event.
 #[tokio::test]
 async fn events_tell_of_containers_what_a_status_does() {
     let docker = docker().await;
@@ -309,7 +309,7 @@ async fn events_tell_of_containers_what_a_status_does() {
     bridge.clear(&docker).await;
 }
 
-/// A folder that takes long to relabel; none where its files may have no label.
+/// A folder that takes long to relabel. None if its files cannot have labels.
 fn volume(node: &Node) -> Option<PathBuf> {
     let volume = node.path("volume");
     fs::create_dir(&volume).unwrap();
@@ -346,7 +346,7 @@ async fn a_volume_that_takes_long_to_relabel_does_not_hold_up_the_stop() {
     });
     docker.forget_requests();
     let stopping = async {
-        // Once the record was made, and once for the label.
+        // The first inspect is for the record, the second one for the label.
         eventually(|| docker.count("GET /containers/*/json") >= 2).await;
         bridge.stop_pod(&sandbox).await
     };

@@ -1,4 +1,4 @@
-//! Any request at all: answered with a code that blames the right one, and gone without a trace.
+//! Random requests: each is answered with a code that blames the right side, and leaves nothing.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::support::{
     fake_dockerd::server::FakeDockerd,
 };
 
-/// Words a client could send, most of them better not.
+/// Words that a client could send, most of them invalid.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z0-9.-]{0,12}",
@@ -54,7 +54,7 @@ fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
     btree_map(word(), word(), 0..4)
 }
 
-/// Paths nobody can make anything of: creating mount sources is part of the interface.
+/// Paths at which nothing can be created, because creating mount sources is part of the interface.
 fn path() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("/proc".to_owned()),
@@ -279,12 +279,12 @@ fn judge<T>(what: &str, answer: &Result<T, Status>) {
     }
 }
 
-/// Runs what needs more stack than a test thread has: strategies this deep, unoptimised.
+/// Runs work that needs more stack than a test thread has, such as deep strategies in a debug build.
 fn deep(work: fn()) {
     std::thread::Builder::new().stack_size(64 << 20).spawn(work).unwrap().join().unwrap();
 }
 
-/// A server and requests for it, one after the other.
+/// Sends random requests to a server, one after the other.
 fn each<S: Strategy>(
     cases: u32,
     strategy: &S,
@@ -302,7 +302,7 @@ fn each<S: Strategy>(
         runtime.block_on(ask(&bridge, &docker, value));
         Ok(())
     });
-    // Dropped where its tasks live.
+    // Dropped inside the runtime of its tasks.
     runtime.block_on(async { drop(bridge) });
     outcome.unwrap();
 }

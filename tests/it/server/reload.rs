@@ -1,4 +1,5 @@
-//! Settings that change while it runs: all of them or none, whoever asks, and no call notices.
+//! Settings that change while dockbridge runs: all or none are applied, whoever requests it, and no call is
+//! affected.
 
 use std::{
     fs,
@@ -30,7 +31,7 @@ use crate::support::{
     subscribers::{recording, share},
 };
 
-/// A server whose settings are in a file. `more` are lines of it.
+/// A server with settings in a file. `more` are further lines of the file.
 async fn start(node: Node, docker: &FakeDockerd, network: &str, more: &str) -> Bridge {
     start_in(Environment::default(), node, docker, (network, more)).await
 }
@@ -86,7 +87,7 @@ impl Bridge {
         (status(&answer), body(&answer))
     }
 
-    /// How often settings were applied, and how often refused.
+    /// How often settings were applied, and how often they were refused.
     async fn reloads(&self) -> [f64; 2] {
         let text = body(&ask(self, "GET", "/metrics").await);
         let series = |result| format!("dockbridge_config_reloads_total{{result=\"{result}\"}}");
@@ -103,13 +104,13 @@ impl Bridge {
         status.into_inner().image.unwrap().pinned
     }
 
-    /// What `crictl info` shows of the settings.
+    /// The settings that `crictl info` shows.
     async fn shown(&self) -> serde_json::Value {
         let status = self.runtime.clone().status(cri::StatusRequest { verbose: true }).await;
         serde_json::from_str(&status.unwrap().into_inner().info["config"]).unwrap()
     }
 
-    /// The program itself, as an operator calls it.
+    /// Runs the program as an operator does.
     async fn command(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dockbridge"));
         command.args(words).arg("--config").arg(file(self.node()));
@@ -186,7 +187,7 @@ async fn an_error_changes_nothing_and_is_named_with_its_place() {
     bridge.clear(&docker).await;
 }
 
-/// As systemd does, which reads EnvironmentFile again.
+/// As with systemd, which reads EnvironmentFile again.
 #[tokio::test]
 async fn the_environment_can_be_replaced() {
     let docker = docker().await;
@@ -320,7 +321,7 @@ async fn spans_go_to_the_collector_that_is_set() {
     assert!(!late.contains(&"Status".to_owned()), "{late:?}");
 }
 
-/// The process, with a signal.
+/// Sends a signal to the process.
 #[tokio::test]
 async fn a_hangup_reloads() {
     let (docker, node) = (docker().await, Node::new());

@@ -18,7 +18,7 @@ fn hasty<T>(message: T) -> Request<T> {
     request
 }
 
-/// Ends the wait when whoever repeats the call has most likely joined the one under way.
+/// Cancels `held` when the repeated call has most likely joined the running one.
 async fn let_go(held: &CancellationToken) {
     tokio::time::sleep(Duration::from_millis(100)).await;
     held.cancel();
@@ -45,7 +45,7 @@ async fn a_create_that_callers_gave_up_makes_one_container() {
     bridge.clear(&docker).await;
 }
 
-/// An answer to the first create was lost, and the engine refuses the second in words of its own.
+/// The answer to the first create was lost, and the engine refuses the second one with its own text.
 #[tokio::test]
 async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
     let docker = docker().await;
@@ -114,7 +114,7 @@ async fn a_later_stop_with_less_patience_wins() {
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    // Once well after, once in the same breath.
+    // Once some time after the first call, once immediately.
     for (name, delay) in [("after", Some(Duration::from_millis(300))), ("with", None)] {
         let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
         bridge.start_container(&id).await.unwrap();
@@ -156,14 +156,15 @@ async fn a_stop_that_its_caller_gave_up_goes_on() {
     bridge.clear(&docker).await;
 }
 
-/// Many programs take a second SIGTERM as the order to end at once.
+/// Many programs exit at once on a second SIGTERM.
 #[tokio::test]
 async fn a_stop_whose_answer_is_lost_is_not_sent_again() {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    // Once it has ended then, once the engine never saw the request: the grace period is over first.
+    // In one case it has already ended. In the other the engine never received the request, so the grace
+    // period expires.
     for (name, fault) in [("ended", Fault::LostAnswer), ("unseen", Fault::Reset)] {
         let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
         bridge.start_container(&id).await.unwrap();

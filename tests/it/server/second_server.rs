@@ -29,12 +29,12 @@ use crate::support::{
 struct Second {
     settings: Settings,
     served: JoinHandle<Result<(), AppError>>,
-    // Dropped, it ends the server.
+    // Dropping it stops the server.
     _stop: oneshot::Sender<()>,
 }
 
 impl Second {
-    /// One that meets those of `engine`.
+    /// A server that uses the locks of `engine`.
     fn start(settings: &Settings, engine: &FakeDockerd) -> Self {
         let (stop, stopped) = oneshot::channel();
         let environment = Environment { locks: locks(engine), ..Environment::default() };
@@ -60,7 +60,7 @@ impl Second {
     }
 }
 
-/// What the refusal says: the engine, and who has it.
+/// Checks that the refusal names the engine and its server.
 fn assert_told(refused: &AppError, first: &Bridge, engine: &FakeDockerd) {
     let AppError::EngineInUse { id, holder, .. } = refused else { panic!("{}", chain(refused)) };
     let socket = Some(first.node().path("cri.sock"));
@@ -75,7 +75,7 @@ fn id_of(engine: &FakeDockerd) -> String {
     engine.world(|world| world.info["ID"].as_str().unwrap().to_owned())
 }
 
-/// From now on `engine` is the one that `other` is.
+/// From now on, `engine` looks like the engine `other`.
 fn become_engine(engine: &FakeDockerd, other: &FakeDockerd) {
     let (id, root) =
         other.world(|world| (world.info["ID"].clone(), world.info["DockerRootDir"].clone()));
@@ -85,7 +85,7 @@ fn become_engine(engine: &FakeDockerd, other: &FakeDockerd) {
     });
 }
 
-/// All that changes an engine.
+/// All changing requests.
 fn changes(engine: &FakeDockerd) -> Vec<String> {
     let calls = engine.requests().into_iter().map(|request| request.call());
     calls.filter(|call| !call.starts_with("GET ") && !call.starts_with("HEAD ")).collect()
@@ -205,7 +205,7 @@ async fn an_engine_that_turns_out_to_be_another_one_refuses_too() {
     let mut second = Second::start(&settings, &one);
     let mut client = second.client().await;
     until_listed(&mut client).await;
-    // What was another engine's before stays theirs: the engine may come back.
+    // Objects of the previous engine are kept, because it may come back.
     let before = docker().await;
     become_engine(&before, &other);
     other.stop().await;
@@ -225,7 +225,7 @@ async fn an_engine_that_turns_out_to_be_another_one_refuses_too() {
     assert!(first.serves() && first.ready().await.unwrap());
 }
 
-/// The socket may lead to another engine while the event stream of the one before goes on.
+/// The socket may lead to another engine while the event stream of the previous one is still open.
 #[tokio::test]
 async fn another_engine_is_noticed_without_a_loss_of_the_stream() {
     let (one, other) = (docker().await, docker().await);
@@ -292,5 +292,5 @@ async fn until_listed(client: &mut RuntimeServiceClient<Channel>) {
     timeout(LONG, listing).await.expect("it knows its engine");
 }
 
-/// One step of the clock, while a server waits for a lock or its callers wait for an engine.
+/// One step of the clock while a server waits for a lock or its callers wait for an engine.
 const STEP: Duration = Duration::from_millis(200);

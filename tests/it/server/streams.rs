@@ -87,10 +87,10 @@ fn parts(url: &str) -> (&str, &str) {
     rest.split_at(rest.find('/').unwrap())
 }
 
-/// Sends a request and reads all that comes back, or its first bytes when it does not end.
+/// Sends a request and reads the whole answer, or its first bytes if it does not end.
 async fn say(host: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(host).await.unwrap();
-    // The other side may hang up in the middle of what is too much for it.
+    // The other side may close before it has read everything.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -281,7 +281,7 @@ async fn a_websocket_gets_an_open_message() {
     let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{}\r\n\r\n", WEBSOCKET.join("\r\n"));
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut seen = Vec::new();
-    // An unmasked binary frame of one byte: stdout, and nothing on it.
+    // An unmasked binary frame of one byte: an empty message on stdout.
     let open = [0x82, 0x01, 0x01];
     let reading = async {
         while !seen.windows(3).any(|frame| frame == open) {
@@ -294,7 +294,7 @@ async fn a_websocket_gets_an_open_message() {
     timeout(LONG, reading).await.expect("a message in time");
 }
 
-/// All that comes over a stream until it is closed.
+/// Everything received on a stream until it is closed.
 async fn heard_to_the_end(url: &str) -> String {
     let (host, path) = parts(url);
     let mut stream = TcpStream::connect(host).await.unwrap();
@@ -302,7 +302,7 @@ async fn heard_to_the_end(url: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{}\r\n\r\n", WEBSOCKET.join("\r\n"));
     stream.write_all(request.as_bytes()).await.unwrap();
     let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
-    // A client answers a goodbye; the outcome comes before that.
+    // A client answers the close frame. The outcome is sent before it.
     while !String::from_utf8_lossy(&heard).contains("\"status\"") {
         match timeout(LONG, stream.read(&mut buffer)).await.expect("it ends") {
             Ok(length @ 1..) => heard.extend_from_slice(&buffer[..length]),
@@ -352,13 +352,13 @@ async fn an_exec_ends_with_an_error_when_its_engine_ends() {
     }
 }
 
-// The engine accepts the start and does nothing until its client was told that it failed.
+// The engine accepts the start and does nothing until its client got an error.
 #[tokio::test]
 async fn an_exec_that_starts_after_its_client_left_is_killed() {
     let docker = docker().await;
     let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
     let scene = Scene::on(bridge, docker).await;
-    // Begun, and without a process for as long as it is looked at.
+    // Started, but without a process in every inspect.
     let script = Script { pid: 0, ..Script::endless([]) };
     scene.docker.world(|world| world.scripts.insert("true".to_owned(), script));
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
@@ -376,7 +376,7 @@ async fn an_exec_that_starts_after_its_client_left_is_killed() {
     assert!(!begun(), "it was to begin late");
     forward(TIMEOUT / 2).await;
     eventually(begun).await;
-    // Somebody asks which process it is: to end it.
+    // Its pid is requested, in order to end it.
     let looks = || scene.docker.count("GET /exec/*/json");
     let before = looks();
     eventually(|| looks() > before + 1).await;
@@ -409,7 +409,7 @@ async fn streams_do_not_hold_up_a_stop() {
     assert!(TcpStream::connect(parts(&url).0).await.is_err(), "nobody listens any more");
 }
 
-/// Bytes that look like chance and are the same each time.
+/// Bytes that look random and are the same each time.
 struct Chance(u64);
 
 impl Chance {
@@ -434,7 +434,7 @@ const WEBSOCKET: [&str; 5] = [
     "Sec-WebSocket-Protocol: v4.channel.k8s.io",
 ];
 
-/// Docker 28.5 fails a resize while containerd does not answer, and a client sends each size once.
+/// Docker 28.5 fails a resize while containerd does not answer, and a client sends each size only once.
 #[tokio::test]
 async fn a_size_that_the_engine_did_not_set_is_sent_again() {
     let scene = Scene::set().await;
@@ -455,7 +455,8 @@ async fn a_size_that_the_engine_did_not_set_is_sent_again() {
     request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
     let stream = TcpStream::connect(parts(&url).0).await.unwrap();
     let (mut client, _) = client_async(request, stream).await.unwrap();
-    // The first size is in the request that creates the exec. The channel of sizes ends after the second.
+    // The first size is in the request that creates the exec. The channel of sizes ends after the second
+    // one.
     let first = b"\x04{\"Width\":80,\"Height\":24}".as_slice();
     client.send(Message::binary(first)).await.unwrap();
     let runs = || scene.docker.world(|world| world.execs.last().is_some_and(|exec| exec.running));

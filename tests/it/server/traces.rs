@@ -1,4 +1,4 @@
-//! Spans at a collector: joined to the caller's, with what the call asked of others below them.
+//! Spans received by a collector: they continue the caller's trace, and have child spans for other calls.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn a_call_is_a_part_of_its_callers_trace() {
     assert_eq!((rpc.parent_span_id.as_slice(), rpc.kind), (&[0xcd; 8][..], 2));
     assert_eq!(value(rpc, "about"), Some("it/traced"));
     assert!(rpc.status.is_none() && rpc.end_time_unix_nano > rpc.start_time_unix_nano);
-    // Nobody asked for the list to be traced, nor for what goes on by itself.
+    // There is no trace of the list, nor of background work.
     assert!(spans.iter().all(|span| span.trace_id == [0xab; 16]), "{spans:#?}");
     let below: Vec<&Span> =
         spans.iter().filter(|span| span.parent_span_id == rpc.span_id).collect();
@@ -95,7 +95,7 @@ async fn a_password_in_the_name_of_an_image_is_in_no_span() {
     bridge.stop().await;
 }
 
-/// The pod start goes on without its caller, and the span with it.
+/// The start of a pod continues without its caller, and so does its span.
 #[tokio::test]
 async fn a_call_whose_caller_leaves_is_no_long_success() {
     let docker = docker().await;
@@ -140,7 +140,7 @@ async fn a_dead_collector_changes_nothing() {
     let docker = docker().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    // Connections are taken and nobody answers; then nobody takes them.
+    // First connections are accepted and never answered. Then nobody accepts them.
     for dead in [Some(listener), None] {
         let (environment, node, _noting) = environment(&endpoint, 1_000_000);
         let bridge = start(environment, node, &docker).await;
@@ -158,7 +158,7 @@ async fn start(environment: Environment, node: Node, docker: &FakeDockerd) -> Br
     Bridge::start_in(environment, node, docker, NetworkMode::Docker).await
 }
 
-/// RunPodSandbox as a kubelet that traces calls it.
+/// RunPodSandbox as a kubelet with tracing calls it.
 async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
     let mut request = Request::new(cri::RunPodSandboxRequest {
         config: Some(pod("traced")),
@@ -169,8 +169,8 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
     Ok(bridge.runtime.clone().run_pod_sandbox(request).await?.into_inner().pod_sandbox_id)
 }
 
-/// What a dockbridge that delivers there is started in. Spans of this thread are noted while the
-/// guard is kept, and these tests have but one.
+/// The environment of a dockbridge that sends spans to this collector. Spans of this thread are recorded
+/// while the guard exists, and these tests have only one thread.
 fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultGuard) {
     let (spans, noting) = recording();
     let mut node = Node::new();
@@ -178,7 +178,7 @@ fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultG
     (Environment { spans, ..Environment::default() }, node, noting)
 }
 
-/// A collector, made of nothing but the protocol's messages.
+/// A collector that only knows the protocol's messages.
 pub(super) async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<Span>>) {
     let (told, received) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -193,7 +193,7 @@ fn value<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
     attribute.value.as_ref()?.string_value.as_deref()
 }
 
-/// What tonic would make of the protocol's definition.
+/// The code that tonic would generate from the protocol's definition.
 mod fake {
     use std::{
         convert::Infallible,

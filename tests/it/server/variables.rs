@@ -1,4 +1,4 @@
-//! Environment, command and mounts of a container: in no label, and read back from the inspect.
+//! Environment, command and mounts of a container: they are in no label, and are read from the inspect.
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
@@ -42,8 +42,8 @@ async fn status(bridge: &Bridge, id: &str) -> cri::ContainerStatusResponse {
     bridge.runtime.clone().container_status(request).await.unwrap().into_inner()
 }
 
-/// Labels are in events, lists and metrics. The engine keeps variables elsewhere, those of the image
-/// among them.
+/// Labels are visible in events, lists and metrics. The engine stores variables elsewhere, together with
+/// those of the image.
 #[tokio::test]
 async fn variables_are_in_no_label_and_are_read_back() {
     let docker = docker().await;
@@ -71,7 +71,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
         assert_eq!(bridge.containers().await.unwrap().len(), 1);
         assert_eq!(status(&bridge, &id).await, before);
     }
-    // The work that follows a start makes a few.
+    // The work after a start makes a few requests.
     let asked = docker.requests().len();
     assert!(asked < 100, "{asked} requests for reads");
     assert_eq!(bridge.create(&sandbox, &secretive("c"), &config).await.unwrap(), id);
@@ -82,7 +82,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
     bridge.clear(&docker).await;
 }
 
-/// A label of dockbridge 0.1 has everything.
+/// A label of dockbridge 0.1 is complete.
 #[tokio::test]
 async fn containers_of_older_builds_are_recognised() {
     let docker = docker().await;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{SOON, pod_in, runs, settings, until, workload};
 use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 
-/// A store on a machine that is a folder, with verdicts of earlier runs.
+/// A store on a machine that is a folder, with the exit causes of earlier runs.
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
@@ -22,7 +22,7 @@ async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     Store::start(engine, Vec::new(), settings(), NoHooks, oom)
 }
 
-/// The pause of this process's pid in a pod's group, which has counted so many kills.
+/// A cgroup of a pod with this process as its pause process, and this many counted kills.
 fn machine(root: &Path, pause: &str, kills: u64) {
     let mount = format!("3 4 0:5 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display());
     write(root, "proc/self/mountinfo", &mount);
@@ -32,7 +32,7 @@ fn machine(root: &Path, pause: &str, kills: u64) {
     group(root, "pod", kills);
 }
 
-/// A control group that has counted so many kills.
+/// A cgroup with this many counted kills.
 fn group(root: &Path, place: &str, kills: u64) {
     let text = format!("oom 9\noom_kill {kills}\n");
     write(root, &format!("cg/{place}/memory.events"), &text);
@@ -44,7 +44,7 @@ fn write(root: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A pod below that group, and containers of these names in it; all of them run.
+/// A pod below that cgroup, with running containers of these names.
 fn pod<const N: usize>(
     docker: &FakeDockerd,
     parent: &str,
@@ -65,7 +65,7 @@ fn reason(snapshot: &Snapshot, id: &str) -> Option<ExitReason> {
     }
 }
 
-/// The first that is shown.
+/// The first exit reason that is shown.
 async fn first(store: &Store, id: &str) -> ExitReason {
     store.wait(SOON, |now| reason(now, id)).await.expect("it ends")
 }
@@ -78,7 +78,7 @@ async fn the_kernel_knows_what_the_engine_missed() {
     let store = start(&docker, root.path()).await;
     store.complete().await.unwrap();
 
-    // Somebody's SIGKILL, though the group counted kills once.
+    // A SIGKILL by another process, although the cgroup has counted kills.
     docker.world(|world| world.exit(&ids[0], 137));
     assert_eq!(first(&store, &ids[0]).await, ExitReason::Error);
     machine(root.path(), &sandbox, 3);
@@ -101,7 +101,7 @@ async fn the_kernel_knows_what_the_engine_missed() {
         .await;
 }
 
-/// Kills that a container survived are its own, however it ends: not those of the next one.
+/// Kills that a container survived belong to it, however it ends. They do not belong to the next one.
 #[tokio::test]
 async fn every_end_accounts_for_its_kills() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -117,7 +117,7 @@ async fn every_end_accounts_for_its_kills() {
     group(root.path(), "pod", 2);
     for id in parents {
         fs::remove_dir_all(root.path().join("cg/pod").join(id)).unwrap();
-        // The engine kills the second.
+        // The engine kills the second container.
         if id == &ids[0] {
             docker.world(|world| world.exit(id, 0));
         } else {
@@ -134,7 +134,7 @@ async fn every_end_accounts_for_its_kills() {
     assert_eq!(first(&store, &ids[3]).await, ExitReason::OomKilled);
 }
 
-/// A kill in a run that no status shows the end of is no later run's.
+/// If no status shows the end of a run, its kills do not belong to a later run.
 #[tokio::test]
 async fn a_kill_of_an_earlier_run_is_not_a_later_runs() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -180,7 +180,7 @@ async fn an_oom_event_during_the_inspect_counts() {
     after_event(|world, id| world.learns_of_oom_too_late(id)).await;
 }
 
-/// The engine learns of it while the end is being inspected.
+/// The engine learns of the OOM kill while the end is being inspected.
 async fn after_event(event: impl FnOnce(&mut World, &str)) {
     let docker = FakeDockerd::start().await;
     let (_sandbox, [id]) = pod(&docker, "", ["a"]);
@@ -195,7 +195,7 @@ async fn after_event(event: impl FnOnce(&mut World, &str)) {
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
 }
 
-/// What the engine learns of it then counts for no container.
+/// What the engine then learns does not count for any container.
 #[tokio::test]
 async fn an_oom_kill_counts_for_no_container_once_it_is_removed() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -217,7 +217,7 @@ async fn an_oom_kill_counts_for_no_container_once_it_is_removed() {
     assert!(!root.path().join("state/memory-kills.json").exists());
 }
 
-/// What the engine told of one run explains no end of another.
+/// A report about one run does not explain the end of another run.
 #[tokio::test]
 async fn each_run_has_an_end_of_its_own() {
     let docker = FakeDockerd::start().await;
@@ -265,6 +265,6 @@ async fn no_wait_for_a_container_that_the_engine_killed() {
     let began = Instant::now();
     engine.kill_container(&killed, "SIGKILL").await.unwrap();
     assert_eq!(first(&store, &killed).await, ExitReason::Error);
-    // Its kill, and one look for the die.
+    // One inspect for its kill, and one for the die event.
     assert_eq!(inspected() - before, 2, "asked again and again, for {:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! The engine comes late, goes away, comes back, freezes, or is dropped.
+//! The engine starts late, stops, starts again, freezes, or is replaced.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ async fn a_frozen_engine_is_detected_and_recovers() {
     elapsed_below(began, TIMEOUT * 2);
 }
 
-/// Without a list at once the ends would be seen after minutes.
+/// Without an immediate list, the ends would be seen only after minutes.
 #[tokio::test]
 async fn an_unreadable_event_causes_a_list() {
     let docker = FakeDockerd::start().await;
@@ -170,5 +170,5 @@ async fn the_writer_ends_with_the_last_handle() {
     eventually(|| docker.open() == 0).await;
 }
 
-/// One step of the clock, while the store waits before it tries again.
+/// One step of the clock while the store waits before a retry.
 const STEP: Duration = Duration::from_millis(200);

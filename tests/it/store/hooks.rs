@@ -1,4 +1,4 @@
-//! A container is shown as ended when its hook has finished, and nothing else waits for it.
+//! A container is shown as ended when its hook has finished, and nothing else waits for the hook.
 
 use std::{
     future::ready,
@@ -36,7 +36,7 @@ struct Gate {
     has_engines: bool,
 }
 
-/// Of a store.
+/// The hooks of a store.
 #[derive(Clone, Debug)]
 struct Gated(Arc<Gate>);
 
@@ -67,7 +67,7 @@ impl StoreHooks for Gated {
     }
 }
 
-/// A store whose ended workloads wait for a permit each; how many came to the gate so far.
+/// A store in which each ended workload waits for a permit. Returns how many are waiting or have waited.
 fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Gate>) {
     start_with(docker, false)
 }
@@ -132,7 +132,7 @@ async fn an_end_is_shown_when_the_gate_opens() {
     docker.world(|world| world.start(&other));
     until(&store, "others go on", |s| works(s, &other)).await;
     assert!(works(&store.snapshot(), &held), "shown before the gate has opened");
-    // Far longer than an inspect may take.
+    // Much longer than an inspect may take.
     forward(TIMEOUT * 2).await;
     let waited = tokio::time::timeout(Duration::from_millis(100), &mut refresh).await;
     assert!(waited.is_err(), "the gate has no deadline of the store's");

@@ -1,5 +1,5 @@
-//! The store against the fake dockerd: what readers see while the engine comes, goes, hangs,
-//! forgets to tell, or tells too much.
+//! The store with the fake dockerd: the data that readers see while the engine stops, starts, hangs, or
+//! sends too few or too many events.
 
 mod ends;
 mod event_stream;
@@ -27,7 +27,7 @@ use crate::support::{
     fake_dockerd::{server::FakeDockerd, world::World},
 };
 
-/// Far above what a busy machine needs.
+/// Much longer than a busy machine needs.
 const SOON: Duration = LONG;
 
 fn settings() -> StoreSettings {
@@ -59,12 +59,12 @@ async fn synced(docker: &FakeDockerd) -> Store {
     store
 }
 
-/// A pause container of ours, not started.
+/// A pause container of dockbridge, not started.
 pub(crate) fn pod(world: &mut World, name: &str) -> String {
     pod_in(world, name, "")
 }
 
-/// One with a control group around it.
+/// The same with a cgroup around it.
 fn pod_in(world: &mut World, name: &str, cgroup: &str) -> String {
     let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "attempt": 0 });
     let spec = json!({ "metadata": metadata, "cgroup_parent": cgroup });
@@ -77,7 +77,7 @@ fn pod_in(world: &mut World, name: &str, cgroup: &str) -> String {
     world.add_container(&format!("k8s_POD_{name}_ns_{name}_0"), body)
 }
 
-/// A workload container of ours, not started.
+/// A workload container of dockbridge, not started.
 pub(crate) fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
     let image = format!("sha256:{:064x}", 1);
     let spec = json!({ "metadata": { "name": name, "attempt": 0 }, "image": image });

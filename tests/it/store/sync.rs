@@ -1,4 +1,4 @@
-//! Events, lists and refreshes: how truth gets in.
+//! Events, lists and refreshes: how changes reach the store.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ async fn a_refresh_shows_what_happened_before_the_call() {
         id
     });
     let store = synced(&docker).await;
-    // The look under way when the change happens has already read the old state.
+    // The inspect that runs during the change has already read the old state.
     let late = Fault::Late(Duration::from_millis(150));
     docker.inject(Rule::new("GET /containers/*/json", late).times(1));
     docker.world(|world| world.emit("container", "update", &id, &json!({})));
@@ -159,7 +159,7 @@ async fn ten_thousand_events_cost_few_inspects() {
             })
             .collect()
     });
-    // Those who read so many events may be late for the answers.
+    // With so many events, answers may be read late.
     let patient = StoreSettings {
         inspect_deadline: LONG,
         connect_deadline: LONG,

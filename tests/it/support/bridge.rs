@@ -1,4 +1,4 @@
-//! A complete dockbridge in this process, in temporary directories, driven over its own socket.
+//! A complete dockbridge in this process, in temporary directories, used through its own socket.
 
 use std::{
     fs,
@@ -53,13 +53,13 @@ pub(crate) struct Bridge {
 /// The directories of a node.
 pub(crate) struct Node {
     root: TempDir,
-    /// What is at the log paths of containers.
+    /// The format of container logs.
     pub(crate) log_format: ContainerLogFormat,
-    /// Where metrics are served over TCP.
+    /// The address for metrics over TCP.
     pub(crate) metrics: Option<SocketAddr>,
-    /// Where spans go.
+    /// The collector for spans.
     pub(crate) tracing: TracingSettings,
-    /// NRI; off at first.
+    /// NRI, which is off by default.
     pub(crate) nri: NriSettings,
 }
 
@@ -84,7 +84,7 @@ impl Node {
         self.root.path().join(name)
     }
 
-    /// Installs a shell script as a CNI plugin; whole at any moment.
+    /// Installs a shell script as a CNI plugin. The file is complete at any moment.
     pub(crate) fn plugin(&self, name: &str, body: &str) {
         let (draft, path) =
             (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
@@ -93,7 +93,7 @@ impl Node {
         fs::rename(draft, path).unwrap();
     }
 
-    /// Makes a network of one plugin.
+    /// Creates a network with one plugin.
     pub(crate) fn network(&self, plugin: &str) {
         let list = serde_json::json!({
             "cniVersion": "1.0.0", "name": "pods", "plugins": [{ "type": plugin }],
@@ -152,13 +152,13 @@ impl Bridge {
         Self::start_on(Node::new(), docker, NetworkMode::Docker).await
     }
 
-    /// A server on a node, perhaps one that has served before.
+    /// A server on a node, which may have been used before.
     pub(crate) async fn start_on(node: Node, docker: &FakeDockerd, network: NetworkMode) -> Self {
         Self::start_within(node, docker, network, LONG).await
     }
 
-    /// A server that gives engine and plugins [`TIMEOUT`], for tests in which they are silent. The
-    /// test moves the [clock](super::clock) past it.
+    /// A server with the timeout [`TIMEOUT`] for engine and plugins, for tests in which they do not answer.
+    /// The test moves the [clock](super::clock) past it.
     pub(crate) async fn start_timed(
         node: Node,
         docker: &FakeDockerd,
@@ -167,7 +167,7 @@ impl Bridge {
         Self::start_within(node, docker, network, TIMEOUT).await
     }
 
-    /// A server on a node, as a process in this environment would run it.
+    /// A server on a node in this environment.
     pub(crate) async fn start_in(
         mut environment: Environment,
         node: Node,
@@ -192,7 +192,7 @@ impl Bridge {
         Self::serve(settings, environment, node, time_limit).await
     }
 
-    /// A server with these settings of the node.
+    /// A server with these settings on the node.
     pub(crate) async fn serve(
         settings: Settings,
         environment: Environment,
@@ -221,12 +221,12 @@ impl Bridge {
         &self.node
     }
 
-    /// Whether it has not ended by itself.
+    /// Whether the server is still running.
     pub(crate) fn serves(&self) -> bool {
         !self.served.is_finished()
     }
 
-    /// Stops as a signal does; the node stays.
+    /// Stops the server as a signal does. Returns the node.
     pub(crate) async fn stop(mut self) -> Node {
         self.stop.take().unwrap().send(()).unwrap();
         let served = tokio::time::timeout(LONG, &mut self.served).await;
@@ -298,14 +298,14 @@ impl Bridge {
         self.images.clone().remove_image(request).await.map(drop)
     }
 
-    /// The status of the runtime as far as it is ready.
+    /// Whether the runtime reports that it is ready.
     pub(crate) async fn ready(&self) -> Result<bool, Status> {
         let answer = self.runtime.clone().status(cri::StatusRequest::default()).await?;
         let conditions = answer.into_inner().status.unwrap().conditions;
         Ok(conditions.iter().any(|one| one.r#type == "RuntimeReady" && one.status))
     }
 
-    /// Waits until the runtime is ready, or is not.
+    /// Waits until the runtime is ready, or is not ready.
     pub(crate) async fn until_ready(&self, ready: bool) {
         let turning = async {
             while !self.ready().await.is_ok_and(|now| now == ready) {
@@ -318,7 +318,7 @@ impl Bridge {
         });
     }
 
-    /// Takes away all there is by the means a kubelet has, and finds nothing left.
+    /// Removes everything with kubelet's calls, and checks that nothing is left.
     pub(crate) async fn clear(&self, docker: &FakeDockerd) {
         for pod in self.pods().await.unwrap() {
             self.stop_pod(&pod.id).await.unwrap();
@@ -330,8 +330,8 @@ impl Bridge {
         self.assert_clean(docker).await;
     }
 
-    /// Nothing of any pod is anywhere. The list of pulled images is written beside the calls, so
-    /// a draft of it may be there for a moment.
+    /// Checks that nothing of any pod is left. The list of pulled images is written in the background, so a
+    /// draft of it may exist for a moment.
     pub(crate) async fn assert_clean(&self, docker: &FakeDockerd) {
         let held: Vec<String> = docker.world(|world| {
             world.containers.iter().map(|one| format!("{} {}", one.name, one.status)).collect()
@@ -357,7 +357,7 @@ impl Drop for Bridge {
     }
 }
 
-/// A server that ends when told by `stopped`, or when the sender is dropped.
+/// A server that ends on `stopped`, or when the sender is dropped.
 pub(crate) fn spawn(
     settings: Settings,
     environment: Environment,
@@ -369,12 +369,12 @@ pub(crate) fn spawn(
     }))
 }
 
-/// Where servers of this engine meet.
+/// The locks for servers of this engine.
 pub(crate) fn locks(docker: &FakeDockerd) -> EngineLocks {
     EngineLocks::at(docker.directory().join("locks"))
 }
 
-/// A pod as kubelet describes it.
+/// A pod in the form that kubelet sends.
 pub(crate) fn pod(name: &str) -> cri::PodSandboxConfig {
     cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
@@ -415,7 +415,7 @@ pub(crate) fn create_request(
     }
 }
 
-/// A fake that has [`IMAGE`].
+/// A fake with the image [`IMAGE`].
 pub(crate) async fn docker() -> FakeDockerd {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image(IMAGE));
@@ -434,7 +434,7 @@ pub(crate) async fn connect(socket: &Path) -> Channel {
     }
 }
 
-/// What others than the caller may take.
+/// The deadlines for everything except the caller.
 pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {
@@ -470,21 +470,22 @@ fn walk(directory: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Directories by the name of an id.
+/// Directories whose name is an id.
 fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Files that belong to no pod: locks, the window, what kubelet told us of the node, what it had pulled.
+/// Files that belong to no pod: locks, the window, kubelet's data about the node, the images that it
+/// pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let nodes = ["pulled-images.json", "admin.sock"];
     name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
-/// How long a silent engine is waited for: less than the store's ten seconds for an inspect.
+/// The timeout for a silent engine. Less than the store's ten seconds for an inspect.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
-/// Longer than anything takes that is not stuck, even on a busy machine.
+/// Longer than anything needs that does not hang, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 /// In every fake engine.
 pub(crate) const IMAGE: &str = "busybox:1.36";

@@ -1,4 +1,4 @@
-//! Lets time limits pass at once in tests against the fake dockerd.
+//! Makes timeouts expire at once in tests with the fake dockerd.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
 use crate::clock::{forward, settle};
 
-/// Runs `work`. Whenever the engine keeps silent on a call, the time limit of that call passes.
+/// Runs `work`. Whenever the engine does not answer a call, the timeout of that call expires.
 pub(crate) async fn past_silence<T>(docker: &FakeDockerd, work: impl Future<Output = T>) -> T {
     let skipping = async {
         loop {
@@ -25,7 +25,7 @@ pub(crate) async fn past_silence<T>(docker: &FakeDockerd, work: impl Future<Outp
     }
 }
 
-/// Runs `work`, with the clock moved forward by `step` after every `pause`, up to a hundred times.
+/// Runs `work`, and moves the clock forward by `step` after every `pause`, up to a hundred times.
 pub(crate) async fn hurry<T>(pause: Duration, step: Duration, work: impl Future<Output = T>) -> T {
     let hurrying = async {
         for _ in 0..100 {

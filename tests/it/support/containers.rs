@@ -1,4 +1,4 @@
-//! Container verbs over a fake engine, with nothing else of the server around them.
+//! Container calls with a fake engine, without the rest of the server.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::fake_dockerd::server::FakeDockerd;
 
-/// The verbs and what they are made of.
+/// The calls and their parts.
 pub(crate) struct Verbs {
     pub(crate) containers: Containers,
     pub(crate) limits: Limits,
@@ -30,7 +30,7 @@ pub(crate) struct Verbs {
 }
 
 impl Verbs {
-    /// Of a process that starts now, with its directory and its kernel's `proc`.
+    /// For a new process, with its directory and a `proc` folder.
     pub(crate) async fn start(docker: &FakeDockerd, state: &Path, proc: &Path) -> Self {
         let tracker = TaskTracker::new();
         let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());

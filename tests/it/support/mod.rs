@@ -1,4 +1,4 @@
-//! What the stories stand on.
+//! Support for these tests.
 
 pub(crate) mod bridge;
 pub(crate) mod clock;

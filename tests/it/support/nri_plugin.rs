@@ -1,4 +1,5 @@
-//! A small NRI plugin: its own frames and messages, by the published protocol and not by our code.
+//! A small NRI plugin with its own frames and messages, written from the published protocol without
+//! dockbridge's code.
 
 use std::{
     path::Path,
@@ -18,11 +19,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A call of the runtime: the method, and what it is about.
+/// A call of the runtime: its method and its subject.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) method: String,
-    /// Name and id of the pod and of the container; empty for what it is not about.
+    /// Name and id of the pod and of the container. Empty if the call has none.
     pub(crate) pod: String,
     pub(crate) container: String,
     pub(crate) id: String,
@@ -30,22 +31,22 @@ pub(crate) struct Told {
     pub(crate) payload: Vec<u8>,
 }
 
-/// What a plugin answers to a call.
+/// The answer of a plugin to a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// Yes, with this message.
+    /// Success, with this message.
     Yes(Vec<u8>),
     /// An error.
     No(&'static str),
-    /// Yes, once it is told to.
+    /// Success, after a notification.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Held(Arc<Notify>),
-    /// Nothing at all.
+    /// No answer.
     Silence,
-    /// What is no message of any protocol.
+    /// Bytes that are no valid message.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Garbage,
-    /// The end of the connection.
+    /// Closes the connection.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Leave,
 }
@@ -59,7 +60,7 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// Connects as `index`-`name`, wants all events, and answers by `reply`.
+    /// Connects as `index`-`name`, subscribes to all events, and answers with `reply`.
     pub(crate) async fn connect(
         socket: &Path,
         (index, name): (&str, &str),
@@ -73,7 +74,7 @@ impl Plugin {
         Self::over(stream.unwrap(), (index, name), reply).await
     }
 
-    /// Likewise, over a connection that there is.
+    /// The same on an existing connection.
     pub(crate) async fn over(
         stream: UnixStream,
         (index, name): (&str, &str),
@@ -94,12 +95,12 @@ impl Plugin {
         plugin
     }
 
-    /// Connects one that only listens; it knows what there is.
+    /// Connects a plugin that only listens, and waits until it is synchronised.
     pub(crate) async fn logger(socket: &Path) -> Self {
         Self::synchronised(socket, ("10", "logger"), |_| Reply::Yes(Vec::new())).await
     }
 
-    /// Connects one that refuses the first call of a method; it knows what there is.
+    /// Connects a plugin that refuses the first call of a method, and waits until it is synchronised.
     pub(crate) async fn guard(socket: &Path, method: &'static str) -> Self {
         let refused = AtomicBool::new(false);
         let reply = move |told: &Told| {
@@ -109,7 +110,7 @@ impl Plugin {
         Self::synchronised(socket, ("10", "guard"), reply).await
     }
 
-    /// Connects one, and waits until it knows what there is.
+    /// Connects a plugin, and waits until it is synchronised.
     pub(crate) async fn synchronised(
         socket: &Path,
         name: (&str, &str),
@@ -127,12 +128,12 @@ impl Plugin {
         self.answers.recv().await.unwrap_or_default()
     }
 
-    /// What it was told so far.
+    /// The methods of the calls so far.
     pub(crate) fn methods(&self) -> Vec<String> {
         self.told.lock().unwrap().iter().map(|told| told.method.clone()).collect()
     }
 
-    /// Waits until it was told so.
+    /// Waits until it got this call.
     pub(crate) async fn until(&self, method: &str) {
         let until = Instant::now() + Duration::from_secs(300);
         while !self.methods().iter().any(|told| told == method) {
@@ -146,7 +147,7 @@ impl Plugin {
     }
 }
 
-/// Answers CreateContainer so.
+/// Answers CreateContainer with this adjustment.
 pub(crate) fn adjusts(
     adjust: nri::ContainerAdjustment,
 ) -> impl Fn(&Told) -> Reply + Send + 'static {
@@ -222,7 +223,7 @@ async fn serve(
 }
 
 fn call_of(request: &Request) -> Told {
-    // All that begin with a pod have the container, if any, behind it.
+    // In all messages that start with a pod, the container follows, if there is one.
     let about = match request.method.as_str() {
         "Configure" | "Synchronize" => nri::StartContainerRequest::default(),
         _ => nri::StartContainerRequest::decode(request.payload.as_slice()).unwrap_or_default(),

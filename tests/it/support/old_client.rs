@@ -1,5 +1,5 @@
-//! gRPC clients that send the path of the socket as `:authority`, byte for byte: what a connection begins
-//! with, and how headers are spelt. Facts about what they send; none of their code.
+//! gRPC clients that send the path of the socket as `:authority`, byte for byte: the start of a connection,
+//! and the encoding of headers. Written from observing what they send, without their code.
 
 use std::path::Path;
 
@@ -25,20 +25,20 @@ pub(crate) struct OldClient {
     connection: UnixStream,
     encoder: Encoder<'static>,
     decoder: Decoder<'static>,
-    /// The latest one; a client's are odd.
+    /// The latest stream. A client's streams are odd.
     stream: u32,
 }
 
-/// How a call ended.
+/// The end of a call.
 pub(crate) struct Answer {
     /// `grpc-status`.
     pub(crate) status: String,
-    /// The message, behind its five bytes of length.
+    /// The message, after its five bytes of length.
     pub(crate) data: Vec<u8>,
 }
 
 impl OldClient {
-    /// Connects and says what a connection begins with.
+    /// Connects and sends the start of a connection.
     pub(crate) async fn connect(kind: Kind, socket: &Path) -> Self {
         let path = socket.to_str().unwrap();
         let (authority, opening) = match kind {
@@ -88,7 +88,7 @@ impl OldClient {
                 Encoder::WITH_INDEXING,
             ),
         };
-        // The C core spells names out until they are in its table.
+        // The C core writes names in full until they are in its table.
         let is_plain = matches!(self.kind, Kind::CCore) && self.stream == 1;
         let best = if is_plain { 0 } else { Encoder::BEST_FORMAT };
         let mut block = Vec::new();
@@ -127,7 +127,7 @@ impl OldClient {
     }
 }
 
-/// Its settings, one of them gRPC's own, and a larger window for the connection.
+/// Its settings, including one of gRPC, and a larger window for the connection.
 fn c_core_opening() -> Vec<u8> {
     let settings: [(u16, u32); 6] =
         [(2, 0), (3, 0), (4, 4 << 20), (5, 4 << 20), (6, 16 << 10), (0xfe03, 1)];

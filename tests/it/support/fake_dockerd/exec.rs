@@ -14,39 +14,39 @@ use super::{
     world::World,
 };
 
-/// What a process does, step by step.
+/// The steps of a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Writes to its standard output, in a frame unless it has a terminal.
+    /// Writes to standard output, in a frame unless there is a terminal.
     Out(Vec<u8>),
-    /// Writes to its standard error.
+    /// Writes to standard error.
     Err(Vec<u8>),
-    /// Puts these bytes on the connection as they are.
+    /// Puts these bytes on the connection unchanged.
     Raw(Vec<u8>),
-    /// Takes its time.
+    /// Waits.
     Pause(Duration),
-    /// Writes back what it reads until there is no more.
+    /// Writes back its input until the input ends.
     Echo,
-    /// Ends with this code; what follows is done by those it left behind.
+    /// Ends with this code. The following steps are those of its children.
     End(i64),
 }
 
-/// A process: what it does, and how the engine tells of it.
+/// A process: its steps, and how the engine reports it.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
-    /// Without [`Step::End`], how it ends after its last step; none for one that was not even begun.
+    /// Its exit code after the last step without [`Step::End`]. None for a process that never started.
     pub(crate) exit_code: Option<i64>,
-    /// How long after its output its end is seen in an inspect.
+    /// How long after its output an inspect shows its end.
     pub(crate) lag: Duration,
-    /// Its pid in an inspect. One that nobody has cannot be found.
+    /// Its pid in an inspect. A pid that does not exist cannot be found.
     pub(crate) pid: i64,
     /// 101, or 200 as from an engine without upgrades.
     pub(crate) status: u16,
 }
 
 impl Script {
-    /// Does this and exits with 0.
+    /// Does these steps and exits with 0.
     pub(crate) fn of(steps: impl Into<Vec<Step>>) -> Self {
         let (steps, lag) = (steps.into(), Duration::ZERO);
         Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX), status: 101 }
@@ -60,7 +60,7 @@ impl Script {
     }
 }
 
-/// A process made in a container.
+/// A process created in a container.
 #[derive(Clone, Debug)]
 pub(crate) struct Exec {
     pub(crate) id: String,
@@ -71,13 +71,13 @@ pub(crate) struct Exec {
     pub(crate) begun: bool,
     pub(crate) running: bool,
     pub(crate) exit_code: Option<i64>,
-    /// Columns and lines, as last told.
+    /// Columns and lines of the last resize.
     pub(crate) size: Option<(String, String)>,
 }
 
-/// A connection to be taken over.
+/// A connection to hijack.
 pub(super) struct Takeover {
-    /// Whose end its last step is; none for a container's main process.
+    /// The exec that ends with the last step. None for a container's main process.
     exec: Option<String>,
     script: Script,
     tty: bool,
@@ -150,7 +150,7 @@ pub(super) fn attach(world: &mut World, container: &str) -> Answer {
     Answer::Hijack(Takeover { exec: None, script: world.attached.clone(), tty })
 }
 
-/// Plays a script on a connection; it goes on when the client has gone.
+/// Runs a script on a connection. It continues after the client has disconnected.
 pub(super) async fn play(
     world: &Mutex<World>,
     stream: &mut UnixStream,
@@ -185,7 +185,7 @@ pub(super) async fn play(
     Ok(())
 }
 
-/// One frame of output, or the bytes alone.
+/// One frame of output, or only the bytes with a terminal.
 pub(crate) fn framed(tty: bool, stream: u8, bytes: &[u8]) -> Vec<u8> {
     if tty {
         return bytes.to_vec();

@@ -1,54 +1,54 @@
-//! Failures on demand, per end point.
+//! Failures on demand, for each endpoint.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// How a call goes wrong, or goes at all.
+/// How a call fails, or how it is answered.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// This status with Docker's error body.
     Status(u16, String),
-    /// This status with this body, whatever the end point.
+    /// This status with this body, for any endpoint.
     Answer(u16, Value),
-    /// This status with this text, which need be no JSON.
+    /// This status with this text, which may not be JSON.
     Text(u16, String),
-    /// Closes the connection instead of answering; nothing happens in the world.
+    /// Closes the connection instead of answering, without an effect.
     Reset,
-    /// Does what was asked, then closes the connection instead of answering.
+    /// Executes the request, then closes the connection instead of answering.
     LostAnswer,
-    /// Answers with bytes that are no HTTP.
+    /// Answers with bytes that are not HTTP.
     Garbage,
-    /// Promises a body and closes after half of it.
+    /// Announces a body and closes after half of it.
     CutBody,
-    /// Whole HTTP around half the JSON.
+    /// Valid HTTP with half of the JSON.
     CutJson,
     /// Never answers.
     StalledHeaders,
-    /// Half the body, then silence.
+    /// Half of the body, then nothing.
     StalledBody,
-    /// Does and answers what was asked, so much later.
+    /// Executes and answers the request after this time.
     Late(Duration),
-    /// Does and answers what was asked, once the test cancels the token.
+    /// Executes and answers the request after the test has cancelled the token.
     Held(CancellationToken),
-    /// Does what was asked at once, and answers so much later.
+    /// Executes the request at once, and answers after this time.
     LateAnswer(Duration),
-    /// Does what was asked at once, and answers once the test cancels the token.
+    /// Executes the request at once, and answers after the test has cancelled the token.
     HeldAnswer(CancellationToken),
-    /// Does what was asked so much later, though whoever asked may have hung up.
+    /// Executes the request after this time, even if the client has disconnected.
     LateUnasked(Duration),
-    /// Answers, then closes the connection without having said so.
+    /// Answers, then closes the connection without announcing it.
     CloseAfter,
-    /// 200 and these chunks, each flushed by itself.
+    /// 200 and these chunks, each flushed.
     Stream(Vec<Vec<u8>>),
-    /// 200 and these chunks, then silence.
+    /// 200 and these chunks, then nothing.
     StreamThenStall(Vec<Vec<u8>>),
-    /// 200 and so many bytes of `x` between two texts.
+    /// 200 and this many bytes of `x` between two texts.
     Huge(&'static str, u64, String),
 }
 
-/// A fault and when it strikes.
+/// A fault and when it applies.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pattern: String,
@@ -58,24 +58,24 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// The fault at every matching call from now on.
+    /// The fault for every matching call from now on.
     pub(crate) fn new(pattern: &str, fault: Fault) -> Self {
         Self { pattern: pattern.to_owned(), fault, skip: 0, left: usize::MAX }
     }
 
-    /// Only so many times.
+    /// Only this many times.
     pub(crate) fn times(mut self, count: usize) -> Self {
         self.left = count;
         self
     }
 
-    /// Only after so many matching calls have passed unharmed.
+    /// Only after this many matching calls.
     pub(crate) fn after(mut self, count: usize) -> Self {
         self.skip = count;
         self
     }
 
-    /// The fault for this call, if the rule strikes now.
+    /// The fault for this call, if the rule applies now.
     pub(super) fn strike(&mut self, call: &str) -> Option<Fault> {
         if self.left == 0 || !matches(&self.pattern, call) {
             return None;
@@ -89,7 +89,7 @@ impl Rule {
     }
 }
 
-/// Whether the text is as the pattern says; `*` stands for one or more characters.
+/// Whether the text matches the pattern; `*` stands for one or more characters.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

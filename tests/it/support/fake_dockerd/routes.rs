@@ -15,25 +15,25 @@ use super::{
     world::{Container, Image, World, familiar},
 };
 
-/// What goes back.
+/// The answer to a request.
 pub(super) enum Answer {
     Ping {
         newest: String,
     },
     Json(u16, Value),
-    /// A path of a container: what it is, and its archive unless only that was asked.
+    /// A path in a container: its type, and its archive unless only the type was requested.
     Archive(String, Vec<u8>),
-    /// The connection goes over to a process.
+    /// The connection is hijacked for a process.
     Hijack(Takeover),
     /// JSON messages of a pull or load.
     Stream(Vec<Value>),
-    /// Events of these types and actions; an empty list means all.
-    /// The log of this container, since this time.
+    /// The log of this container since this time.
     Log {
         id: String,
         tty: bool,
         since: String,
     },
+    /// Events of these types and actions; an empty list means all.
     Events(broadcast::Receiver<(Value, Vec<u8>)>, Vec<String>, Vec<String>),
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
         return refusal;
     }
     if request.path.contains("//") || request.path.split('/').any(|step| step == "..") {
-        // As Docker's router does: it cleans the decoded path and redirects.
+        // As Docker's router, which cleans the decoded path and redirects.
         return Answer::Json(301, Value::Null);
     }
     let steps: Vec<&str> = request.path.trim_start_matches('/').split('/').collect();
@@ -306,7 +306,7 @@ fn begin_removal(world: &mut World, container: &Container) {
     }
 }
 
-/// What the body states is set, the rest stays.
+/// Sets the fields of the body. The others stay.
 fn update(world: &mut World, container: &Container, request: &Recorded) -> Answer {
     let stated = request.json();
     if let Some(one) = world.container_mut(&container.id) {
@@ -351,8 +351,8 @@ fn inspect(world: &World, container: &Container) -> Value {
     })
 }
 
-/// Adds what the image says where the request does not: its command, and its variables behind those of
-/// the request.
+/// Adds what the image has and the request does not: its command, and its variables after those of the
+/// request.
 fn add_of_image(config: &mut Value, image: Option<&Image>) {
     let Some(image) = image.map(|image| &image.config) else { return };
     if config["Entrypoint"].is_null() {
@@ -409,7 +409,7 @@ fn pull(world: &mut World, request: &Recorded) -> Answer {
     ])
 }
 
-/// By digest an image gets no tag, as with Docker.
+/// As with Docker, an image pulled by digest gets no tag.
 fn receive(world: &mut World, offered: &Image, name: &str) {
     let by_digest = name.contains('@');
     let held = world.images.iter_mut().find(|image| image.id == offered.id);
@@ -426,8 +426,8 @@ fn receive(world: &mut World, offered: &Image, name: &str) {
     world.image_event("pull", name);
 }
 
-/// Any archive becomes the image whose reference it contains as `"RepoTags":["…"]`; its id is the digest
-/// of the configuration, where the archive names one. An image that had the name loses it.
+/// Any archive becomes the image whose reference it contains as `"RepoTags":["…"]`. If the archive names
+/// the configuration's digest, it is the image's id. An image that had the name loses it.
 fn load(world: &mut World, request: &Recorded) -> Answer {
     let text = String::from_utf8_lossy(&request.body);
     let after = |key: &str| Some(text.split_once(key)?.1.split_once('"')?.0);

@@ -36,7 +36,7 @@ pub(crate) struct FakeDockerd {
     shared: Arc<Shared>,
     listening: Mutex<CancellationToken>,
     socket: PathBuf,
-    // Removed when the fake goes, after the connections.
+    // Removed after the connections when this is dropped.
     directory: TempDir,
 }
 
@@ -49,7 +49,7 @@ struct Shared {
     open: AtomicUsize,
     abandoned: AtomicUsize,
     silent: AtomicUsize,
-    /// Cancelled to close every connection; replaced by a new one.
+    /// Cancelled to close every connection, and then replaced.
     connections: Mutex<CancellationToken>,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct Speaks {
 }
 
 impl FakeDockerd {
-    /// A fake that speaks API 1.24 to 1.45, with an empty world.
+    /// A fake with API 1.24 to 1.45 and an empty world.
     pub(crate) async fn start() -> Self {
         Self::start_speaking(45, 24).await
     }
 
-    /// A fake that speaks API 1.`oldest` to 1.`newest`.
+    /// A fake with API 1.`oldest` to 1.`newest`.
     pub(crate) async fn start_speaking(newest: u16, oldest: u16) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("docker.sock");
@@ -94,24 +94,24 @@ impl FakeDockerd {
         &self.socket
     }
 
-    /// A directory that lives as long as the fake, for whatever a test needs.
+    /// A directory for the test, which is removed with the fake.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// From now on calls fail as the rule says. Of several rules the first that strikes counts.
+    /// From now on, calls fail as the rule says. If several rules apply, the first one counts.
     pub(crate) fn inject(&self, rule: Rule) {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// From now on such calls wait until the token is cancelled, then do what was asked.
+    /// From now on, such calls wait until the token is cancelled, and are then executed.
     pub(crate) fn hold(&self, call: &str) -> CancellationToken {
         let until = CancellationToken::new();
         self.inject(Rule::new(call, Fault::Held(until.clone())));
         until
     }
 
-    /// From now on such calls do what was asked, and are answered when the token is cancelled.
+    /// From now on, such calls are executed, and answered when the token is cancelled.
     pub(crate) fn hold_answer(&self, call: &str) -> CancellationToken {
         let until = CancellationToken::new();
         self.inject(Rule::new(call, Fault::HeldAnswer(until.clone())));
@@ -122,7 +122,7 @@ impl FakeDockerd {
         lock(&self.shared.rules).clear();
     }
 
-    /// Looks at or changes the world; changes made through its methods send events.
+    /// Reads or changes the world. Changes through its methods send events.
     pub(crate) fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
         work(&mut lock(&self.shared.world))
     }
@@ -155,7 +155,7 @@ impl FakeDockerd {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// Calls whose client hung up before the answer was complete.
+    /// Calls whose client disconnected before the answer was complete.
     pub(crate) fn abandoned(&self) -> usize {
         self.shared.abandoned.load(Ordering::SeqCst)
     }
@@ -165,12 +165,12 @@ impl FakeDockerd {
         self.shared.silent.load(Ordering::SeqCst) > 0
     }
 
-    /// Sends bytes as they are to every open event stream.
+    /// Sends bytes unchanged to every open event stream.
     pub(crate) fn send_to_events(&self, bytes: &[u8]) {
         self.world(|world| world.send(bytes));
     }
 
-    /// Closes every connection, event streams included, and goes on listening.
+    /// Closes every connection, including event streams, and continues to listen.
     pub(crate) fn hang_up(&self) {
         std::mem::take(&mut *lock(&self.shared.connections)).cancel();
     }
@@ -189,7 +189,7 @@ impl FakeDockerd {
         self.listen();
     }
 
-    /// Speaks other versions from the next request on, as after a swift upgrade.
+    /// Uses other versions from the next request on, as after a quick upgrade.
     pub(crate) fn speak(&self, newest: u16, oldest: u16) {
         *lock(&self.shared.speaks) = Speaks { newest, oldest };
     }
@@ -214,7 +214,7 @@ impl Drop for FakeDockerd {
     }
 }
 
-/// Waits for something to become true.
+/// Waits until a condition holds.
 pub(crate) async fn eventually(mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + LONG;
     while !holds() {
@@ -258,7 +258,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the world says. While it takes its time, a client that hangs up is noticed.
+    /// The world's answer. While it takes time, a client that disconnects is noticed.
     async fn decide(&mut self, request: &Recorded) -> io::Result<Answer> {
         let speaks = *lock(&self.shared.speaks);
         let work = routes::answer(&self.shared.world, speaks, request);
@@ -313,7 +313,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// What the container wrote, and goes on to write while it runs.
+    /// Sends what the container wrote, and what it writes while it runs.
     async fn log(&mut self, id: &str, tty: bool, since: &str) -> io::Result<()> {
         wire::begin_chunks(&mut self.stream).await?;
         let path = lock(&self.shared.world).log_path(id);
@@ -450,7 +450,7 @@ impl Connection {
         self.stream.write_all(after.as_bytes()).await
     }
 
-    /// Waits until the client hangs up.
+    /// Waits until the client disconnects.
     async fn stall(&mut self) -> io::Result<()> {
         let mut byte = [0];
         let _silent = Silence::of(&self.shared);
@@ -473,7 +473,7 @@ impl Connection {
                     Ok(message) => message,
                     Err(_) => return Ok(()),
                 },
-                // The client hung up.
+                // The client disconnected.
                 _ = self.stream.read(&mut byte) => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             let wanted = |key: &str, list: &[String]| {
@@ -487,7 +487,7 @@ impl Connection {
     }
 }
 
-/// One more call that is not answered, until this is dropped.
+/// Counts one more unanswered call until this is dropped.
 struct Silence(Arc<Shared>);
 
 impl Silence {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, so that it can be broken on purpose.
+//! Hand-written HTTP/1.1, so that it can be made invalid on purpose.
 
 use std::{collections::BTreeMap, io};
 
@@ -8,11 +8,11 @@ use tokio::{
     net::UnixStream,
 };
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) method: String,
-    /// Path and query exactly as on the wire.
+    /// Path and query exactly as received.
     pub(crate) target: String,
     /// `1.45` of a leading `/v1.45`.
     pub(crate) version: Option<String>,
@@ -23,12 +23,12 @@ pub(crate) struct Recorded {
     /// Header names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
-    /// Number of the connection it came on, from 1.
+    /// Number of its connection, from 1.
     pub(crate) connection: usize,
 }
 
 impl Recorded {
-    /// `METHOD /path`, what patterns are held against.
+    /// `METHOD /path`, which patterns are compared with.
     pub(crate) fn call(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -42,7 +42,7 @@ impl Recorded {
     }
 }
 
-/// The next request of a connection; none at its end.
+/// The next request of a connection. None at its end.
 pub(super) async fn read(stream: &mut UnixStream) -> io::Result<Option<Recorded>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -74,7 +74,7 @@ pub(super) async fn write_json(
 }
 
 pub(super) async fn write_text(stream: &mut UnixStream, status: u16, body: &str) -> io::Result<()> {
-    // These have no body by definition, and a length would be taken for one.
+    // These statuses never have a body, and a length would announce one.
     let head = match status {
         204 | 304 => format!("HTTP/1.1 {status} x\r\n\r\n"),
         _ => head_of(status, body.len()),
@@ -102,7 +102,7 @@ pub(super) async fn write_chunk(stream: &mut UnixStream, chunk: &[u8]) -> io::Re
     stream.write_all(&bytes).await
 }
 
-/// A line of json-file as the logs end point sends it; none for one before `since`.
+/// A line of json-file in the form of the logs endpoint. None for a line before `since`.
 pub(super) fn log_message(line: &str, tty: bool, since: &str) -> Option<Vec<u8>> {
     let entry: Value = serde_json::from_str(line).unwrap();
     let time: jiff::Timestamp = entry["time"].as_str()?.parse().unwrap();
@@ -170,7 +170,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// An archive of one plain file.
+/// A tar archive of one regular file.
 pub(super) fn tar(name: &str, text: &str) -> Vec<u8> {
     let mut header = [0_u8; 512];
     let fields = [

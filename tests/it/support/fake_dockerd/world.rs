@@ -1,4 +1,4 @@
-//! The containers and images of the fake, and the events they make.
+//! The containers and images of the fake, and the events that they cause.
 
 use std::{
     collections::BTreeMap,
@@ -13,29 +13,29 @@ use tokio::sync::broadcast;
 
 use super::exec::{Exec, Script};
 
-/// Everything the fake knows.
+/// The state of the fake.
 pub(crate) struct World {
     pub(crate) containers: Vec<Container>,
     pub(crate) images: Vec<Image>,
-    /// What can be pulled.
+    /// Images that can be pulled.
     pub(crate) registry: Vec<Image>,
-    /// Processes made in containers.
+    /// Exec processes in containers.
     pub(crate) execs: Vec<Exec>,
-    /// What processes do, by program; others end well at once.
+    /// The scripts of processes, by program. Others end at once with success.
     pub(crate) scripts: BTreeMap<String, Script>,
-    /// What a container's main process does for those who attach.
+    /// The script of a container's main process for attached clients.
     pub(crate) attached: Script,
-    /// `/info`, changed at will.
+    /// `/info`, which tests may change.
     pub(crate) info: Value,
     /// The daemon has the default log option `max-buffer-size`.
     pub(crate) buffers_logs: bool,
     /// Release, for `/version`.
     pub(crate) release: String,
-    /// Pid of every container started from now on: this process, so that it exists.
+    /// Pid of every container started from now on. By default this process, so that it exists.
     pub(crate) pid: u32,
     /// Holds `containers/<id>/<id>-json.log`.
     pub(crate) root: PathBuf,
-    /// Times of the events of one change in place of the true one; none where the event is lost.
+    /// Times of the events of the next change instead of the true one. None if the event is lost.
     pub(crate) event_times: Option<Vec<i64>>,
     serial: u64,
     feed: broadcast::Sender<(Value, Vec<u8>)>,
@@ -61,11 +61,11 @@ pub(crate) struct Container {
     pub(crate) error: String,
     pub(crate) started: String,
     pub(crate) finished: String,
-    /// How long its process takes to end when asked; killed if the grace is shorter.
+    /// How long its process takes to end when asked. It is killed if the grace period is shorter.
     pub(crate) takes_to_stop: Duration,
     /// How long its removal takes.
     pub(crate) takes_to_remove: Duration,
-    /// Where inspect says its log is; none for where it is.
+    /// The log path in an inspect. None for the real one.
     pub(crate) stated_log: Option<String>,
 }
 
@@ -78,13 +78,13 @@ pub(crate) struct Image {
     pub(crate) size: u64,
     /// Its `Config`.
     pub(crate) config: Value,
-    /// Plain files in it; what begins with `-> ` is a link to an absolute path.
+    /// Regular files in it. Text that starts with `-> ` makes a link to an absolute path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
 impl World {
     pub(super) fn new(root: PathBuf) -> Self {
-        // No two are one engine.
+        // Each fake is another engine.
         let id = format!("FAKE:{:016X}", rand::random::<u64>());
         let info = json!({
             "ID": id, "ServerVersion": "26.1.5", "CgroupDriver": "cgroupfs",
@@ -113,12 +113,12 @@ impl World {
         }
     }
 
-    /// An image in the engine's store; returns its id.
+    /// Adds an image to the engine's store. Returns its id.
     pub(crate) fn add_image(&mut self, reference: &str) -> String {
         self.add_image_of(reference, None)
     }
 
-    /// One of this id, where there is one.
+    /// The same with this id, if given.
     pub(super) fn add_image_of(&mut self, reference: &str, id: Option<String>) -> String {
         let mut image = self.make_image(reference);
         image.id = id.unwrap_or(image.id);
@@ -128,7 +128,7 @@ impl World {
         id
     }
 
-    /// An image in the registry: a pull of this reference succeeds. Returns its id.
+    /// Adds an image to the registry, so that a pull of this reference succeeds. Returns its id.
     pub(crate) fn offer_image(&mut self, reference: &str) -> String {
         let image = self.make_image(reference);
         let id = image.id.clone();
@@ -136,7 +136,7 @@ impl World {
         id
     }
 
-    /// A container made by somebody else.
+    /// Adds a container of another program.
     pub(crate) fn add_container(&mut self, name: &str, body: Value) -> String {
         let id = self.fresh_id();
         let asked = body["Image"].as_str().unwrap_or_default();
@@ -179,7 +179,7 @@ impl World {
         self.container_event("start", id);
     }
 
-    /// Its main process ends by itself, or is killed.
+    /// Its main process ends on its own, or is killed.
     pub(crate) fn exit(&mut self, id: &str, code: i64) {
         let container = self.container_mut(id).unwrap();
         let (status, finished) = ("exited".to_owned(), now());
@@ -194,19 +194,19 @@ impl World {
         self.container_mut(id).unwrap().status = "restarting".to_owned();
     }
 
-    /// The kernel kills it for lack of memory.
+    /// The OOM killer kills it.
     pub(crate) fn oom(&mut self, id: &str) {
         self.learns_of_oom(id);
         self.exit(id, 137);
     }
 
-    /// The engine is told of a kill for lack of memory.
+    /// The engine learns of an OOM kill.
     pub(crate) fn learns_of_oom(&mut self, id: &str) {
         self.container_mut(id).unwrap().oom_killed = true;
         self.container_event("oom", id);
     }
 
-    /// The engine is told of such a kill after the end: it says so once, and forgets it.
+    /// The engine learns of an OOM kill after the end. It sends an event and does not remember it.
     pub(crate) fn learns_of_oom_too_late(&self, id: &str) {
         self.container_event("oom", id);
     }
@@ -216,25 +216,25 @@ impl World {
         self.event_with("kill", id, |attributes| attributes["signal"] = json!(number));
     }
 
-    /// It is gone, as after `docker rm -f`.
+    /// It is removed, as with `docker rm -f`.
     pub(crate) fn remove(&mut self, id: &str) {
         self.containers.retain(|container| container.id != id);
         self.container_event("destroy", id);
     }
 
-    /// A line on its standard output, as json-file keeps it.
+    /// A line on its standard output, as json-file stores it.
     pub(crate) fn log(&self, id: &str, text: &str) {
         self.log_entry(id, "stdout", &format!("{text}\n"));
     }
 
-    /// What json-file keeps of one read of a container's output.
+    /// What json-file stores for one read of a container's output.
     pub(crate) fn log_entry(&self, id: &str, stream: &str, text: &str) {
         let line = json!({ "log": text, "stream": stream, "time": now() });
         let mut file = fs::OpenOptions::new().append(true).open(self.log_path(id)).unwrap();
         file.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// As json-file does when a file is full, keeping one old one.
+    /// Rotates the log as json-file does when a file is full, and keeps one old file.
     pub(crate) fn rotate_log(&self, id: &str) {
         let path = self.log_path(id);
         fs::rename(&path, path.with_extension("log.1")).unwrap();
@@ -292,7 +292,7 @@ impl World {
         let _ = self.feed.send((Value::Null, bytes.to_vec()));
     }
 
-    /// Gives a container another name; the one it had.
+    /// Renames a container. Returns its old name.
     pub(crate) fn rename(&mut self, id: &str, name: &str) -> String {
         let container = self.container_mut(id).unwrap();
         let before = std::mem::replace(&mut container.name, name.to_owned());
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// Docker's short spelling, with a tag.
+/// Docker's short form of the name, with a tag.
 pub(super) fn familiar(name: &str) -> String {
     let name = name.strip_prefix("docker.io/").unwrap_or(name);
     let name = name.strip_prefix("library/").unwrap_or(name);
