@@ -1,4 +1,4 @@
-//! Metrics and debug endpoints during a pod's life on a real engine.
+//! Metrics and debug endpoints during a pod's lifecycle on a real engine.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::support::{
     world::World,
 };
 
-/// A pod is counted and shown, its secrets are not, and nothing of it stays.
+/// A pod is counted and shown without its secrets, and disappears after its removal.
 pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     let stage = Stage::cni(&world, "window").await?;
     let socket = stage.bridge.socket().with_file_name("admin.sock");
@@ -55,7 +55,7 @@ pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Neither the report for a bug nor the log, in all detail and when calls fail.
+/// Neither the support report nor the log contains a secret, even at the finest level and after failures.
 async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
     let told = async |words: &[&str]| -> Outcome<String> {
         let mut command = Command::new(bridge::program());
@@ -84,14 +84,14 @@ async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
     Ok(())
 }
 
-/// Looks for the variable in what Docker shows to everybody and in what is collected as metrics. Other
-/// programs export labels.
+/// Looks for the variable in data that Docker shows to everybody and in metrics. Other programs export
+/// labels.
 async fn docker_shows_no_variable(stage: &Stage, id: &str, socket: &Path) -> Outcome {
     let docker = async |words: &str| {
         let words: Vec<_> = words.split(' ').chain(["--format", "{{json .}}"]).collect();
         stage.engine.docker(&words).await
     };
-    // Docker compares whole seconds, and the events of the current one are wanted as well.
+    // Docker compares whole seconds, and the events of the current second are also needed.
     let until = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 1;
     let events = format!("events --since 10m --until {until} --filter container={id}");
     let shown = [
@@ -128,7 +128,7 @@ pub(crate) async fn ask(socket: &Path, path: &str) -> Outcome<String> {
     Ok(text)
 }
 
-/// A series that is not there yet counts nothing.
+/// A series that does not exist yet counts as 0.
 pub(crate) fn figure(text: &str, series: &str) -> u64 {
     let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let whole = found.and_then(|figure| figure.split('.').next());

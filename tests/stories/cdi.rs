@@ -1,5 +1,4 @@
-//! Devices that vendors describe in files: read by us where the engine cannot, by the engine
-//! where it can.
+//! Devices that vendors describe in files. dockbridge reads the files if the engine cannot.
 
 use std::{
     fs,
@@ -18,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// For an engine without the CDI the files are read here; what it cannot be told is refused.
+/// For an engine without CDI, dockbridge reads the files and refuses what the Engine API cannot express.
 pub(crate) async fn read_here(world: World) -> Outcome {
     let stage = Stage::docker(&world, "cdi_here").await?;
     if !engine_directories(&stage).await?.is_empty() {
@@ -63,14 +62,15 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An engine with the CDI does all of it, hooks included; what it will not find is refused before.
+/// An engine with CDI supports everything, including hooks. A device that it will not find is refused
+/// earlier.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     if world.docker_major < 25 {
         return left_out(Lack::YoungEngine);
     }
     let stage = Stage::docker(&world, "cdi_engine").await?;
     let folder = write_specifications(&stage)?;
-    // To the engine a file it cannot read is no reason to refuse; to us it is to hold back.
+    // The engine ignores a file that it cannot read. dockbridge refuses devices because of it.
     for file in ["broken.yaml", "twice-a.json", "twice-b.json", "group.json"] {
         fs::remove_file(folder.join(file))?;
     }
@@ -94,13 +94,13 @@ pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container that asks for a gadget.
+/// A container that requests a gadget.
 fn gadget(stage: &Stage, name: &str, device: &str) -> cri::ContainerConfig {
     let name_of = |device: &str| cri::CdiDevice { name: format!("vendor.example/gadget={device}") };
     cri::ContainerConfig { cdi_devices: vec![name_of(device)], ..stage.recipes.sleeper(name) }
 }
 
-/// Variables, node and mount of the first gadget are inside, and are what they should be.
+/// The first gadget's variables, device file and mount are in the container, with the right values.
 async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     let inside = |line: &'static str| stage.engine.inside(id, line);
     let variables = inside("tr '\\0' '\\n' </proc/1/environ | grep ^GADGET | sort").await?;
@@ -114,7 +114,7 @@ async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// What is said to a container that wants a device of the invented vendor.
+/// The error for a container that requests a device of the invented vendor.
 async fn refusal(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -130,7 +130,7 @@ async fn refusal(
     Ok(status.message)
 }
 
-/// The directories the engine reads itself.
+/// The directories that the engine itself reads.
 async fn engine_directories(stage: &Stage) -> Outcome<Vec<String>> {
     let info = stage.engine.docker(&["info", "-f", "{{json .}}"]).await?;
     let info: Value = serde_json::from_str(&info)?;
@@ -138,7 +138,7 @@ async fn engine_directories(stage: &Stage) -> Outcome<Vec<String>> {
     Ok(directories.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Files of an invented vendor; the folder they are in.
+/// Writes files of an invented vendor. Returns their directory.
 fn write_specifications(stage: &Stage) -> Outcome<PathBuf> {
     let shared = &stage.folders.shared;
     let folder = shared.join("cdi");
@@ -191,8 +191,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// An engine's configuration that is as before when this is dropped; the engine reads it when it
-/// starts.
+/// A changed configuration of the engine, which is restored on drop. The engine reads it at its start.
 struct Configured {
     file: PathBuf,
     before: String,

@@ -1,4 +1,5 @@
-//! Every CRI client on one socket at once: those that send the socket's path as `:authority`, and today's.
+//! All kinds of CRI clients on one socket: those that send the socket's path as `:authority`, and current
+//! ones.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::{
     },
 };
 
-/// Each sees the pod, again and again.
+/// Each of them sees the pod in every call.
 pub(crate) async fn of_every_kind_at_once(world: World) -> Outcome {
     let stage = Stage::docker(&world, "of_every_kind_at_once").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("seen")).await?;
@@ -45,5 +46,5 @@ pub(crate) async fn of_every_kind_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Of each client.
+/// Calls of each client.
 const CALLS: usize = 50;

@@ -1,4 +1,4 @@
-//! Names that are taken when a pod or container is to be made.
+//! Names that are in use when a pod or container is to be created.
 
 use dockbridge::{
     model::{name, sandbox::PodMetadata},
@@ -12,7 +12,7 @@ use crate::support::{
     world::World,
 };
 
-/// The holder has ended: its place is taken and nothing of it stays.
+/// The holder has ended. It is replaced completely.
 pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_exited").await?;
     let cri = &stage.cri;
@@ -33,7 +33,7 @@ pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The holder was created and never started, as a crash leaves it.
+/// The holder was created and never started, as after a crash.
 pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_created").await?;
     let cri = &stage.cri;
@@ -64,7 +64,7 @@ pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The holder lives: it is left alone and the caller told.
+/// The holder runs. It is kept, and the caller gets an error.
 pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_running").await?;
     let cri = &stage.cri;
@@ -87,7 +87,7 @@ pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The holder is somebody else's: it is never removed, whatever becomes of the pod.
+/// Another program created the holder. It is never removed, even if the pod is.
 pub(crate) async fn held_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_stranger").await?;
     let pod = stage.recipes.pod("holder");

@@ -19,8 +19,8 @@ use crate::support::{
     world::World,
 };
 
-/// containerd still has the task directory of a container. That container cannot start, and its
-/// replacement can.
+/// containerd still has the task directory of a container. The container cannot start, but its replacement
+/// can.
 pub(crate) async fn has_a_task_left(world: World) -> Outcome {
     let stage = Stage::docker(&world, "task_left").await?;
     let (cri, pod) = (&stage.cri, stage.recipes.pod("left"));
@@ -59,7 +59,7 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     kill(stage.engine.containerd()?, Signal::SIGKILL)?;
     let (started, run) = (starting.await?, running.await?);
     println!("  StartContainer: {started:?}\n  RunPodSandbox: {run:?}");
-    // Either call may have succeeded before the kill, or reached the next containerd.
+    // Either call may have succeeded before the kill, or may have reached the next containerd.
     let refused: Vec<_> = [started.err(), run.err()].into_iter().flatten().collect();
     for refused in &refused {
         ensure_eq!(refused.code, Code::Unavailable, "{refused}");
@@ -87,12 +87,12 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     };
     cri.end(&sandbox).await?;
     cri.end(&other).await?;
-    // Docker no longer knows this shim. containerd cleans up once it has ended.
+    // Docker no longer knows this shim. containerd cleans up after the shim has ended.
     if let Some(shim) = shims_of(&id).pop() {
         kill(shim, Signal::SIGKILL)?;
     }
-    // A shim that loses containerd kills its `runc create`, which leaves the cgroups that it has made.
-    // kubelet removes them with the pod's cgroup. One with a process cannot be removed and is found below.
+    // A shim that loses containerd kills its `runc create`, which leaves its cgroups. kubelet removes them
+    // with the pod's cgroup. A cgroup with a process cannot be removed and is found below.
     for cgroup in leftovers::container_cgroups(&world.cgroup) {
         let id = cgroup.rsplit('/').next().unwrap_or_default();
         let is_cut_off = refused.iter().any(|refused| refused.message.contains(id));
@@ -103,14 +103,14 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The shim of a container that runs is killed, and that of a pod that is being started.
+/// The shim of a running container is killed, and that of a pod that is being started.
 pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shim_killed").await?;
     let (cri, pod) = (&stage.cri, stage.recipes.pod("one"));
     let before = shims();
     let (running, asked) = (cri.clone(), pod.clone());
     let running = tokio::spawn(async move { running.run(&asked).await });
-    // The process that starts a shim ends quickly, perhaps before the signal reaches it.
+    // The process that starts a shim ends quickly, perhaps before it gets the signal.
     let is_killed = |shim: &Pid| !before.contains(shim) && kill(*shim, Signal::SIGKILL).is_ok();
     while !running.is_finished() && !shims().iter().any(is_killed) {
         sleep(Duration::from_millis(1)).await;
@@ -147,8 +147,8 @@ pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Replaces a container in kubelet's order: creates and starts the next attempt, then removes the
-/// old one.
+/// Replaces a container in kubelet's order: creates and starts the next attempt, then removes the old
+/// container.
 async fn replace(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -186,7 +186,7 @@ async fn shim_of(stage: &Stage, container: &str) -> Outcome<Pid> {
     Ok(Pid::from_raw(parent.unwrap_or_default().trim().parse()?))
 }
 
-/// Where containerd keeps the task of a container.
+/// The directory of a container's task in containerd.
 fn task_directory(world: &World, id: &str) -> PathBuf {
     let tasks = "docker/exec/containerd/daemon/io.containerd.runtime.v2.task/moby";
     world.root.join(tasks).join(id)

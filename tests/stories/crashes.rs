@@ -1,4 +1,4 @@
-//! What dies without being asked: the pause, and dockbridge itself.
+//! Unexpected deaths of the pause container and of dockbridge.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::support::{
     world::World,
 };
 
-/// Somebody kills the pause: the pod is NOTREADY by itself, and stop and remove release all.
+/// Somebody kills the pause container. The pod becomes NOTREADY, and stop and remove release everything.
 pub(crate) async fn sandbox_killed(world: World) -> Outcome {
     gone_behind_our_back(world, "sandbox_killed", &["kill"]).await
 }
 
-/// Somebody removes the pause: what the network holds is still released.
+/// Somebody removes the pause container. Its network is still released.
 pub(crate) async fn sandbox_removed(world: World) -> Outcome {
     gone_behind_our_back(world, "sandbox_removed", &["rm", "-f"]).await
 }
@@ -48,9 +48,9 @@ async fn gone_behind_our_back(world: World, story: &str, how: &[&str]) -> Outcom
     stage.leaves_nothing().await
 }
 
-/// Somebody restarts the pause on the engine's own network: the engine connects it anew, and the pod
-/// is shown as that one is. What ran before is still in the namespace that is gone; what is made
-/// now is where the pod is. An end behind our back, and no start, is the end of the pod.
+/// Somebody restarts the pause container on the engine's own network. The engine connects it again, and the
+/// pod has the new address. Containers from before are still in the old namespace, and new ones are in the
+/// new namespace. The pod counts as ended after an unexpected end, not after a start.
 pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
     let stage = Stage::docker(&world, "sandbox_restarted").await?;
     let cri = &stage.cri;
@@ -58,7 +58,7 @@ pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
     pod.port_mappings = vec![pod::port(18086, 80)];
     let sandbox = cri.run(&pod).await?;
     let before = address(cri, &sandbox).await?;
-    // Whoever takes the address meanwhile sees to it that the pod has another one.
+    // Another container takes the address, so that the pod gets a new one.
     stage.engine.docker(&["kill", &sandbox]).await?;
     until_listed_not_ready(cri, &sandbox).await?;
     ensure_eq!(address(cri, &sandbox).await?, "");
@@ -99,8 +99,8 @@ async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is not listed as NOTREADY");
 }
 
-/// dockbridge is killed while pods come and go: whatever is there afterwards is listed, can be
-/// stopped and removed, and leaves nothing.
+/// dockbridge is killed while pods are created and removed. Afterwards every pod is listed, can be stopped
+/// and removed, and leaves nothing.
 pub(crate) async fn at_random_moments(world: World) -> Outcome {
     let mut random = seeded();
     let mut stage = Stage::cni(&world, "at_random").await?;
@@ -115,7 +115,7 @@ pub(crate) async fn at_random_moments(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Three pods living short lives; their calls fail when dockbridge dies, as they should.
+/// Creates and removes three pods repeatedly. Their calls may fail when dockbridge is killed.
 fn come_and_go(stage: &Stage, round: u32) -> JoinSet<()> {
     let mut lives = JoinSet::new();
     for number in 0..3 {
@@ -147,7 +147,7 @@ async fn all_can_go(stage: &Stage, round: u32, moment: Duration) -> Outcome {
         let known = sandboxes.iter().any(|sandbox| sandbox.id == item.pod_sandbox_id);
         ensure!(known, "{at}: a container without its sandbox: {item:?}");
     }
-    // A create that was under way when its caller died can still come true in the engine.
+    // A create that was in progress when its caller died may still take effect in the engine.
     let mut left = Vec::new();
     let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(100));
     while looks.again().await {

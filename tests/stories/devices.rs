@@ -1,4 +1,4 @@
-//! Devices of the host: there with the permissions asked for, or a refusal that names them.
+//! Devices of the host: they have the requested permissions, or are refused with their path.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -16,8 +16,8 @@ use crate::{
     },
 };
 
-/// One by itself, through a link, at a path without a root, for reading only, a whole directory; and
-/// not without asking.
+/// A single device, through a link, at a path without a leading slash, read-only, and a whole directory.
+/// Without a request a device is not available.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
         return left_out(Lack::Devices);
@@ -55,7 +55,7 @@ pub(crate) async fn granted(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What is not there, and what is no device.
+/// Missing paths, and files that are not devices.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "no_devices").await?;
     let at = |name: &str| stage.folders.shared.join(name).display().to_string();
@@ -86,6 +86,6 @@ fn device(host: &str, container: &str, permissions: &str) -> cri::Device {
     }
 }
 
-/// Opening it does nothing, and engines give it to nobody by themselves.
+/// Opening it has no effect, and no engine allows it by default.
 const DEVICE: &str = "/dev/fuse";
 const NUMBERS: &str = "10 229";

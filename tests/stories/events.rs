@@ -1,5 +1,5 @@
-//! Container events: every step of every container, once, in order, and never before a status shows
-//! it.
+//! Container events: every step of every container is reported once, in order, and never before a status
+//! shows it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::support::{
     world::World,
 };
 
-/// A pod's life, its container's two lives, and ends that nobody asked for.
+/// A pod's lifecycle, two runs of its container, and unexpected ends.
 pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "events").await?;
     let before = stage.cri.run(&stage.recipes.pod("before")).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     ear.hears(&ids[1], &begun).await?;
     ensure_eq!(ear.status(&ids[0])?.exit_code, 3);
 
-    // Ends behind our back: a kill, and a removal of the pod's own process.
+    // Unexpected ends: a kill, and a removal of the pod's own process.
     stage.engine.docker(&["kill", &ids[1]]).await?;
     ear.hears(&ids[1], &over).await?;
     ensure_eq!(ear.status(&ids[1])?.exit_code, 137);
@@ -50,18 +50,18 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
 
     stage.engine.docker(&["rm", "-f", &before]).await?;
     ear.hears(&before, &[E::ContainerStoppedEvent]).await?;
-    // What it held on the network is still to be released: only then it is gone.
+    // The pod's network must still be released. Only then the pod is gone.
     stage.cri.remove(&before).await?;
     ear.hears(&before, &[E::ContainerStoppedEvent, E::ContainerDeletedEvent]).await?;
 
-    // A dockbridge that is asked to end does not wait for its listeners.
+    // When dockbridge stops, it does not wait for its listeners.
     stage.cri = stage.bridge.restart().await?;
     ensure!(ear.is_over().await?, "the stream outlives dockbridge");
     stage.cri.clear().await?;
     stage.leaves_nothing().await
 }
 
-/// A hundred ends in a moment are a hundred events.
+/// A hundred ends at the same time are a hundred events.
 pub(crate) async fn of_many_ends(world: World) -> Outcome {
     let stage = Stage::cni(&world, "many_ends").await?;
     let pod = stage.recipes.pod("many");
@@ -85,7 +85,7 @@ pub(crate) async fn of_many_ends(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// One who listens, and remembers.
+/// A client that records events.
 struct Ear {
     stream: Streaming<cri::ContainerEventResponse>,
     cri: Cri,
@@ -98,7 +98,7 @@ impl Ear {
         Ok(Self { stream: stream.into_inner(), cri: cri.clone(), heard: BTreeMap::new() })
     }
 
-    /// Listens until exactly these steps were told of one container.
+    /// Waits until exactly these steps of one container were received.
     async fn hears(&mut self, id: &str, wanted: &[E]) -> Outcome {
         loop {
             let told: Vec<E> = self.steps(id);
@@ -116,7 +116,7 @@ impl Ear {
         }
     }
 
-    /// Remembers an event that is as it must be.
+    /// Checks and records an event.
     async fn take(&mut self, event: cri::ContainerEventResponse) -> Outcome {
         let (id, kind) = (event.container_id.clone(), event.container_event_type());
         ensure!(event.created_at > 0, "no time");
@@ -127,7 +127,7 @@ impl Ear {
             let told =
                 statuses.iter().find(|status| status.id == id).map(cri::ContainerStatus::state);
             ensure!(matches!(told, None | Some(C::ContainerExited)), "stopped, but {told:?}");
-            // Gone by now, or shown as ended: never as running.
+            // It is already gone, or shown as ended, but never as running.
             let shown = self.cri.container(&id).await.map(|status| status.state());
             ensure!(!matches!(shown, Ok(C::ContainerRunning)), "told before it is shown");
         }
@@ -145,7 +145,7 @@ impl Ear {
         last.ok_or_else(|| Failure(format!("nothing was told of {id}")))
     }
 
-    /// The status of a container in the last event of its own.
+    /// The status of a container in its last event.
     fn status(&self, id: &str) -> Outcome<cri::ContainerStatus> {
         let statuses = items::<cri::ContainerStatus>(self.last(id)?.containers_statuses.clone())?;
         let found = statuses.into_iter().find(|status| status.id == id);

@@ -1,4 +1,4 @@
-//! ExecSync on a real engine: exact output, and nothing left of what ran out of time.
+//! ExecSync on a real engine: exact output, and no processes left after a timeout.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::support::{
     world::World,
 };
 
-/// A running container for commands; the pod goes with [`Set::clear`].
+/// A running container for commands. [`Set::clear`] removes the pod.
 pub(crate) struct Set {
     pub(crate) stage: Stage,
     pub(crate) container: String,
@@ -46,7 +46,7 @@ impl Set {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
-    /// Runs a line that must run out of its second.
+    /// Runs a line that must exceed its timeout of one second.
     async fn times_out(&self, line: &str) -> Outcome {
         match self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], 1).await {
             Err(refused) if refused.code == Code::DeadlineExceeded => {
@@ -58,7 +58,7 @@ impl Set {
         }
     }
 
-    /// Host pids of living processes whose command line holds a word.
+    /// Host pids of running processes whose command line contains a word.
     pub(crate) fn alive(&self, word: &str) -> Outcome<Vec<String>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")?.flatten() {
@@ -92,7 +92,7 @@ impl Set {
     }
 }
 
-/// Both outputs to the byte, codes, programs that cannot start, and children left on purpose.
+/// Exact output on both streams, exit codes, programs that cannot start, and children left on purpose.
 pub(crate) async fn exact(world: World) -> Outcome {
     let set = Set::up(&world, "exact").await?;
     let answer = set.run("printf 'a\\000b\\n'; printf 'no newline' >&2; exit 42", 10).await?;
@@ -125,7 +125,7 @@ pub(crate) async fn exact(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A child that holds the output does not hold the call, and lives on.
+/// A child that keeps the output open does not delay the call, and keeps running.
 pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
     let set = Set::up(&world, "a_child_holds_the_output").await?;
     let begun = Instant::now();
@@ -137,7 +137,7 @@ pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Everything a command brought forth is gone when its time is up, and nobody else is.
+/// After a timeout, all processes of the command are gone and all others still run.
 pub(crate) async fn out_of_time(world: World) -> Outcome {
     let set = Set::up(&world, "out_of_time").await?;
     set.run("sleep 5555 >/dev/null 2>&1 & exit 0", 10).await?;
@@ -158,7 +158,7 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
         ensure!(left.is_empty(), "{line:?} left {left:?}");
         ensure_eq!(set.execs().await?, 0, "after {line:?}");
     }
-    // Who writes where the workload writes has its pipe, and it is no kin of the workload.
+    // This process writes to the container's pipe and does not descend from its main process.
     let line = "exec >/proc/1/fd/1 2>&1; sleep 7777";
     let worker = async {
         while set.alive("7777")?.is_empty() {
@@ -177,7 +177,7 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A dockbridge that is told to stop does not leave commands behind, nor wait for them.
+/// When dockbridge stops, it ends commands and does not wait for them.
 pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_stopped").await?;
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
@@ -196,8 +196,8 @@ pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A dockbridge that is killed leaves commands behind, and the next one ends them; not what commands
-/// left on purpose that were over.
+/// A killed dockbridge leaves commands, and the next one ends them. It does not end children that finished
+/// commands left on purpose.
 pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_killed").await?;
     set.run("setsid sleep 5555 >/dev/null 2>&1 </dev/null & exit 0", 10).await?;
@@ -211,13 +211,13 @@ pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     ensure!(call.await?.is_err(), "a killed dockbridge answered");
     until(|| Ok(set.alive("8888")?.is_empty())).await?;
     ensure_eq!(set.alive("5555")?.len(), 1, "what was left on purpose");
-    // What is under way now is not taken for what was left.
+    // A running command must not be mistaken for a leftover one.
     let answer = set.run("sleep 12; echo mine", 30).await?;
     ensure_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"mine\n"[..], 0));
     set.clear().await
 }
 
-/// The engine is killed, and its containers go on: the call ends, and the command too.
+/// The engine is killed, and its containers keep running. The call and the command end.
 pub(crate) async fn the_engine_is_killed(world: World) -> Outcome {
     Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
     let set = Set::up(&world, "the_engine_is_killed").await?;
@@ -256,7 +256,7 @@ pub(crate) async fn until(holds: impl Fn() -> Outcome<bool>) -> Outcome {
     fail!("it did not come true")
 }
 
-/// A caller who leaves takes the command along.
+/// When a caller disconnects, its command is ended.
 pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
     let set = Set::up(&world, "the_caller_leaves").await?;
     for timeout in [0, 600] {
@@ -277,11 +277,10 @@ pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Hundreds in a row, fifty at a time: no process, descriptor, thread or exec is left in dockbridge or
-/// in the engine.
+/// Hundreds of timeouts, fifty at a time, leave no process, descriptor, thread or exec in dockbridge or in
+/// the engine.
 ///
-/// The engine closes only its writing side of a connection that was taken over. Its garbage collector
-/// closes the rest.
+/// The engine closes only its writing side of a hijacked connection. Its garbage collector closes the rest.
 pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     let mut set = Set::up(&world, "hundreds_out_of_time").await?;
     // Counted without dockbridge, whose idle connections stay open for up to a minute.
@@ -294,7 +293,7 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     for _ in 0..if is_full_size() { 20 } else { 4 } {
         batch(&set, 50).await?;
     }
-    // A command that a busy engine starts too late has already failed. It is killed once it runs.
+    // A command that a busy engine starts too late has already failed. It is killed when it runs.
     let mut looks = Looks::within(Duration::from_secs(120), Duration::from_millis(100));
     while looks.again().await && set.execs().await? > 0 {}
     ensure_eq!(set.execs().await?, 0);
@@ -336,7 +335,7 @@ async fn batch(set: &Set, count: usize) -> Outcome {
     Ok(())
 }
 
-/// What dockbridge holds.
+/// The resources that dockbridge uses.
 #[derive(Debug)]
 struct Counts {
     descriptors: usize,
@@ -349,11 +348,11 @@ impl Counts {
         Ok(Self { descriptors: bridge.descriptors()?, threads: bridge.threads()? })
     }
 
-    /// Whether it is no more than before, but for what a moment's work holds.
+    /// Whether there are no more than before, apart from short-lived ones.
     fn fits(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors + 3 && self.threads <= before.threads + 3
     }
 }
 
-/// The pool of connections keeps an unused one for at most this time.
+/// The connection pool keeps an unused connection for at most this time.
 const IDLE_CONNECTIONS_CLOSED: Duration = Duration::from_secs(90);

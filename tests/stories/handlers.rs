@@ -1,4 +1,4 @@
-//! Runtime handlers: the engine's OCI runtimes, as they are and as they come.
+//! Runtime handlers: the engine's OCI runtimes, including new ones.
 
 use std::{fs, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     },
 };
 
-/// Scenario 50: told truly, shared by a pod and its containers, refused when unknown; and one
-/// that comes while the engine runs is there.
+/// Scenario 50: handlers are reported correctly, apply to a pod and its containers, and are refused if
+/// unknown. A runtime that is added while the engine runs is available.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let before = handlers(&stage).await?;
@@ -66,7 +66,7 @@ async fn with_a_late_one(stage: &Stage, recursive: bool) -> Outcome {
     stage.cri.clear().await
 }
 
-/// Names, and whether they can mount read-only all the way down.
+/// The names of the handlers, and whether they support recursive read-only mounts.
 async fn handlers(stage: &Stage) -> Outcome<Vec<(String, bool)>> {
     let told: Vec<cri::RuntimeHandler> = stage.cri.status(false).await?.runtime_handlers;
     for one in &told {

@@ -16,7 +16,7 @@ use crate::support::{
 const PASSWD: &str = "root:x:0:0::/:\napp:x:1000:1001::/:\n";
 const GROUP: &str = "root:x:0:\napp:x:1001:\nextra:x:2000:app\nmore:x:2001:root,app\n";
 
-/// What is asked: the image's user, user, group. What it comes to: ids, groups merged, strict.
+/// The request: the image's user, user, group. The result: ids, groups with Merge, with Strict.
 type Row = (&'static str, Asked, Option<i64>, (i64, i64), &'static [i64], &'static [i64]);
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ const ROWS: &[Row] = &[
     ("", Asked::Name("app"), Some(7), (1000, 7), &[7, 2000, 2001], &[7]),
 ];
 
-/// Every way to say who, under either policy.
+/// Every way to state the user, with either policy.
 pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     let stage = Stage::cni(&world, "merged_and_strict").await?;
     let tells = stage.cri.status(false).await?.features.unwrap_or_default();
@@ -65,7 +65,7 @@ pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Accounts behind a link, an image without any, and one whose files are odd.
+/// Accounts in a linked file, an image without accounts, and one with unusual files.
 pub(crate) async fn in_odd_images(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_odd_images").await?;
     let pod = stage.recipes.pod("odd");
@@ -95,8 +95,9 @@ pub(crate) async fn in_odd_images(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Accounts that are no files: engines open both at a start, and one that hangs in a pipe gives its
-/// container back to nobody until it is restarted. What hangs is refused, the rest ends in time.
+/// Account files that are not regular files. Engines open both files at a start, and a start that hangs in
+/// a pipe blocks its container until the engine is restarted. So what would hang is refused, and all calls
+/// end in time.
 pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     let stage = Stage::cni(&world, "accounts_are_no_files").await?;
     let pod = stage.recipes.pod("no-files");
@@ -149,7 +150,7 @@ pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What the image does not know is refused before anything is made.
+/// Users and groups that the image lacks are refused before anything is created.
 pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     let stage = Stage::cni(&world, "unknown_to_the_image").await?;
     let images = Images::of(&stage, "echo 2500:x:0: >> /etc/group").await?;
@@ -178,8 +179,8 @@ pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The look into an image with volumes leaves none, and a killed dockbridge's looks go at the
-/// next start; what a stranger calls by our label is his.
+/// Reading an image with volumes leaves no volume, and containers that a killed dockbridge used for reading
+/// are removed at the next start. A container of another program with the same label is kept.
 pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_a_trace").await?;
     let images = Images::of(&stage, "mkdir -p /data; echo kept > /data/file").await?;
@@ -201,7 +202,7 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
         let sandbox = stage.cri.run(&pod).await?;
         let mut config = stage.recipes.sleeper("main");
         config.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
-        // A user the image lacks: all that can be left is the look.
+        // A user that the image lacks, so that only the container for reading can be left.
         say(&mut config, Asked::Name("nobody"), None, Policy::Merge);
         let cri = stage.cri.clone();
         let call = tokio::spawn(async move { cri.create(&sandbox, &config, &pod).await.err() });
@@ -216,7 +217,7 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Waits until only these containers are there, and no volume.
+/// Waits until only these containers, and no volumes, exist.
 async fn until_only(stage: &Stage, kept: &[String]) -> Outcome {
     for _ in 0..300 {
         let (containers, volumes) = held(stage).await?;
@@ -249,7 +250,7 @@ fn say(config: &mut cri::ContainerConfig, asked: Asked, group: Option<i64>, poli
     context.supplemental_groups_policy = policy.into();
 }
 
-/// Status and kernel say the same, and it is what was wanted.
+/// Status and kernel agree with each other and with the expected result.
 async fn is(stage: &Stage, id: &str, wanted: &(i64, i64, BTreeSet<i64>), row: &str) -> Outcome {
     let user = stage.cri.container(id).await?.user.unwrap_or_default().linux.unwrap_or_default();
     let ascending: Vec<i64> = wanted.2.iter().copied().collect();
@@ -267,14 +268,14 @@ async fn is(stage: &Stage, id: &str, wanted: &(i64, i64, BTreeSet<i64>), row: &s
     Ok(())
 }
 
-/// Images with accounts of the story's own.
+/// Images with accounts made by the story.
 struct Images {
-    /// The container they are made of.
+    /// The container from which they are committed.
     made: String,
 }
 
 impl Images {
-    /// Whatever `line` makes of the accounts.
+    /// The accounts after `line`.
     async fn of(stage: &Stage, line: &str) -> Outcome<Self> {
         let line =
             format!("printf '{PASSWD}' > /etc/passwd; printf '{GROUP}' > /etc/group; {line}");
@@ -285,13 +286,13 @@ impl Images {
         Ok(Self { made })
     }
 
-    /// One with a change of its configuration; the id.
+    /// An image with a changed configuration. Returns its id.
     async fn changed(&self, stage: &Stage, change: &str) -> Outcome<String> {
         let label = format!("LABEL {MARK}");
         stage.engine.docker(&["commit", "-c", &label, "-c", change, &self.made]).await
     }
 
-    /// One whose processes are this user's, or nobody's in particular.
+    /// An image with this user, or without one.
     async fn user(&self, stage: &Stage, user: &str) -> Outcome<String> {
         match user {
             "" => self.changed(stage, "WORKDIR /").await,
@@ -312,6 +313,6 @@ impl Images {
     }
 }
 
-/// Far longer than a slow engine takes, and shorter than it hangs.
+/// Much longer than a slow engine needs, and shorter than it hangs.
 const IN_TIME: Duration = Duration::from_secs(30);
 const MARK: &str = "dockbridge.story=identity";

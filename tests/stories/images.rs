@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// An image behind a password: refused without and with a wrong one, pulled with the right one,
-/// run, and removed under every name.
+/// An image in a registry with a password: refused without credentials and with wrong ones, pulled with the
+/// right ones, run, and removed under every name.
 pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     let stage = Stage::cni(&world, "from_a_private_registry").await?;
     let (cri, registry) = (&stage.cri, &world.private);
@@ -56,13 +56,13 @@ pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     cri.remove_image(&name).await?;
     ensure_eq!(cri.image(&name).await?, None);
     cri.remove_image(&name).await?;
-    // Removing one name removes the image, so the world's own name has to be pulled back.
+    // Removing one name removes the image, so the world's own name must be pulled again.
     restore(&stage, &world).await?;
     stage.leaves_nothing().await
 }
 
-/// Some write name and password before the registry. Such a name is of no image, and the password gets
-/// nowhere: kubelet writes errors into the events of pods.
+/// Some users write name and password before the registry. Such a name is refused, and the password must
+/// not be shown, because kubelet writes errors into the events of pods.
 pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
     let stage = Stage::cni(&world, "names_with_passwords").await?;
     let (cri, registry) = (&stage.cri, &world.registry);
@@ -108,7 +108,7 @@ pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Somebody else's container, even a stopped one, keeps an image and all its names.
+/// A container of another program, even a stopped one, keeps an image and all its names.
 pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_use_by_a_foreign_container").await?;
     let pulled = format!("{}/busybox:1", world.registry);
@@ -130,7 +130,7 @@ pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A tag of hexadecimal digits, as builds take them from commits, is a name in every verb.
+/// A tag of hexadecimal digits, for example from a commit, is a valid name in every call.
 pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     let stage = Stage::cni(&world, "tagged_like_an_id").await?;
     let id = stage.cri.image(&world.image).await?.unwrap_or_default().id;
@@ -148,8 +148,8 @@ pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The pause goes by every spelling, is pinned, stays while a pod runs, and comes back after it
-/// was removed.
+/// The pause image is found in every spelling, is pinned, stays while a pod runs, and is restored after its
+/// removal.
 pub(crate) async fn the_pause(world: World) -> Outcome {
     let stage = Stage::cni(&world, "the_pause").await?;
     let cri = &stage.cri;
@@ -183,7 +183,7 @@ pub(crate) async fn the_pause(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// However an image is named, it is one image with one id; a digest brings no tag.
+/// All names lead to the same image with one id. A pull by digest adds no tag.
 pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_digest_by_tag_and_both").await?;
     let (cri, registry) = (&stage.cri, Registry::start().await?);
@@ -208,8 +208,8 @@ pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// All names of an image go together, also when five callers want that a little apart: whoever is
-/// answered finds nothing any more by the name he gave.
+/// All names of an image are removed together, even if five callers remove it at slightly different times.
+/// After an answer, the name no longer exists.
 pub(crate) async fn removed_by_many(world: World) -> Outcome {
     let stage = Stage::cni(&world, "removed_by_many").await?;
     let (cri, registry) = (&stage.cri, Registry::start().await?);
@@ -227,7 +227,7 @@ pub(crate) async fn removed_by_many(world: World) -> Outcome {
         ensure_eq!(sorted(cri.image(&ids[0]).await?.unwrap_or_default().repo_tags), tags);
         let names = [&ids[0], &tags[0], &whole, &ids[0], &tags[1]];
         let removals = names.into_iter().zip(0..).map(async |(name, nth)| {
-            // The distance is what this is about: there is nothing to wait for.
+            // The test is about these different times, so there is no event to wait for.
             tokio::time::sleep(apart * nth).await;
             cri.remove_image(name).await?;
             ensure_eq!(cri.image(name).await?, None, "{name}, {apart:?} apart");
@@ -238,7 +238,7 @@ pub(crate) async fn removed_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Who an image says it runs as.
+/// The user that an image states.
 pub(crate) async fn of_a_user(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_a_user").await?;
     let registry = Registry::start().await?;
@@ -265,7 +265,7 @@ pub(crate) async fn of_a_user(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Where images are, and how much of the disk they and the containers take.
+/// The path of the images, and the disk usage of images and containers.
 pub(crate) async fn on_their_disk(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "on_their_disk").await?;
     let root = world.root.join("docker/data");
@@ -286,7 +286,7 @@ pub(crate) async fn on_their_disk(world: World) -> Outcome {
         stage.recipes.container("main", "dd if=/dev/zero of=/big bs=1M count=4; sleep 600");
     let ids = stage.up(&sandbox, &pod, &[writer]).await?;
     stage.engine.inside(&ids[0], "until [ $(wc -c < /big) = 4194304 ]; do sleep 0.1; done").await?;
-    // Images are measured at the start, and from then on not often.
+    // Images are measured at the start, and later only rarely.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(100));
     let (before, written) = (bytes(&images), bytes(&containers) + (4 << 20));

@@ -1,5 +1,5 @@
-//! The largest containers and images that can be made. dockbridge serves everything else beside them,
-//! before and after a restart, and they can be removed.
+//! The largest containers and images that can be created. dockbridge serves everything else at the same
+//! time, before and after a restart, and the large ones can be removed.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// Variables full of quotation marks, which JSON escapes, as large as the limit allows.
+/// Variables of quotation marks, which JSON escapes, as large as the limit allows.
 pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_requests").await?;
     let witness = Witness::run(&stage).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image with large labels, containers of it that another program made in a pod, and an image whose
+/// An image with large labels, containers of it that another program created in a pod, and an image whose
 /// labels are larger than an answer may be.
 pub(crate) async fn that_others_made(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_images").await?;
@@ -99,7 +99,7 @@ pub(crate) async fn that_others_made(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Returns when dockbridge has read the engine's lists, which takes time when they are large.
+/// Returns when dockbridge has read the engine's lists, which takes time if they are large.
 async fn restart(stage: &mut Stage) -> Outcome {
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(50));
@@ -114,8 +114,8 @@ async fn restart(stage: &mut Stage) -> Outcome {
     }
 }
 
-/// Repeats a call about a large object while it runs out of time: on a busy machine the engine can
-/// take more than ten seconds to write such an answer.
+/// Repeats a call for a large object if its deadline expires. On a busy machine the engine may need more
+/// than ten seconds for such an answer.
 async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() -> F) -> Outcome<T> {
     let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(100));
     loop {
@@ -128,7 +128,7 @@ async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() ->
     }
 }
 
-/// A small pod beside the large objects.
+/// A small pod in addition to the large objects.
 struct Witness {
     sandbox: String,
     container: String,
@@ -167,7 +167,7 @@ async fn pulled(stage: &Stage, registry: &Registry, name: &str, labels: &Value) 
     Ok(image)
 }
 
-/// A container as cri-dockerd makes it, of which the image is not checked.
+/// A container in the form of cri-dockerd. Its image is not checked.
 async fn taken_over(
     stage: &Stage,
     pod: &cri::PodSandboxConfig,
@@ -194,5 +194,5 @@ async fn taken_over(
     stage.engine.docker(&words).await
 }
 
-/// How long a test may take in full size. The engine needs up to 330 seconds for its part on two idle cores.
+/// How long a test in full size may take. The engine needs up to 330 seconds of it on two idle cores.
 pub(crate) const FULL_SIZE_PATIENCE: Duration = Duration::from_secs(900);

@@ -1,5 +1,4 @@
-//! What only a whole machine can show: systemd as keeper of the cgroups, cgroup v2, AppArmor,
-//! SELinux, swap.
+//! Tests that need a whole machine: systemd as cgroup manager, cgroup v2, AppArmor, SELinux, swap.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -18,7 +17,7 @@ use crate::{
     },
 };
 
-/// RuntimeConfig tells kubelet the engine's driver, and pods of a slice live in that slice.
+/// RuntimeConfig returns the engine's cgroup driver, and pods with a slice are in that slice.
 pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
     if !world.has_systemd_driver() {
         return left_out(Lack::Systemd);
@@ -46,7 +45,7 @@ pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container that asks for nothing has the engine's own profile, an unconfined one has none.
+/// A container without a profile in its request has the engine's own profile. An unconfined one has none.
 pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
     if !has_apparmor() {
         return left_out(Lack::AppArmor);
@@ -63,8 +62,8 @@ pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A profile of this machine holds a container that names it in either field, the newer one
-/// before the older; once it is unloaded nobody gets a container that would not be held.
+/// A profile of this machine confines a container that names it in either field, and the newer field has
+/// priority. After the profile was unloaded, such a container is refused.
 pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     if !has_apparmor() {
         return left_out(Lack::AppArmor);
@@ -102,8 +101,8 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Memory beyond the limit goes to swap as far as kubelet lets it, and not at all where it does
-/// not: what one container ends of, the other one survives.
+/// Memory beyond the limit goes to swap only if kubelet allows it. So the same usage kills one container
+/// and not the other.
 pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
@@ -137,9 +136,8 @@ pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers of a pod have one label unless one says otherwise; a volume that is to be relabelled
-/// gets the label of the container's files, another keeps its own; a label that the policy does
-/// not have is refused before anything is made.
+/// Containers of a pod have the same label unless one requests another. A volume is relabelled only if
+/// requested. A label that the policy does not have is refused before anything is created.
 pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     if !Path::new("/sys/fs/selinux/enforce").exists() {
         return left_out(Lack::Selinux);
@@ -180,7 +178,7 @@ fn level(level: &str) -> Option<cri::SeLinuxOption> {
     Some(cri::SeLinuxOption { level: level.to_owned(), ..Default::default() })
 }
 
-/// A folder of the story with a file in it, as a volume.
+/// A folder with a file in it, as a volume.
 fn volume(stage: &Stage, name: &str, selinux_relabel: bool) -> Outcome<cri::Mount> {
     let folder = stage.folders.shared.join(name);
     fs::create_dir_all(&folder)?;
@@ -204,7 +202,7 @@ fn has_apparmor() -> bool {
     enabled.is_ok_and(|text| text.starts_with('Y'))
 }
 
-/// Loads the story's profile into the kernel or takes it out.
+/// Loads the story's profile into the kernel, or unloads it.
 async fn apparmor_parser(verb: &str) -> Outcome {
     let text = format!(
         "profile {OWN_PROFILE} flags=(attach_disconnected,mediate_deleted) {{\n\
@@ -231,7 +229,7 @@ fn confined(mut container: Container, kind: ProfileType, name: &str) -> Containe
     container
 }
 
-/// By the field that kubelet fills for runtimes of before the new one.
+/// In the field that kubelet sets for runtimes that do not know the new one.
 #[expect(deprecated, reason = "kubelet still fills it")]
 fn confined_as_of_old(mut container: Container, profile: &str) -> Container {
     profile.clone_into(&mut security_of(&mut container).apparmor_profile);
@@ -242,7 +240,7 @@ fn security_of(container: &mut Container) -> &mut cri::LinuxContainerSecurityCon
     container.linux.get_or_insert_default().security_context.get_or_insert_default()
 }
 
-/// What confines the main process: its AppArmor profile and that one's mode, or its SELinux label.
+/// The confinement of the main process: its AppArmor profile and mode, or its SELinux label.
 async fn label_of(stage: &Stage, id: &str) -> Outcome<String> {
     let label = of_main_process(stage, id, "attr/current").await?;
     Ok(label.trim_end_matches(['\n', '\0']).to_owned())
@@ -254,7 +252,7 @@ async fn of_main_process(stage: &Stage, id: &str, file: &str) -> Outcome<String>
     Ok(fs::read_to_string(Path::new("/proc").join(pid).join(file))?)
 }
 
-/// Ends a story that this machine cannot tell.
+/// Ends a story that this machine cannot run.
 #[track_caller]
 #[allow(clippy::unnecessary_wraps, reason = "what a story ends with")]
 pub(crate) fn left_out(lack: Lack) -> Outcome {

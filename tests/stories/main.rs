@@ -1,9 +1,9 @@
-//! Stories: end-to-end tests with pods of a dockbridge process in front of a real engine.
+//! Stories: end-to-end tests with pods of a dockbridge process and a real engine.
 //!
-//! With `--engine NAME` they run side by side, each alone in a world (see `runner`). Inside a world
-//! (`tests/env/world.sh -- cargo test --test stories`) they run one after the other; without either
-//! they are left out. One test at a time in a world: each ends with a search for leftovers, and a
-//! neighbour's half-made pod would look like one. Arguments are parts of names, as with the usual
+//! With `--engine NAME` they run in parallel, each alone in a world (see `runner`). Inside a world
+//! (`tests/env/world.sh -- cargo test --test stories`) they run one after the other. Otherwise they are
+//! skipped. Only one test at a time runs in a world, because each ends with a search for leftovers, and an
+//! unfinished pod of another test would look like one. Arguments are parts of names, as with Rust's test
 //! harness.
 
 #![allow(
@@ -283,7 +283,7 @@ const STORIES: &[(&str, Story)] = stories![
     machine::swap_is_limited_as_requested,
     machine::labels_with_selinux,
     service::kept_by_systemd,
-    // The last: an engine that is killed leaves groups that others would be blamed for.
+    // The last one, because an engine that is killed leaves cgroups for which other tests would be blamed.
     chaos::tells_plugins,
     chaos::loses_nothing,
 ];
@@ -317,7 +317,7 @@ fn main() -> ExitCode {
     }
     let world = World::find();
     if world.is_none() && asked.engine.is_none() {
-        // `cargo test NAME` runs all programs of tests, also this one with the name of a unit test.
+        // `cargo test NAME` runs all test programs, so this one may get the name of a unit test.
         if !chosen.is_empty() {
             skips::skip(skips::Lack::World);
             println!("{} tests left out: make test-stories runs them", chosen.len());
@@ -362,7 +362,7 @@ fn run_in_order(world: &World, chosen: &[&(&'static str, Story)]) -> ExitCode {
             failed.push((name, failure));
         }
     }
-    // Repeated at the end, where a reader of a long log looks first.
+    // Repeated at the end, where readers of a long log look first.
     failed.iter().for_each(|(name, Failure(why))| println!("failed: {name}: {why}"));
     let (word, passed) =
         (if failed.is_empty() { "ok" } else { "FAILED" }, chosen.len() - failed.len());
@@ -377,7 +377,7 @@ fn run_named(world: &World, name: &str) -> (Outcome, Duration) {
     }
 }
 
-/// What `tests/env/power.sh` runs in its guest.
+/// Runs in the guest of `tests/env/power.sh`.
 fn between_cuts(world: &World, until: &str) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match runtime.block_on(power::between_cuts(world.clone(), until == "live")) {
@@ -389,7 +389,7 @@ fn between_cuts(world: &World, until: &str) -> ExitCode {
     }
 }
 
-/// Runs one test in a tokio runtime of its own; how it ended, and how long it took.
+/// Runs one test in its own tokio runtime. Returns its result and its duration.
 fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     let begun = Instant::now();
     let patience = patient(match name.split("::").next() {
@@ -415,15 +415,15 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
         }
         outcome
     });
-    // A thread that a test blocks forever does not hold up the next test.
+    // A thread that a test blocks forever does not delay the next test.
     runtime.shutdown_timeout(LAST_WORK);
     (outcome, begun.elapsed())
 }
 
-/// How long to wait for what a test leaves running. An aborted task ends at its next await.
+/// How long to wait for tasks that a test leaves running. An aborted task ends at its next await.
 const LAST_WORK: Duration = Duration::from_secs(20);
 
-/// What the command line asks for, in the usual harness's words.
+/// The command line, with the names of Rust's test harness.
 #[derive(Default)]
 struct Asked {
     help: bool,
@@ -433,15 +433,15 @@ struct Asked {
     skip: Vec<String>,
     /// `live` or `rest`.
     power: Option<String>,
-    /// Where an NRI plugin makes its notes.
+    /// Where an NRI plugin writes its records.
     plugin: Option<String>,
-    /// The engine of the worlds in which tests run side by side.
+    /// The engine of the worlds in which tests run in parallel.
     engine: Option<String>,
     /// The program that this engine gets as its runtime `dockbridge`.
     runtime: Option<String>,
-    /// How many worlds at once; 1 if nothing is said.
+    /// The number of concurrent worlds, 1 by default.
     jobs: Option<String>,
-    /// Take names of tests from standard input.
+    /// Read names of tests from standard input.
     worker: bool,
 }
 
@@ -461,7 +461,7 @@ impl Asked {
                 chaos::nri::PLUGIN => asked.plugin = arguments.next(),
                 "--skip" => asked.skip.extend(arguments.next()),
                 "--format" | "--test-threads" | "--color" | "--logfile" => drop(arguments.next()),
-                // Everything else the usual harness knows changes nothing here.
+                // Other flags of Rust's test harness have no effect here.
                 flag if flag.starts_with('-') => {}
                 name => asked.names.push(name.to_owned()),
             }
@@ -474,7 +474,7 @@ impl Asked {
         (self.names.is_empty() || self.names.iter().any(hit)) && !self.skip.iter().any(hit)
     }
 
-    /// Names that no story has: whoever gave them would take a run of nothing for a success.
+    /// Names that match no story. Without this error, a run of nothing would look like a success.
     fn unknown(&self) -> Vec<&str> {
         let exists = |name: &str| STORIES.iter().any(|(story, _)| self.hits(name, story));
         self.names.iter().map(String::as_str).filter(|name| !exists(name)).collect()

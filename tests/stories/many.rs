@@ -1,4 +1,4 @@
-//! Many pods, and many questions.
+//! Many pods, and many calls.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use crate::support::{
     world::World,
 };
 
-/// Thirty pods created at once: each gets an address of its own, and all go at once. A slow
-/// machine gets a smaller crowd: runc waits half a minute for systemd and no longer.
+/// Thirty pods are created at once, each gets its own address, and all are removed at once. A slow machine
+/// gets fewer, because runc waits only half a minute for systemd.
 pub(crate) async fn thirty_at_once(world: World) -> Outcome {
     let stage = Stage::cni(&world, "thirty_at_once").await?;
     let crowd = if is_slow() { 6 } else { 30 };
@@ -71,7 +71,7 @@ async fn remove_together(cri: &Cri, sandboxes: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// A thousand List and Status calls: not one byte goes to the engine.
+/// A thousand List and Status calls cause no request to the engine.
 pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     let socket = world.root.join("tmp/counted.sock");
     let proxy = Proxy::start(&socket, &world.docker)?;
@@ -87,15 +87,15 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     }
     let (took, mut seen) = (begun.elapsed(), proxy.take());
     println!("  1,000 reads in {:.2} s; background before: {background:?}", took.as_secs_f32());
-    // Nobody's reads: the store's heartbeat beats every five seconds whether or not anybody asks,
-    // and the image that came for the pod is measured up to half a minute later.
+    // Not caused by the calls: the store pings the engine every five seconds, and the pod's new image is
+    // measured up to half a minute later.
     let beats = seen.iter().filter(|line| line.starts_with("GET /_ping ")).count();
     ensure!(beats as u64 <= 1 + took.as_secs() / 5, "{beats} pings in {took:?}");
     seen.retain(|line| !line.starts_with("GET /_ping "));
     let measured = seen.iter().filter(|line| line.contains("/system/df ")).count();
     ensure!(measured <= 1, "images were measured {measured} times");
     seen.retain(|line| !line.contains("/system/df "));
-    // Once in a process's life, a while after its start: containers left by an earlier process.
+    // Once per process, some time after its start, it searches for containers of an earlier process.
     let looked_for = seen.iter().filter(|line| line.contains("image-inspection")).count();
     ensure!(looked_for <= 2, "left containers were looked for {looked_for} times");
     seen.retain(|line| !line.contains("image-inspection"));
@@ -104,7 +104,7 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Waits for what starting a pod set going, and reports what was still asked meanwhile.
+/// Waits for the work that a pod start causes. Returns the requests that were still made.
 async fn quiet(proxy: &Proxy) -> Vec<String> {
     let mut background = Vec::new();
     for _ in 0..20 {
@@ -118,7 +118,7 @@ async fn quiet(proxy: &Proxy) -> Vec<String> {
     background
 }
 
-/// Eight reads.
+/// Makes eight calls that read.
 async fn read_everything(cri: &Cri, sandbox: &str, container: &str, image: &str) -> Outcome {
     cri.version().await?;
     cri.status(false).await?;
@@ -131,7 +131,7 @@ async fn read_everything(cri: &Cri, sandbox: &str, container: &str, image: &str)
     Ok(())
 }
 
-/// After each call that changes something has returned, the lists and the status say so.
+/// After each changing call has returned, the lists and the status show its effect.
 pub(crate) async fn writes_are_read_at_once(world: World) -> Outcome {
     use cri::{ContainerState as C, PodSandboxState as S};
     let stage = Stage::cni(&world, "writes").await?;
@@ -156,7 +156,7 @@ pub(crate) async fn writes_are_read_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The state in the list, after checking that the status says the same.
+/// The state in the list, which must also be that in the status.
 async fn sandbox_state(cri: &Cri, id: &str) -> Outcome<Option<cri::PodSandboxState>> {
     let items = cri.sandboxes().await?;
     let listed = items.iter().find(|item| item.id == id).map(cri::PodSandbox::state);
@@ -165,7 +165,7 @@ async fn sandbox_state(cri: &Cri, id: &str) -> Outcome<Option<cri::PodSandboxSta
     Ok(listed)
 }
 
-/// Likewise of a container.
+/// The same for a container.
 async fn container_state(cri: &Cri, id: &str) -> Outcome<Option<cri::ContainerState>> {
     let items = cri.containers().await?;
     let listed = items.iter().find(|item| item.id == id).map(cri::Container::state);

@@ -1,5 +1,4 @@
-//! Metrics of pods, compared with files read beside dockbridge, and the lists in portions beside
-//! the lists they are twins of.
+//! Metrics of pods compared with the kernel's files, and streamed lists compared with the ordinary ones.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -17,7 +16,7 @@ use crate::support::{
     world::World,
 };
 
-/// What is announced is told, under the right names, with the kernel's figures.
+/// Every announced metric has samples, with the right names and the kernel's values.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "metrics").await?;
     let pod = stage.recipes.pod("served");
@@ -37,7 +36,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     described_metrics_have_samples(&stage, &sandbox).await?;
     let (own, pause) =
         (Kernel::of(&stage.engine, &ids[0]).await?, Kernel::of(&stage.engine, &sandbox).await?);
-    // Nobody moves any more.
+    // Waits until the processes are idle.
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
@@ -61,7 +60,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every name, but for traffic with disks, which there may have been none of.
+/// Every name except I/O on disks, because there may have been none.
 async fn described_metrics_have_samples(stage: &Stage, sandbox: &str) -> Outcome {
     let announced = stage.cri.descriptors().await?;
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
@@ -121,7 +120,7 @@ async fn compare(stage: &Stage, own: &Kernel, pause: &Kernel) -> Outcome {
     Ok(())
 }
 
-/// Whose samples they are, as dashboards for cAdvisor ask for them.
+/// The labels of the samples are those that dashboards for cAdvisor use.
 async fn labelled(stage: &Stage, sandbox: &str, id: &str) -> Outcome {
     let told = samples(stage).await?;
     let labels = |metrics: &[cri::Metric], name: &str| {
@@ -142,7 +141,7 @@ async fn labelled(stage: &Stage, sandbox: &str, id: &str) -> Outcome {
     Ok(())
 }
 
-/// The host's interfaces are nobody's pod's.
+/// In the host's network, a pod has no interfaces of its own.
 async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     let mut pod = stage.recipes.pod("hosted");
     namespaces_of(&mut pod).network = cri::NamespaceMode::Node.into();
@@ -154,7 +153,7 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Limits as they were asked for, and 0 for those that were not.
+/// Limits as requested, and 0 for limits that are not set.
 pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let stage = Stage::docker(&world, "limits").await?;
     let pod = stage.recipes.pod("held");
@@ -171,7 +170,7 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let (main, free) = (ids[0].as_str(), ids[1].as_str());
     ensure_eq!(of(main, "spec_cpu_period")?, 50_000);
     ensure_eq!(of(main, "spec_cpu_quota")?, 20_000);
-    // Runtimes turn shares into weights by one of two formulas.
+    // Runtimes convert shares to weights by one of two formulas.
     let shares = of(main, "spec_cpu_shares")?;
     ensure!((998..=1024).contains(&shares), "{shares}");
     ensure_eq!(of(main, "spec_memory_limit_bytes")?, 32 << 20);
@@ -193,7 +192,7 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Kubelet asks what there will be once, when it begins: the answer is the same with pods.
+/// kubelet asks for the descriptors once, at its start. The answer is the same when there are pods.
 pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     let stage = Stage::docker(&world, "announced").await?;
     let before = stage.cri.descriptors().await?;
@@ -208,7 +207,7 @@ pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// All six equal their twins, filters included; nothing is a portion of nothing.
+/// All six streamed lists equal the ordinary ones, with and without filters. An empty list has no messages.
 pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     let stage = Stage::docker(&world, "portions").await?;
     ensure!(stage.cri.streamed_sandboxes(None).await?.is_empty(), "a portion of nothing");
@@ -267,7 +266,7 @@ pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Not one request goes to the engine, however many ask.
+/// Metrics cause no request to the engine, however many clients ask.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/metrics.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "metric_reads", proxy.socket()).await?;
@@ -292,12 +291,12 @@ pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Beginnings of names that are told only of disks there was traffic with.
+/// Prefixes of metrics that exist only for disks with I/O.
 const TRAFFIC: [&str; 5] = [
     "container_blkio",
     "container_fs_reads",
     "container_fs_writes",
-    // Only version 1 of control groups keeps it, and only of sizes that are in use.
+    // Only cgroup v1 has it, and only for sizes in use.
     "container_hugetlb_max",
     "container_hugetlb_usage",
 ];

@@ -1,4 +1,4 @@
-//! Mounts: exactly what is asked for, seen in the process's own table, or a refusal.
+//! Mounts: exactly as requested in the process's mount table, or refused.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 use cri::MountPropagation::{PropagationBidirectional, PropagationHostToContainer};
 
-/// Propagation each way, and what the host mounts later; paths are shown as they were asked for.
+/// Propagation in each direction and mounts that the host makes later. Paths are shown as requested.
 pub(crate) async fn propagated(world: World) -> Outcome {
     let stage = Stage::cni(&world, "propagated").await?;
     let source = stage.folders.shared.join("tree");
@@ -46,7 +46,7 @@ pub(crate) async fn propagated(world: World) -> Outcome {
         let line = table.lines().find(|line| line.split(' ').nth(4) == Some(point));
         let line = line.unwrap_or_default();
         ensure!(!line.is_empty(), "{point} is not mounted: {table}");
-        // A copy of a shared mount is of its group as well; only its master tells a slave.
+        // A copy of a shared mount is also in its group. Only the master shows a slave.
         ensure_eq!(line.contains(" shared:"), shared, "{line}");
         ensure_eq!(line.contains(" master:"), master, "{line}");
     }
@@ -63,7 +63,7 @@ pub(crate) async fn propagated(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Scenario 47: read-only is not recursive unless that is asked for, on every engine.
+/// Scenario 47: read-only mounts are recursive only if requested, on every engine.
 pub(crate) async fn read_only(world: World) -> Outcome {
     let stage = Stage::cni(&world, "read_only").await?;
     let source = stage.folders.shared.join("tree");
@@ -113,13 +113,13 @@ async fn read_only_told(stage: &Stage, source: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether the mount, and the one below it, can be written to.
+/// Whether the mount and the one below it are writable.
 async fn writes(stage: &Stage, id: &str) -> [bool; 2] {
     let at = |line: &'static str| async move { stage.engine.inside(id, line).await.is_ok() };
     [at("touch /m/x").await, at("touch /m/sub/x").await]
 }
 
-/// Links, files, what is not there yet; told back as it was asked for.
+/// Links, files and missing paths, which are shown as requested.
 pub(crate) async fn of_every_source(world: World) -> Outcome {
     let stage = Stage::cni(&world, "every_source").await?;
     let shared = &stage.folders.shared;
@@ -146,7 +146,7 @@ pub(crate) async fn of_every_source(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What cannot be mounted is refused before there is anything to start.
+/// A mount that is impossible is refused before the start.
 pub(crate) async fn impossible(world: World) -> Outcome {
     let stage = Stage::cni(&world, "impossible").await?;
     let shared = &stage.folders.shared;

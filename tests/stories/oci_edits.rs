@@ -1,5 +1,5 @@
-//! What CDI devices and NRI plugins may ask of `dockbridge-runtime`: each kind arrives in a container of
-//! the engine, in commands too, and is there again after a restart.
+//! What CDI devices and NRI plugins may request from `dockbridge-runtime`. Each kind of edit takes effect
+//! in a container, also for exec commands and after a restart.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     let stage = Stage::cni(&world, "edits").await?;
     let note = format!("{REQUIRED}=1");
     let create = ["create", "--runtime", RUNTIME, "--annotation", &note, "-e", "A=0", "-e", "B=0"];
-    // With systemd's driver the engine wants the name of a slice.
+    // With systemd's cgroup driver, the engine needs the name of a slice.
     let is_slice = world.has_systemd_driver();
     let parent = if is_slice { world.cgroup.trim_start_matches('/') } else { &world.cgroup };
     let words = [&create[..], &["--cgroup-parent", parent, &world.image, "sleep", "600"]];
@@ -51,7 +51,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// One of each kind that the runtimes of all engines know.
+/// One edit of each kind that the runtimes of all engines support.
 fn edits(stage: &Stage) -> Outcome<Vec<SpecEdit>> {
     let shared = &stage.folders.shared;
     let hosts = shared.join("hosts");
@@ -63,7 +63,7 @@ fn edits(stage: &Stage) -> Outcome<Vec<SpecEdit>> {
         SpecEdit::add(&["hooks", name], [hook])
     };
     let mut edits: Vec<SpecEdit> = HOOKS.into_iter().map(hook).collect();
-    // It runs in the container.
+    // The hook runs in the container.
     let touch = json!({"path": "/bin/touch", "args": ["touch", "/dev/shm/started"]});
     let device = json!({
         "type": "c", "major": 1, "minor": 7, "fileMode": 0o640, "uid": 5, "gid": 6, "access": "rw",
@@ -113,7 +113,7 @@ async fn has_all(stage: &Stage, id: &str, attempt: &str) -> Outcome {
         ("grep -c mqueue /proc/mounts", "0"),
         ("stat -c '%t:%T %a %u:%g' /dev/gadget", "1:7 640 5:6"),
         ("(echo x >/dev/gadget) 2>&1 | grep -c 'No space left'", "1"),
-        // Nobody has the number; without the rule it is not permitted to ask.
+        // No driver has this number. Without the rule, opening it is not permitted.
         ("mknod /dev/none c 240 7; cat /dev/none 2>&1 | grep -c 'No such device'", "1"),
         ("grep -c 'open files *77 *99' /proc/1/limits", "1"),
         ("cat /proc/sys/kernel/shm_rmid_forced", "1"),
@@ -127,9 +127,9 @@ async fn has_all(stage: &Stage, id: &str, attempt: &str) -> Outcome {
     }
     let inside = stage.engine.inside(id, "readlink /proc/1/ns/cgroup").await?;
     ensure!(inside != fs::read_link("/proc/1/ns/cgroup")?.display().to_string(), "{inside}");
-    // The runc of older ones, 1.1, ignores the scheduler and the priority.
+    // Older engines have runc 1.1, which ignores the scheduler and the priority.
     if stage.world.docker_major >= 28 {
-        // The policy, 3, is field 41; the name in field 2 has no blank.
+        // Field 41 is the policy, 3. The name in field 2 has no spaces.
         let policy = stage.engine.inside(id, "cut -d ' ' -f 41 /proc/1/stat").await?;
         ensure_eq!(policy, "3", "the scheduler's policy");
     }

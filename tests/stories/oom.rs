@@ -1,6 +1,6 @@
-//! Ends for lack of memory: what a status shows first is true, and stays, on every engine and
-//! driver; other ends by SIGKILL are not taken for it. Where control groups are of version 1 the
-//! engine's word is all there is (decision 0022), and now and then it does not come.
+//! OOM kills: the first reason that a status shows is right and does not change, on every engine and cgroup
+//! driver. Other ends by SIGKILL are not mistaken for one. On cgroup v1 only the engine reports OOM kills
+//! (decision 0022), and sometimes its report is missing.
 
 use std::{path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// The main process, at once and later.
+/// The main process, at its start and later.
 pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom").await?;
     let pod = stage.recipes.pod("greedy");
@@ -40,7 +40,7 @@ pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A child: the end of the container only if its main process makes it so.
+/// A child process. It ends the container only if the main process then ends.
 pub(crate) async fn of_a_child(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_child").await?;
     let pod = stage.recipes.pod("parents");
@@ -54,7 +54,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     stage.engine.inside(&lasting, "until [ -e /on ]; do sleep 0.1; done").await?;
     ensure_eq!(stage.cri.container(&lasting).await?.state(), ContainerState::ContainerRunning);
     ensure!(Kernel::of(&stage.engine, &lasting).await?.kills()? >= 1, "the child lives");
-    // The kill beside it is another's.
+    // A kill outside is not mistaken for an OOM kill of the child.
     let other = stage.up(&sandbox, &pod, &[stage.recipes.container("other", "sleep 600")]).await?;
     kill(&stage, &other[0]).await?;
     ensure_eq!(first_end(&stage.cri, &other[0]).await?, killed_somehow());
@@ -62,7 +62,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Docker was told to start it again; that run ends by itself.
+/// Docker restarts it, and the next run ends on its own.
 pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_again").await?;
     let pod = stage.recipes.pod("again");
@@ -85,7 +85,7 @@ pub(crate) async fn of_nobody(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "no_oom").await?;
     let pod = stage.recipes.pod("sated");
     let sandbox = stage.cri.run(&pod).await?;
-    // The group around them has counted one all the same.
+    // The pod's cgroup has counted an OOM kill, but of another container.
     let greedy = stage.up(&sandbox, &pod, &[small(&stage, "greedy", HOG)]).await?.remove(0);
     out_of_memory(&stage, &greedy).await?;
     let containers = [
@@ -109,7 +109,7 @@ pub(crate) async fn of_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Docker writes the labels of a container, and so those of its image, over the attributes of its events.
+/// In Docker's events, labels of a container, including those of its image, replace attributes.
 pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom_labels").await?;
     let made = stage.engine.docker(&["create", &world.image, "true"]).await?;
@@ -121,7 +121,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
         let sandbox = stage.cri.run(&pod).await?;
         let mut containers = [
             small(&stage, "greedy", HOG),
-            // Docker's SIGTERM looks like a SIGKILL here, and is not what ends it.
+            // Because of the label, Docker's SIGTERM looks like a SIGKILL. It is not what ends the
+            // container.
             small(&stage, "greedy-when-stopped", &format!("trap '{HOG}' TERM; {IDLE}")),
             stage.recipes.container("deaf", &format!("trap '' TERM; {IDLE}")),
             stage.recipes.container("obeys", &format!("trap 'exit 3' TERM; {IDLE}")),
@@ -159,7 +160,7 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
     stage.leaves_nothing().await
 }
 
-/// The first end that a status shows, of one that had too little memory.
+/// The first end that a status shows, for a container that ran out of memory.
 async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     let shown = first_end(&stage.cri, id).await?;
     let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
@@ -184,7 +185,7 @@ async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
     Err(Failure(format!("{id} does not end")))
 }
 
-/// From beside, so that the engine knows nothing of it.
+/// From outside, so that the engine does not know of it.
 async fn kill(stage: &Stage, id: &str) -> Outcome {
     let pid = Kernel::of(&stage.engine, id).await?.pid;
     Command::new("kill").args(["-9", &pid]).status().await?;
@@ -214,5 +215,5 @@ const LABELS: &str =
     "exitCode=77 execID=none execDuration=9 name=other image=other container=other";
 /// Ends only by a signal.
 const IDLE: &str = "echo ready; while :; do sleep 1 & wait $!; done";
-/// Fills far more.
+/// Needs far more memory than allowed.
 const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=4";

@@ -1,4 +1,5 @@
-//! Images that kubelet must not collect: pinned, used by others, not its own.
+//! Images that kubelet must not remove: pinned ones, those used by other containers, and those that kubelet
+//! did not pull.
 
 use std::time::Duration;
 
@@ -38,14 +39,14 @@ pub(crate) async fn what_is_pinned(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Kubelet does not know a container somebody made by hand, and would try for ever to remove its
-/// image. It is pinned while the container is there, running or not.
+/// kubelet does not know containers that users started by hand, and would try to remove their image
+/// forever. The image is pinned while the container exists, running or not.
 pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "used_by_a_foreign_container").await?;
     let early = stage.engine.docker(&["create", &world.image, "true"]).await?;
     until(&stage.cri, &world.image, true).await?;
     stage.cri = stage.bridge.restart().await?;
-    // A look at the container that takes long keeps nobody waiting: then it is known a little later.
+    // A slow inspect of the container delays nobody. The image is then pinned a little later.
     until(&stage.cri, &world.image, true).await?;
     let late = stage.engine.docker(&["run", "-d", &world.image, "true"]).await?;
     stage.engine.docker(&["rm", &early]).await?;
@@ -63,8 +64,8 @@ pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Images a developer built or loaded survive; what kubelet pulled is its own, also after a
-/// restart, until somebody gives it a name. Without the memory everything stays.
+/// Images that a developer built or loaded are kept. Images that kubelet pulled may be removed, also after
+/// a restart, until somebody gives them a name. If the list of pulled images is lost, all images are kept.
 pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "what_kubelet_did_not_pull").await?;
     stage.cri = stage.bridge.restart_with(&["--collect-images", "pulled"]).await?;
@@ -110,10 +111,10 @@ async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
     Ok(image.pinned)
 }
 
-/// Events take a moment.
+/// Waits for the event.
 async fn until(cri: &Cri, name: &str, wanted: bool) -> Outcome {
     for _ in 0..500 {
-        // By one answer: between two of them the event may arrive.
+        // Decided by one answer, because the event may arrive between two answers.
         if cri.image(name).await?.is_some_and(|image| image.pinned == wanted) {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! NRI plugins beside a real engine: what they are told over whole lives and a crash of dockbridge, what
-//! they change in a container, and pods whose plugin refuses or hangs.
+//! NRI plugins and a real engine: the events they get during whole lifecycles and after a crash of
+//! dockbridge, their changes of containers, and pods whose plugin refuses or hangs.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
@@ -14,8 +14,8 @@ use crate::support::{
     world::World,
 };
 
-/// Two containers, of which one ends by itself. Whoever connects after dockbridge was killed knows what
-/// there is, and is told the rest.
+/// Two containers, one of which ends on its own. A plugin that connects after a kill of dockbridge gets the
+/// current state and all further events.
 pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
     let (mut stage, socket) = Stage::with_plugins(&world, "nri_lives").await?;
     let plugin = Plugin::logger(&socket).await;
@@ -61,7 +61,8 @@ pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A limit is changed on every engine; the rest by dockbridge's OCI runtime, and by name not without it.
+/// Limits can be changed on every engine. Other changes need dockbridge's OCI runtime, and without it the
+/// error names them.
 pub(crate) async fn that_change_containers(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_changes").await?;
     let pod = stage.recipes.pod("p");
@@ -93,7 +94,7 @@ pub(crate) async fn that_change_containers(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Whatever a plugin asks for, each call ends, and the container can be removed.
+/// Whatever a plugin requests, every call ends and the container can be removed.
 pub(crate) async fn that_ask_for_the_impossible(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_impossible").await?;
     let pod = stage.recipes.pod("p");
@@ -120,14 +121,14 @@ pub(crate) async fn that_ask_for_the_impossible(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What it is, whether a container starts with it all the same, and the adjustment.
+/// A description, whether a container starts in spite of it, and the adjustment.
 type Case = (&'static str, bool, nri::ContainerAdjustment);
 
 fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// Of the process and what it sees.
+/// Adjustments of the process and of its environment.
 fn impossible() -> Vec<Case> {
     let mount = |destination: &str, kind: &str, source: &str| nri::ContainerAdjustment {
         mounts: vec![nri::Mount {
@@ -256,8 +257,8 @@ async fn has_everything(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// A container whose plugin had not agreed yet when dockbridge was killed is not taken for one to which it
-/// agreed.
+/// If a plugin had not accepted a container when dockbridge was killed, the container does not count as
+/// accepted.
 pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     let (mut stage, socket) = Stage::with_plugins(&world, "nri_asked").await?;
     let (pod, main) = (stage.recipes.pod("p"), stage.recipes.sleeper("main"));
@@ -284,7 +285,7 @@ pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A program that dockbridge started does not go on beside the one that the next dockbridge starts.
+/// A program that a killed dockbridge had started ends, so that only the one of the next dockbridge runs.
 pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     let root = world.root.join("tmp/nri_outlive");
     let (directory, mark) = (root.join("plugins"), root.join("pid"));
@@ -311,7 +312,7 @@ pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The call fails, leaves nothing in the engine, and may be made again.
+/// The call fails, leaves nothing in the engine, and may be repeated.
 pub(crate) async fn that_refuse(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_refuse").await?;
     let pod = stage.recipes.pod("p");
@@ -340,7 +341,7 @@ pub(crate) async fn that_refuse(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// It is disconnected, and the calls go on without it.
+/// The plugin is disconnected, and calls continue without it.
 pub(crate) async fn that_hang(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_hang").await?;
     for method in ["RunPodSandbox", "CreateContainer", "StopContainer"] {
@@ -365,7 +366,7 @@ pub(crate) async fn that_hang(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What is told of a container that is made and started.
+/// The events of a container that is created and started.
 const MADE: [&str; 5] = [
     "CreateContainer",
     "ValidateContainerAdjustment",

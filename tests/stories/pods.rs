@@ -1,4 +1,4 @@
-//! One pod's life, in every way a pod can be connected.
+//! The lifecycle of a pod with every kind of network.
 
 use std::{fs, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::support::{
     world::World,
 };
 
-/// Init-like, tty and plain containers on bridge + portmap + firewall; the host port answers HTTP.
+/// Init-like, tty and plain containers on bridge + portmap + firewall. The host port answers HTTP.
 pub(crate) async fn on_cni(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_cni").await?;
     three_containers(&stage, 18080, "10.88.").await?;
     stage.leaves_nothing().await
 }
 
-/// Docker has FORWARD drop what it does not know, and the packet filter sees bridged traffic.
+/// The FORWARD chain drops by default, as Docker sets it, and the packet filter sees bridged traffic.
 pub(crate) async fn that_talk_to_each_other(world: World) -> Outcome {
     const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
     let filtered = fs::write(BRIDGED_IS_FILTERED, "1").is_ok();
@@ -52,13 +52,13 @@ pub(crate) async fn that_talk_to_each_other(world: World) -> Outcome {
     stage.cri.clear().await?;
     stage.leaves_nothing().await?;
     if !filtered {
-        // That they talk shows nothing then.
+        // Without the filter, the test proves nothing.
         skip(Lack::BridgeFilter);
     }
     Ok(())
 }
 
-/// The same on the engine's bridge with its own port publishing.
+/// The same on the engine's bridge with Docker's port publishing.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let stage = Stage::docker(&world, "on_the_engines_network").await?;
     three_containers(&stage, 18081, "172.").await?;
@@ -131,7 +131,7 @@ async fn init_is_over(cri: &Cri, id: &str) -> Outcome {
     Ok(())
 }
 
-/// Waits for a container to end by itself.
+/// Waits until a container has ended on its own.
 pub(crate) async fn until_exited(cri: &Cri, id: &str) -> Outcome<cri::ContainerStatus> {
     let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
     while looks.again().await {
@@ -168,7 +168,7 @@ async fn plain_is_running(cri: &Cri, id: &str, config: &cri::ContainerConfig) ->
     Ok(())
 }
 
-/// A pod on the host's network: no namespace, no plugin, the host's devices and name.
+/// A pod in the host's network: no namespace, no plugin, the host's interfaces and name.
 pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_the_hosts_network").await?;
     let mut pod = stage.recipes.pod("host");
@@ -189,8 +189,8 @@ pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers of a pod with a shared PID namespace see each other and the pause at 1; those of
-/// a usual pod are alone.
+/// Containers of a pod with a shared PID namespace see each other, and the pause process as pid 1. Those of
+/// an ordinary pod see only themselves.
 pub(crate) async fn with_one_process_table(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_one_process_table").await?;
     for (name, mode) in
@@ -215,11 +215,11 @@ pub(crate) async fn with_one_process_table(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Resolver, host name and hosts file are there from a container's first instruction on.
+/// `resolv.conf`, host name and `hosts` exist from the first instruction of a container.
 pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_names_and_dns").await?;
     let mut pod = stage.recipes.pod("named");
-    // One label as long as the kernel holds: Kubernetes' hostnameOverride may be that.
+    // One label of the kernel's maximum length, which Kubernetes allows for hostnameOverride.
     let hostname = format!("a-name-of-its-own-{}", "x".repeat(46));
     pod.hostname.clone_from(&hostname);
     pod.dns_config = Some(cri::DnsConfig {
@@ -250,8 +250,8 @@ pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Stop and remove succeed however often and whatever is gone; reads of unknown ids, and the start of
-/// what was started, do not.
+/// Stop and remove succeed even if repeated or if the object is gone. Reads of unknown ids and the start of
+/// a started container fail.
 pub(crate) async fn asked_twice(world: World) -> Outcome {
     let stage = Stage::cni(&world, "asked_twice").await?;
     let cri = &stage.cri;
@@ -261,7 +261,7 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     let main = stage.recipes.container("main", line);
     let log = CriLog::of(&pod, &main);
     let ids = stage.up(&sandbox, &pod, &[main]).await?;
-    // SIGTERM before the trap would be ignored.
+    // A SIGTERM before the trap is set would be ignored.
     log.until("ready\n").await?;
     let again = async || cri.start(&ids[0]).await.err().map(|refused| refused.code);
     ensure_eq!(again().await, Some(Code::FailedPrecondition));
@@ -285,8 +285,8 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A repeated CreateContainer returns the first container, also after a restart: command, variables
-/// and mounts are compared with what the engine stored.
+/// A repeated CreateContainer returns the first container, also after a restart of dockbridge. Command,
+/// variables and mounts are compared with what the engine stored.
 pub(crate) async fn created_twice(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "created_twice").await?;
     let pod = stage.recipes.pod("twice");
@@ -313,8 +313,7 @@ pub(crate) async fn created_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Mounts and variables in an order that no engine would choose, with a variable of the image and one
-/// that is given twice.
+/// Mounts and variables in an unusual order, with a variable of the image and one that is set twice.
 fn with_many_parts(stage: &Stage) -> Outcome<cri::ContainerConfig> {
     let variable = |(key, value): (&str, &str)| cri::KeyValue {
         key: key.to_owned(),

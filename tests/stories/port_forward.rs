@@ -1,5 +1,5 @@
-//! Port-forward with independent clients of every protocol. The servers in the pods are the
-//! stories' own, so that both ends of each connection are checked.
+//! Port-forward with independent clients of every protocol. The servers in the pods belong to the stories,
+//! so that both ends of each connection are checked.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// A pod on bridge + portmap, by every protocol.
+/// To a pod on bridge + portmap, with every protocol.
 pub(crate) async fn to_a_pod(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_pod").await?;
     in_every_way(&scene, Some(&scene.sandbox)).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn to_a_pod(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A pod on the engine's own bridge.
+/// To a pod on the engine's own bridge.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let stage = Stage::docker(&world, "forward_engine").await?;
     let main = stage.recipes.sleeper("main");
@@ -49,7 +49,7 @@ pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A pod on the host's network: its loopback is the host's.
+/// To a pod in the host's network, whose loopback is the host's.
 pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     let stage = Stage::cni(&world, "forward_host").await?;
     let mut pod = stage.recipes.pod("host");
@@ -75,7 +75,7 @@ async fn in_every_way(scene: &Scene, inside: Option<&str>) -> Outcome {
         speaks_first(&mut forward, hello.port).await.map_err(told)?;
         if !matches!(route, Route::WebSocket(_)) {
             half_closes(&mut forward, count.port).await.map_err(told)?;
-            // The connections before are over; more can be made.
+            // The earlier connections have ended. Further ones are possible.
             echoes(&mut forward, echo.port).await.map_err(told)?;
         }
         drop(forward);
@@ -86,7 +86,7 @@ async fn in_every_way(scene: &Scene, inside: Option<&str>) -> Outcome {
     Ok(())
 }
 
-/// A WebSocket client may name its ports where it connects.
+/// A WebSocket client may name its ports in the query of the URL.
 async fn ports_in_the_query(scene: &Scene) -> Outcome {
     let inside = Some(scene.sandbox.as_str());
     let echo = Server::start(&scene.stage.engine, inside, LOOPBACK, Manner::Echo).await?;
@@ -106,7 +106,7 @@ async fn echoes(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// The pod's side ends first: what it said arrives, then the end; this side may still speak.
+/// The pod's side ends first. Its data arrives, then the end. The client may still send.
 async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.reader.until("hello").await?;
@@ -119,7 +119,7 @@ async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// This side ends first: the pod's answer, given only then, still arrives.
+/// The client ends first. The pod's answer, which is sent only after that, still arrives.
 async fn half_closes(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.writer.send(&[b'z'; 100_000]).await?;
@@ -138,7 +138,7 @@ async fn until_left(server: &Server) -> Outcome {
     Ok(())
 }
 
-/// A server that is a container of the pod, not a guest in its network.
+/// A server in a container of the pod, instead of one that only joined its network.
 async fn to_a_container(scene: &Scene) -> Outcome {
     scene.add(&scene.stage.recipes.web("web", 8080)).await?;
     let deadline = Instant::now() + patient(Duration::from_secs(20));
@@ -151,13 +151,13 @@ async fn to_a_container(scene: &Scene) -> Outcome {
         if answer.starts_with("HTTP/1.") && answer.contains("dockbridge world") {
             return Ok(());
         }
-        // It may not listen yet.
+        // It may not be listening yet.
         ensure!(Instant::now() < deadline, "the container says {answer:?}");
         sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// A server that listens on `::1` only is reached too, and the one on `127.0.0.1` first.
+/// A server that listens only on `::1` is also reached, and `127.0.0.1` is tried first.
 pub(crate) async fn to_the_other_loopback(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_six").await?;
     let (engine, sandbox) = (&scene.stage.engine, Some(scene.sandbox.as_str()));
@@ -170,7 +170,7 @@ pub(crate) async fn to_the_other_loopback(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Nobody listens: the error stream says so, both streams end, and the next connection is served.
+/// If nobody listens, the error stream says so, both streams end, and the next connection works.
 pub(crate) async fn refused(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_refused").await?;
     let echo =
@@ -194,7 +194,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// What cannot be forwarded is refused at the call.
+/// If a forward is impossible, the call is refused.
 pub(crate) async fn wrong_requests(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_wrong").await?;
     let cri = &scene.stage.cri;
@@ -249,7 +249,7 @@ async fn talk(mut line: Line, number: u64) -> Outcome {
     received
 }
 
-/// A hundred megabytes there and back at once.
+/// A hundred megabytes in both directions at the same time.
 pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_bulk").await?;
     let echo =
@@ -273,7 +273,7 @@ pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Nobody reads what a pod writes: the pod waits, and dockbridge does not grow.
+/// If nobody reads what a pod writes, the pod waits and dockbridge's memory does not grow.
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_slow").await?;
     let bridge = scene.bridge()?;
@@ -299,7 +299,7 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The client leaves: the pod's server sees the end. The pod is stopped: the client does.
+/// If the client leaves, the pod's server sees the end. If the pod is stopped, the client sees it.
 pub(crate) async fn partings(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_partings").await?;
     let bridge = scene.bridge()?;
@@ -314,7 +314,7 @@ pub(crate) async fn partings(world: World) -> Outcome {
             line.writer.send(b"there").await?;
             line.reader.until("there").await?;
             if round == 1 && forward.spdy().is_some() {
-                // One connection ends, the session stays.
+                // One connection ends, but the session stays.
                 line.writer.reset().await?;
                 until_left(&echo).await?;
                 echoes(&mut forward, echo.port).await?;
@@ -332,7 +332,7 @@ pub(crate) async fn partings(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The server is in a container, which goes with its pod.
+/// The server is in a container, which ends with its pod.
 async fn of_the_pod(scene: &Scene) -> Outcome {
     let line = "while :; do nc -l -p 7070 -e cat; done";
     scene.add(&scene.stage.recipes.container("cat", line)).await?;
@@ -346,7 +346,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
         if line.reader.until("there").await.is_ok() {
             open.push((forward, line));
         }
-        // It may not listen yet.
+        // It may not be listening yet.
         ensure!(Instant::now() < deadline, "the container never answers");
     }
     scene.stage.cri.stop(&scene.sandbox).await?;
@@ -356,7 +356,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// dockbridge is killed, or stopped: both ends see it, and the next one forwards again.
+/// dockbridge is killed or stopped. Both ends see it, and the next dockbridge forwards again.
 pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     let mut scene = Scene::quiet(&world, "forward_killed").await?;
     let echo =

@@ -1,7 +1,7 @@
-//! A node between two cuts of its power (`tests/env/power.sh`): what was there before the last one
-//! is known and can go, then pods come and go until the next one.
+//! A node between two power cuts (`tests/env/power.sh`). Everything from before the last cut is known and
+//! can be removed. Then pods are created and removed until the next cut.
 //!
-//! No story of the list: the machine is a guest that is made for it, and the end is a kill.
+//! This is not in the list of stories: it runs in a guest made for it, and ends with a kill.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,7 +32,7 @@ use crate::support::{
     world::World,
 };
 
-/// Looks after what the last cut left; with `live` pods come and go afterwards, for ever.
+/// Checks what the last cut left. With `live`, then creates and removes pods forever.
 pub(crate) async fn between_cuts(world: World, live: bool) -> Outcome {
     let began = Instant::now();
     let before = Before::read()?;
@@ -81,7 +81,7 @@ async fn set(world: &World) -> Outcome<Stage> {
     })
 }
 
-/// What the CRI had told before the cut, but for what it was asked to remove.
+/// What CRI had answered before the cut, without objects whose removal was requested.
 #[derive(Debug, Default)]
 struct Before {
     sandboxes: Vec<String>,
@@ -145,7 +145,7 @@ async fn all_are_known(stage: &Stage, before: &Before) -> Outcome {
     Ok(())
 }
 
-/// A create that was under way at the cut may be known to the engine alone for a moment.
+/// A create that was in progress at the cut may at first be known only to the engine.
 async fn all_can_go(stage: &Stage) -> Outcome {
     let mut left = Vec::new();
     let mut looks = Looks::within(Duration::from_secs(3), Duration::from_millis(200));
@@ -164,7 +164,7 @@ async fn all_can_go(stage: &Stage) -> Outcome {
     fail!("the engine still has {left:?}");
 }
 
-/// Files that dockbridge could not trust: told, then taken away, so that each is counted once.
+/// Files that dockbridge moved to quarantine. They are reported and removed, so that each counts once.
 fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     let all = leftovers::files_below(state);
     let aside: Vec<String> = all.into_iter().filter(|path| path.contains("quarantine")).collect();
@@ -175,8 +175,8 @@ fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     Ok(aside)
 }
 
-/// host-local does not flush what it writes, so after a cut a lease may be there without the name
-/// of its owner, and no DEL can find it. They are counted, and taken away as an operator would.
+/// host-local does not flush its files. After a cut, a lease may exist without the name of its owner, and
+/// no DEL can find it. Such leases are counted and removed, as an operator would do.
 fn torn_leases(folder: &Path) -> Outcome<usize> {
     let mut torn = 0;
     for path in leftovers::files_below(folder) {
@@ -190,8 +190,8 @@ fn torn_leases(folder: &Path) -> Outcome<usize> {
     Ok(torn)
 }
 
-/// Where it is noted what the CRI has answered: a disk without a file system, outside of what a
-/// cut can take. A note that is written is kept.
+/// Records CRI's answers on a disk without a file system, which a power cut cannot damage. A written record
+/// is kept.
 #[derive(Debug)]
 struct Notes {
     disk: File,
@@ -215,7 +215,7 @@ impl Notes {
     }
 }
 
-/// Lives that never end, of which some leave pods that stay until the cut.
+/// Endless lifecycles of pods. Some pods stay until the cut.
 async fn come_and_go(stage: &Stage) -> Outcome {
     let mut random = seeded();
     let (notes, staying) = (Arc::new(Notes::open()?), Arc::new(AtomicUsize::new(0)));
@@ -294,7 +294,7 @@ impl Life {
 }
 
 const PAGE: usize = 4096;
-/// Lives at the same time.
+/// Concurrent lifecycles.
 const LIVES: u16 = 3;
-/// Pods that stay.
+/// Pods that stay until the cut.
 const STAYING: usize = 6;

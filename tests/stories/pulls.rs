@@ -1,4 +1,4 @@
-//! Pulls from a registry that is slow, stuck, away or wants tokens, and pulls of many at once.
+//! Pulls from a registry that is slow, stuck, unavailable or wants tokens, and many concurrent pulls.
 
 use std::{path::Path, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::support::{
     world::World,
 };
 
-/// A hundred callers want one image: the engine pulls once, the registry sends once. Who leaves
-/// does not disturb the others; when the last has left, the registry is told.
+/// A hundred callers request one image. The engine pulls once, and the registry sends once. A caller that
+/// disconnects does not affect the others. When the last one has disconnected, the download stops.
 pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/pulls.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "of_one_image_by_many", proxy.socket()).await?;
@@ -49,8 +49,8 @@ pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What stands still is cut and says where; what moves slowly is not, nor is anything without a
-/// deadline.
+/// A pull without progress is cancelled, and the error says where it was. A slow pull is not cancelled, and
+/// neither is any pull if no deadline is set.
 pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "from_a_stuck_registry").await?;
     let deadline = ["--image-pull-progress-deadline", "3s"];
@@ -82,7 +82,7 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every form of credential that a pull can bring.
+/// Every kind of credential that a pull may have.
 pub(crate) async fn with_every_credential(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_every_credential").await?;
     let private = &world.private;
@@ -123,7 +123,7 @@ pub(crate) async fn with_every_credential(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The pause may be behind a password; a helper that Docker's client is configured with knows it.
+/// The pause image may need a password. A credential helper of Docker's client knows it.
 pub(crate) async fn of_a_guarded_pause(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "of_a_guarded_pause").await?;
     let (private, shared) = (&world.private, stage.folders.shared.clone());
@@ -146,7 +146,7 @@ pub(crate) async fn of_a_guarded_pause(world: World) -> Outcome {
         .bridge
         .restart_with(&["--sandbox-image", &name, "--registry-config", &config])
         .await?;
-    // The image has no program that waits; that it came is all that counts here.
+    // The image has no program that waits. The test only checks that it was pulled.
     drop(stage.cri.run(&stage.recipes.pod("guarded")).await);
     let pause = stage.cri.image(&name).await?.unwrap_or_default();
     ensure!(pause.pinned, "the pause is not there, or not pinned");

@@ -1,4 +1,4 @@
-//! Limits of containers, read where they count: in the kernel's own files.
+//! Limits of containers, as the kernel's files show them.
 
 use std::{
     fs,
@@ -19,8 +19,8 @@ use crate::support::{
     world::World,
 };
 
-/// Limits are in force from the start, are changed while the container runs, and the status tells
-/// what the kernel holds; over restarts of dockbridge too.
+/// Limits apply from the start and can be changed while the container runs. The status shows the kernel's
+/// values, also after restarts of dockbridge.
 pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "resized").await?;
     let pod = stage.recipes.pod("web");
@@ -48,7 +48,7 @@ pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
         cpuset_cpus: "0-1".to_owned(),
         ..Default::default()
     };
-    // Kubelet asks again until the status shows it.
+    // kubelet repeats the call until the status shows the limits.
     for _ in 0..2 {
         update(&stage.cri, &id, up.clone()).await?;
         holds(&stage, &id, &group, (150_000, 1024, 128 << 20, "0-1", 950)).await?;
@@ -83,7 +83,7 @@ pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A limit below what is in use, or one the engine does not take, changes nothing at all.
+/// A limit below the current usage, or one that the engine refuses, changes nothing.
 pub(crate) async fn too_small(world: World) -> Outcome {
     let stage = Stage::docker(&world, "too_small").await?;
     let pod = stage.recipes.pod("web");
@@ -128,7 +128,7 @@ pub(crate) async fn too_small(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What is changed before a start counts from the start.
+/// A change before the start applies from the start.
 pub(crate) async fn changed_before_it_runs(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "unstarted").await?;
     let pod = stage.recipes.pod("web");
@@ -155,7 +155,7 @@ pub(crate) async fn changed_before_it_runs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Limits that nobody can keep are refused before anything is made, and name the field.
+/// Impossible limits are refused before anything is created, and the error names the field.
 pub(crate) async fn impossible(world: World) -> Outcome {
     let stage = Stage::docker(&world, "impossible").await?;
     let pod = stage.recipes.pod("web");
@@ -183,7 +183,7 @@ pub(crate) async fn impossible(world: World) -> Outcome {
     }
     ensure!(stage.cri.containers().await?.is_empty(), "a refused container is there");
 
-    // None of nothing is what everybody has.
+    // A limit of 0 huge pages is the default.
     let mut main = stage.recipes.sleeper("main");
     limits_of(&mut main).hugepage_limits = pages("2MB", 0).hugepage_limits;
     stage.up(&sandbox, &pod, &[main]).await?;
@@ -194,8 +194,8 @@ pub(crate) async fn impossible(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Keys of the unified hierarchy and huge pages, which the engine cannot set, are set right after
-/// the start, changed, kept over a reload of systemd, and put right after a crash.
+/// cgroup v2 keys and huge pages, which the engine cannot set, are set right after the start, can be
+/// changed, survive a reload of systemd, and are restored after a crash.
 pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if !is_unified() {
         return left_out(Lack::Unified);
@@ -241,10 +241,10 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if world.has_systemd_driver() {
         let reload = tokio::process::Command::new("systemctl").arg("daemon-reload").status();
         ensure!(reload.await?.success(), "systemd does not reload");
-        // It has no name for memory.oom.group and sets it back, which the next sweep sees.
+        // systemd has no property for memory.oom.group and resets it. The next sweep restores it.
         soon(|| held("4194304")).await?;
     }
-    // A crash between the engine's part and ours.
+    // A crash between the engine's change and dockbridge's.
     stage.bridge.kill().await?;
     fs::write(group.file("memory", "memory.low"), "0")?;
     stage.bridge.spawn().await?;
@@ -254,7 +254,7 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
         .await?;
     soon(|| held("4194304")).await?;
 
-    // What was asked for and cannot be had does not run.
+    // A container with an impossible limit does not run.
     let mut wrong = stage.recipes.sleeper("wrong");
     limits_of(&mut wrong).unified = key("memory.nonsense", "1").unified;
     let id = stage.cri.create(&sandbox, &wrong, &pod).await?;
@@ -267,7 +267,7 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What systemd does a moment after it has answered is put right by the next sweep.
+/// systemd may reset values after it has answered. The next sweep restores them.
 async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(500));
     while looks.again().await {
@@ -278,8 +278,7 @@ async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     look()
 }
 
-/// dockbridge is killed while limits are changed: afterwards the status tells the truth, and the
-/// same change goes through.
+/// dockbridge is killed while limits change. Afterwards the status is true, and the same change succeeds.
 pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "crash_resized").await?;
     let pod = stage.recipes.pod("web");
@@ -307,8 +306,8 @@ pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Kubelet tells of a pod's resources before it changes the pod's cgroup itself: a refusal would
-/// stop it, so only pods that are not there are refused.
+/// kubelet announces a pod's resources before it changes the pod's cgroup itself. An error would stop it,
+/// so only unknown pods are refused.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "pod_resized").await?;
     let pod = stage.recipes.pod("web");
@@ -408,7 +407,7 @@ fn swap(memory: i64, together: i64) -> cri::LinuxContainerResources {
     }
 }
 
-/// The control group of a container, looked at from the story's side.
+/// The cgroup of a container, as the story sees it.
 struct Group {
     pid: String,
     cgroup: String,
@@ -455,7 +454,7 @@ impl Group {
         Ok(self.read("cpu", "cpu.cfs_quota_us")?.parse()?)
     }
 
-    /// None where the kernel has weights.
+    /// None if the kernel has weights.
     fn shares(&self) -> Outcome<Option<i64>> {
         if is_unified() {
             return Ok(None);
@@ -480,7 +479,7 @@ fn is_unified() -> bool {
     Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
-/// Whether the engine's containers have limits of huge pages.
+/// Whether the engine's containers can have huge page limits.
 fn has_hugetlb() -> bool {
     let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
     let unified = controllers.is_ok_and(|all| all.split_whitespace().any(|one| one == "hugetlb"));

@@ -1,5 +1,4 @@
-//! dockbridge ends and comes back, the engine ends and comes back: pods do not notice, or are
-//! shown as what they are.
+//! Restarts of dockbridge and of the engine. Pods are not affected, or are shown correctly.
 
 use std::{fs, time::Duration};
 
@@ -16,7 +15,7 @@ use crate::support::{
     world::World,
 };
 
-/// A whole life with a restart, alternately graceful and not, after every call.
+/// A whole lifecycle with a restart after every call, alternately graceful and by a kill.
 pub(crate) async fn between_any_two_calls(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "between_calls").await?;
     let mut pod = stage.recipes.pod("steady");
@@ -58,8 +57,8 @@ pub(crate) async fn between_any_two_calls(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The daemon ends and comes back, once politely and once not: while it is away reads answer and
-/// writes say Unavailable; afterwards the pod is NOTREADY, goes, and a new one comes.
+/// The daemon stops and starts, once gracefully and once after a kill. While it is down, reads are answered
+/// and writes fail with Unavailable. Afterwards the pod is NOTREADY, is removed, and a new one is created.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let cri = &stage.cri;
@@ -98,7 +97,7 @@ async fn answers_without_engine(stage: &Stage, sandbox: &str) -> Outcome {
     Ok(())
 }
 
-/// Waits until the engine is followed again.
+/// Waits until dockbridge is connected to the engine again.
 pub(crate) async fn until_ready(cri: &Cri) -> Outcome {
     until_condition(cri, "RuntimeReady", true).await
 }
@@ -125,7 +124,7 @@ pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is still READY");
 }
 
-/// The state folder is lost while a pod runs: the pod is adopted, and its address released.
+/// The state directory is lost while a pod runs. The pod is adopted, and its address is released later.
 pub(crate) async fn without_the_state(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_state").await?;
     let mut pod = stage.recipes.pod("orphan");

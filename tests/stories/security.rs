@@ -1,4 +1,4 @@
-//! What confines a process, seen from outside of it: seccomp, capabilities, privileges, paths.
+//! The confinement of a process, checked from outside: seccomp, capabilities, privileges, paths.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::support::{
 };
 use cri::security_profile::ProfileType;
 
-/// Every kind of profile, and texts that are none.
+/// Every kind of profile, and invalid ones.
 pub(crate) async fn by_seccomp(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_seccomp").await?;
     let file = stage.folders.shared.join("profile.json");
@@ -75,7 +75,8 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Who may run pods may have an image of any name pulled, that of the built-in pause too.
+/// Users who may run pods can make the node pull an image of any name, including that of the built-in pause
+/// image.
 pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "of_the_pause_under_a_taken_name").await?;
     let pod = stage.recipes.pod("first");
@@ -95,13 +96,13 @@ async fn image_of(stage: &Stage, sandbox: &str) -> Outcome<String> {
     stage.engine.docker(&["inspect", "-f", "{{.Image}}", sandbox]).await
 }
 
-/// The pause installs a filter itself; with our OCI runtime it has no other.
+/// The pause program installs its own filter. With our OCI runtime it has no other.
 const fn filters_of_pause(world: &World) -> &'static str {
     if world.has_oci_runtime { "1" } else { "2" }
 }
 
-/// The number of seccomp filters of a process once it sleeps. A pause installs its own filter after
-/// its start.
+/// The number of seccomp filters of a process when it sleeps. The pause program installs its own filter
+/// after its start.
 async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
     let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(10));
     loop {
@@ -113,7 +114,7 @@ async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
     }
 }
 
-/// The default is the engine's own, whatever the daemon was told to give those who do not ask.
+/// The default profile is the engine's own, whatever default the daemon is configured with.
 pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let engine = crate::support::engine::Engine::of(world.clone());
     if world.docker_major < 23 {
@@ -133,7 +134,7 @@ pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// ALL in either list, and names in both.
+/// ALL in either list, and names in both lists.
 pub(crate) async fn by_capabilities(world: World) -> Outcome {
     const CHOWN: u64 = 1;
     const KILL: u64 = 1 << 5;
@@ -177,7 +178,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// New privileges, the root file system, paths that are hidden: lists are literal.
+/// Privilege escalation, a read-only root file system, and masked paths: CRI's lists are complete.
 pub(crate) async fn by_privileges(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_privileges").await?;
     let pod = stage.recipes.pod("plain");
@@ -188,7 +189,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     security.readonly_rootfs = true;
     security.masked_paths = vec!["/proc/filesystems".to_owned(), "/proc/version".to_owned()];
     security.readonly_paths = vec!["/proc/sys".to_owned()];
-    // Charts state them for every node; without SELinux they mean nothing.
+    // Charts set SELinux options for every node. Without SELinux they have no effect.
     security.selinux_options =
         Some(cri::SeLinuxOption { level: "s0:c1,c2".to_owned(), ..Default::default() });
     let loose = stage.recipes.sleeper("loose");
@@ -212,7 +213,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Nothing confines the privileged, whatever profile they bring.
+/// Privileged containers are not confined, whatever profile they request.
 pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     let stage = Stage::cni(&world, "privileged").await?;
     let mut pod = stage.recipes.pod("mighty");
@@ -228,7 +229,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     of(&mut container).privileged = true;
     of(&mut container).seccomp = Some(profile(ProfileType::Localhost, "/not/even/there.json"));
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
-    // The pause still has its own filter.
+    // The pause container still has its own filter.
     for (id, filters) in [(&sandbox, "1"), (&ids[0], "0")] {
         ensure_eq!(filters_of(&stage, id).await?, filters);
     }
@@ -236,7 +237,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What no engine can do, or this one cannot: a refusal that names the field.
+/// What no engine supports, or not this one, is refused, and the error names the field.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "refused").await?;
     let pod = stage.recipes.pod("pod");
@@ -296,7 +297,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image that says it is a pod's: what its labels say is not believed.
+/// An image with the labels of a pod. Its labels are not trusted.
 pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "impostor").await?;
     let pod = stage.recipes.pod("honest");
@@ -323,8 +324,8 @@ pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Run by hand from committed images, with the very names of a container and a pod that are gone, and the
-/// container also in the pod's namespaces.
+/// Containers started by hand from committed images, with the names of a removed container and pod. The
+/// container also uses the pod's namespaces.
 async fn under_our_names(
     stage: &mut Stage,
     (sandbox, container): (&str, &str),
@@ -345,7 +346,7 @@ async fn under_our_names(
     stage.cri.clear().await?;
     let words = ["run", "-d", "--name", names[0], "--network", "none", paused];
     let pause = stage.engine.docker(&words).await?;
-    // As after the loss of the state directory: whatever looks like a pod is adopted.
+    // As after the loss of the state directory, when everything that looks like a pod is adopted.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(50));
     while !(stage.cri.sandboxes().await?.is_empty() && stage.cri.containers().await?.is_empty()) {
@@ -359,7 +360,7 @@ async fn under_our_names(
     Ok(stage.cri.remove_image(paused).await?)
 }
 
-/// An image with all labels of a container of ours, and with some of a pod's besides.
+/// An image with all labels of a dockbridge container, and in addition some of a pod.
 async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     let image = "dockbridge.test/impostor:1";
     let extra =
@@ -369,7 +370,7 @@ async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
         words.extend(["-c".to_owned(), format!("LABEL {label}")]);
     }
     words.extend([model.to_owned(), image.to_owned()]);
-    // A commit takes the container's own labels along.
+    // A commit also copies the container's own labels.
     stage.engine.docker(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let labels = ["image", "inspect", "-f", "{{json .Config.Labels}}", image];
     let labels = stage.engine.docker(&labels).await?;
@@ -377,7 +378,7 @@ async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     Ok(image.to_owned())
 }
 
-/// A create that is answered so, and leaves nothing.
+/// A create that gets this refusal and leaves nothing.
 pub(crate) async fn refuses(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -390,7 +391,7 @@ pub(crate) async fn refuses(
     Ok(())
 }
 
-/// A refusal with that code and those words.
+/// A refusal with this code and this text.
 pub(crate) fn said(answer: Result<String, Refused>, (code, words): (Code, &str)) -> Outcome {
     let Err(refused) = answer else {
         crate::support::failure::fail!("nothing was refused, where {words:?} should be")
@@ -404,7 +405,7 @@ fn profile(kind: ProfileType, name: &str) -> cri::SecurityProfile {
     cri::SecurityProfile { profile_type: kind.into(), localhost_ref: name.to_owned() }
 }
 
-/// The security context of a container, to be changed.
+/// The security context of a container.
 pub(crate) fn of(container: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSecurityContext {
     container.linux.get_or_insert_default().security_context.get_or_insert_default()
 }
@@ -428,7 +429,7 @@ fn line_of(status: &str, key: &str) -> String {
     value.unwrap_or_default().trim().to_owned()
 }
 
-/// Of a line of a mount table.
+/// Mount point and options from a line of a mount table.
 pub(crate) fn point_and_options(line: &str) -> Option<(&str, &str)> {
     let mut fields = line.split(' ').skip(4);
     Some((fields.next()?, fields.next()?))

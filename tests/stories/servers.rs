@@ -1,5 +1,5 @@
-//! One server for one engine: a second dockbridge is refused and names the first, whatever the two
-//! share, and a killed one leaves no lock.
+//! One server for one engine: a second dockbridge is refused and the error names the first, whatever the
+//! two share. A killed one leaves no lock.
 
 use std::{
     fs,
@@ -25,7 +25,8 @@ use crate::support::{
     world::World,
 };
 
-/// With nothing in common, with each folder, with the socket, and by another way to the engine.
+/// With nothing in common, with each folder in common, with the socket in common, and through another path
+/// to the engine.
 pub(crate) async fn refused_whatever_they_share(world: World) -> Outcome {
     let stage = Stage::docker(&world, "first_server").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("steady")).await?;
@@ -57,7 +58,7 @@ pub(crate) async fn refused_whatever_they_share(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// By SIGKILL: one with other folders and another socket takes its pods over.
+/// After a SIGKILL, a server with other folders and another socket takes over its pods.
 pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "killed_server").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("steady")).await?;
@@ -78,7 +79,7 @@ pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The engine is away when both start: one of them gets it, the other is refused then.
+/// The engine is down when both start. Then one of them gets it, and the other is refused.
 pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     let stage = Stage::docker(&world, "patient_server").await?;
     stage.engine.control(&["stop"]).await?;
@@ -102,7 +103,7 @@ pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The check says who has the engine, and runs its pod there.
+/// The check reports which server has the engine, and runs its pod there.
 pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     let stage = Stage::docker(&world, "checked_server").await?;
     let me = format!(
@@ -129,7 +130,7 @@ pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Another server of the world's engine: folders of its own, a socket of its own.
+/// Another server for the world's engine, with its own folders and socket.
 struct Other {
     world: World,
     root: PathBuf,
@@ -146,7 +147,7 @@ impl Other {
         self.folders.run.join("cri.sock")
     }
 
-    /// What it is started with, some of it as the first one was.
+    /// Its flags, some of them shared with the first server.
     fn flags(&self, shared: &[(&str, String)]) -> Vec<String> {
         let own = [
             ("--listen", self.socket().display().to_string()),
@@ -165,7 +166,7 @@ impl Other {
         Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?)
     }
 
-    /// Starts it; the last words of one that ends as it should.
+    /// Starts the server, which must fail. Returns its last line of output.
     async fn refused(&self, shared: &[(&str, String)]) -> Outcome<String> {
         complaint(self.spawn(shared)?).await
     }
@@ -175,7 +176,7 @@ impl Other {
     }
 }
 
-/// The last line of a server that fails by itself.
+/// The last line of output of a server that fails on its own.
 async fn complaint(server: Child) -> Outcome<String> {
     let ended = timeout(patient(Duration::from_secs(20)), server.wait_with_output()).await??;
     let text = words(&ended);
@@ -189,7 +190,7 @@ async fn answering(socket: &Path) -> Outcome<Cri> {
     Cri::connect(socket).await
 }
 
-/// What the check says, whatever its verdict.
+/// The output of the check, whatever its result.
 async fn check(flags: &[String], more: &[&str]) -> Outcome<String> {
     let ended = dockbridge("check", flags).args(more).output().await?;
     Ok(words(&ended))
@@ -203,7 +204,7 @@ fn words(ended: &Output) -> String {
 fn dockbridge(verb: &str, flags: &[String]) -> Command {
     let mut command = Command::new(program());
     command.arg(verb).args(flags).stdin(Stdio::null());
-    // The world's variables begin like dockbridge's own.
+    // The world's variables have the same prefix as dockbridge's.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
     }

@@ -1,4 +1,4 @@
-//! dockbridge as a service of a real systemd, by the unit file it is shipped with.
+//! dockbridge as a service of a real systemd, with its unit file.
 
 use std::{fs, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// A start ends when the socket answers; a dockbridge that is stopped in its tracks is started
-/// anew, and its pods do not notice; a stop is a clean one.
+/// A start ends when the socket answers. A frozen dockbridge is restarted without an effect on its pods. A
+/// stop is graceful.
 pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     if !world.has_systemd_driver() {
         return left_out(Lack::Systemd);
@@ -32,7 +32,7 @@ pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     install(&stage)?;
     systemctl(&["daemon-reload"]).await?;
     systemctl(&["start", UNIT]).await?;
-    // No looking around: systemd has waited for us.
+    // No waiting here, because systemd has waited.
     stage.cri = stage.bridge.cri().await?;
     stage.cri.version().await?;
     ensure_eq!(shown("ActiveState,SubState").await?, "active\nrunning");
@@ -66,7 +66,7 @@ pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The unit file with the program, the folders and the engine of this story.
+/// Installs the unit file with the program, the folders and the engine of this story.
 fn install(stage: &Stage) -> Outcome {
     let start = format!(
         "ExecStart={} serve {}",
@@ -84,7 +84,7 @@ fn install(stage: &Stage) -> Outcome {
     Ok(fs::write(format!("/run/systemd/system/{UNIT}"), unit)?)
 }
 
-/// Properties of the unit with commas between; one value a line.
+/// Properties of the unit, separated by commas. Returns one value per line.
 async fn shown(properties: &str) -> Outcome<String> {
     let mut values = Vec::new();
     for property in properties.split(',') {

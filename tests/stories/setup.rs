@@ -1,4 +1,4 @@
-//! `dockbridge setup`: its runtime comes, goes and is replaced under running pods.
+//! `dockbridge setup`: the runtime is added, removed and replaced while pods run.
 
 use std::{
     fs,
@@ -27,8 +27,8 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// What was started with it runs on, answers and ends as it should after `--undo`, even over a restart of
-/// the engine; nothing new is started with it.
+/// Containers started with the runtime keep running, accept exec and stop normally after `--undo`, even
+/// after a restart of the engine. New containers do not use it.
 pub(crate) async fn undone_under_a_pod(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "undone").await? else { return Ok(()) };
     let outcome = undone(&stage, &setup).await;
@@ -58,9 +58,9 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     cri.clear().await
 }
 
-/// An upgrade changes nothing for what runs. Without the program the engine kills what it is to stop, and
-/// leaves its shims; dockbridge removes its own. With the program there again, a restart of the engine
-/// removes the rest.
+/// An upgrade does not affect running containers. Without the program, the engine stops containers by a
+/// kill and leaves their shims, and dockbridge removes its own files. After the program is back, a restart
+/// of the engine removes the rest.
 pub(crate) async fn without_its_program(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "no_program").await? else { return Ok(()) };
     let outcome = program_missing(&stage, &setup).await;
@@ -91,14 +91,14 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     ensure!(refused.message.contains("dockbridge-runtime"), "{refused:?}");
     let Err(refused) = cri.run(&mapped_pod(stage, "new")).await else { fail!("a pod started") };
     ensure!(refused.message.contains("dockbridge-runtime"), "{refused:?}");
-    // Docker 26.1 may fail to look at the process that it has just killed.
+    // Docker 26.1 may fail to inspect the process that it has just killed.
     let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
     while looks.again().await && cri.stop_container(id, 1).await.is_err() {}
     ensure_eq!(cri.container(id).await?.exit_code, 137);
     let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
     while looks.again().await && cri.stop(sandbox).await.is_err() {}
     cri.end(sandbox).await?;
-    // Once the bridge plugin could not undo the network, because iptables did not find the pod's chain.
+    // Sometimes the bridge plugin cannot undo the network, because iptables does not find the pod's chain.
     // kubelet removes such a pod later.
     if refused.message.contains("cleanup failed") {
         println!("  the network of the refused pod could not be undone: {refused}");
@@ -111,7 +111,7 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     Ok(())
 }
 
-/// A file that is not understood stays; one that the engine does not take is told of.
+/// A file that cannot be parsed is not changed. If the engine refuses a file, the output says so.
 pub(crate) async fn of_wrong_files(world: World) -> Outcome {
     let setup = Setup::of(&world)?;
     let outcome = wrong_files(&setup).await;
@@ -145,7 +145,7 @@ async fn mapped_pod_of_two(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     Ok((sandbox, ids))
 }
 
-/// A stage whose engine has got the runtime from `dockbridge setup`.
+/// A stage whose engine got the runtime from `dockbridge setup`.
 async fn set(world: &World, story: &str) -> Outcome<Option<(Stage, Setup)>> {
     if world.docker_major < 24 {
         skip(Lack::YoungEngine);
@@ -174,7 +174,7 @@ async fn finish(stage: Stage, setup: &Setup, outcome: Outcome) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A program with its runtime beside it, as packages have them, and the engine's file.
+/// A program with its runtime beside it, as in packages, and the engine's file.
 struct Setup {
     world: World,
     folder: PathBuf,

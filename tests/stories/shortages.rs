@@ -1,5 +1,5 @@
-//! What containers run short of, as figures: kills, swap, waiting, traffic with disks, tasks. Each
-//! is compared with the kernel's own files, read and understood here by other code.
+//! Metrics of shortages: OOM kills, swap, waiting, disk I/O, tasks. Each is compared with the kernel's own
+//! files, which separate code reads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// Kills, the limits met, and swap where there is some.
+/// OOM kills, reached limits, and swap if there is any.
 pub(crate) async fn of_memory(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shortages").await?;
     let pod = stage.recipes.pod("short");
@@ -35,7 +35,7 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     resources.memory_limit_in_bytes = LIMIT;
     resources.memory_swap_limit_in_bytes = if swaps { 3 * LIMIT } else { LIMIT };
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // From outside: a command in there may be the one that is killed.
+    // From outside, because a command in the container may be the one that is killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
@@ -46,7 +46,7 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
         let group = kernel.group("memory")?;
         let file = |name: &str| number(&group.join(name));
         ensure_eq!(told.own("oom_events_total", &[])?, kernel.kills()?);
-        // Version 1 does not count every limit that was met.
+        // Cgroup v1 does not count every time that a limit was reached.
         let met = told.own("memory_failcnt", &[])?;
         match file("memory.failcnt") {
             Ok(counted) => ensure_eq!(met, counted),
@@ -73,8 +73,8 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Descriptors, of dockbridge itself: what cannot be read is not left out as if it were not there,
-/// and who comes meanwhile is received afterwards.
+/// dockbridge runs out of file descriptors. Figures that cannot be read are an error and are not left out,
+/// and clients that connect are served later.
 pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let stage = Stage::cni(&world, "starved").await?;
     let pod = stage.recipes.pod("hungry");
@@ -85,7 +85,7 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let process = Process(stage.bridge.pid().unwrap_or_default());
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
     loop {
-        // One that is closed meanwhile makes room: then the answer is whole.
+        // A descriptor that is closed in between makes room. The answer is then complete.
         process.may_open(process.first_free_descriptor()?).await?;
         match stage.cri.pod_metrics().await {
             Ok(told) => holds_all(&told_of(&told[0]), &whole)?,
@@ -109,20 +109,20 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Which figures there are of the pod's only container: names with labels.
+/// The metrics of the pod's only container: names with labels.
 fn told_of(pod: &cri::PodSandboxMetrics) -> BTreeSet<String> {
     let metrics = pod.container_metrics.iter().flat_map(|one| &one.metrics);
     metrics.map(|one| format!("{} {:?}", one.name, one.label_values)).collect()
 }
 
-/// There may be more: some figures begin later, as the layer's size does (decision 0019).
+/// There may be more, because some begin later, such as the layer's size (decision 0019).
 fn holds_all(told: &BTreeSet<String>, whole: &BTreeSet<String>) -> Outcome {
     let lacking: Vec<&String> = whole.difference(told).collect();
     ensure!(lacking.is_empty(), "{lacking:?} are left out");
     Ok(())
 }
 
-/// Waiting, by all kinds of it, bytes by disks, tasks and their limit.
+/// Waiting times of all kinds, bytes per disk, tasks and their limit.
 pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let stage = Stage::cni(&world, "waiting").await?;
     let pod = stage.recipes.pod("waits");
@@ -136,7 +136,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let resources = main.linux.get_or_insert_default().resources.get_or_insert_default();
     (resources.cpu_period, resources.cpu_quota) = (50_000, 40_000);
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // From outside: a command in there may be the one that is killed.
+    // From outside, because a command in the container may be the one that is killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
@@ -164,7 +164,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Looks and compares until nothing moved in between, or long enough.
+/// Repeats the comparison until nothing has changed during it, or time is up.
 async fn while_still(
     stage: &Stage,
     kernel: &Kernel,
@@ -182,11 +182,11 @@ async fn while_still(
     compared
 }
 
-/// One kind of waiting: totals of a file's two lines, in microseconds.
+/// One kind of waiting time: totals of a file's two lines, in microseconds.
 fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>) -> Outcome {
     let path = match kernel.is_unified() {
         true => kernel.group("")?.join(format!("{name}.pressure")),
-        // What version 2 knows beside version 1 is compared in the emulated machine.
+        // Figures that only cgroup v2 has are compared in the emulated machine.
         false => return Ok(()),
     };
     if !Path::new("/proc/pressure").is_dir() {
@@ -208,7 +208,7 @@ fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>
     Ok(())
 }
 
-/// Bytes by the numbers of a disk and the direction, of what is not 0.
+/// Bytes by disk number and direction, without zeros.
 type Bytes = BTreeMap<(String, &'static str), u64>;
 
 fn bytes_told(told: &Told) -> Bytes {
@@ -249,13 +249,13 @@ fn bytes_by_disks(kernel: &Kernel) -> Outcome<Bytes> {
     Ok(bytes)
 }
 
-/// Whether memory can be swapped and the group's limit of it is honoured.
+/// Whether memory can be swapped and the cgroup's limit for it applies.
 fn has_swap() -> Outcome<bool> {
     let lines = fs::read_to_string("/proc/swaps")?.lines().count();
     Ok(lines > 1 && Path::new("/sys/fs/cgroup/cgroup.controllers").exists())
 }
 
-/// A file of one number; 0 where it says that there is no limit.
+/// A file with one number; 0 if it says that there is no limit.
 fn number(path: &Path) -> Outcome<u64> {
     let text = fs::read_to_string(path)?;
     Ok(if text.trim() == "max" { 0 } else { text.trim().parse()? })

@@ -1,4 +1,4 @@
-//! The signal that asks a container to stop: the pod's, or the image's.
+//! The signal that asks a container to stop, from the request or from the image.
 
 use dockbridge::wire::cri;
 
@@ -11,11 +11,13 @@ use crate::{
     },
 };
 
-/// The request's over the image's over the usual; told by the status and felt by the process.
+/// The request's signal has priority over the image's, and that over the default. The status shows it, and
+/// the process receives it.
 pub(crate) async fn to_stop(world: World) -> Outcome {
     let stage = Stage::cni(&world, "to_stop").await?;
     let image = "dockbridge.test/signal:1";
-    // A commit keeps what the container was made with; 20.10 takes no such instruction.
+    // A commit keeps the setting of the container. Docker 20.10 does not support the instruction in a
+    // commit.
     let empty = stage.engine.docker(&["create", "--stop-signal", "SIGUSR2", &world.image]).await?;
     stage.engine.docker(&["commit", &empty, image]).await?;
     stage.engine.docker(&["rm", &empty]).await?;
@@ -33,7 +35,7 @@ pub(crate) async fn to_stop(world: World) -> Outcome {
         container.stop_signal = asked.into();
         let ids = stage.up(&sandbox, &pod, &[container]).await?;
         ensure_eq!(stage.cri.container(&ids[0]).await?.stop_signal(), told, "{name}");
-        // A shell that has not set its traps yet would die of the signal itself.
+        // The signal would kill a shell that has not set its traps yet.
         stage
             .engine
             .inside(&ids[0], "until grep -q 'SigCgt:.*4a02' /proc/1/status; do :; done")

@@ -1,6 +1,6 @@
-//! Silence at every call: dockerd or its containerd is stopped, or the answers to requests that change
-//! something are held or lost after the engine has acted. No call returns a wrong result, no byte is
-//! lost, nothing is done twice, and the state afterwards is correct.
+//! The engine does not answer during any call: dockerd or its containerd is frozen, or the answers to
+//! changing requests are held or lost after the engine has acted. No call returns a wrong result, no byte
+//! is lost, nothing is done twice, and the state afterwards is correct.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// dockerd and containerd are stopped.
+/// dockerd and containerd are frozen.
 pub(crate) async fn of_processes(world: World) -> Outcome {
     let engine = Engine::of(world.clone());
     let dockerd = Silence::Stopped("dockerd", Pid::from_raw(engine.pid()?));
@@ -59,7 +59,7 @@ async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outc
     for length in lengths {
         for (number, silence) in silences.iter().enumerate() {
             let length = Duration::from_millis(*length);
-            // A pod of the same name would continue the log files.
+            // The log files of a pod with the same name would be continued.
             let name = format!("p{number}-{}", length.as_millis());
             registry.offer(&name, &["1"], 256 << 10, &json!({}));
             let image = format!("{}/{name}:1", registry.address);
@@ -80,7 +80,7 @@ async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outc
     stage.leaves_nothing().await
 }
 
-/// What is silent.
+/// The process or the answers that are silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Silence {
     Stopped(&'static str, Pid),
@@ -88,7 +88,7 @@ enum Silence {
     LostAnswers,
 }
 
-/// A process that is stopped until this is dropped.
+/// A process that is frozen until this is dropped.
 struct Stopped(Pid);
 
 impl Drop for Stopped {
@@ -117,16 +117,16 @@ impl Silence {
     }
 }
 
-/// A pod whose containers are each for one call.
+/// A pod with one container for each call.
 struct Round {
     cri: Cri,
     silence: Silence,
     length: Duration,
     pod: cri::PodSandboxConfig,
     sandbox: String,
-    /// Runs commands, and its limits change.
+    /// Runs commands, and gets changed limits.
     main: String,
-    /// A command that ends when its terminal has another size.
+    /// A command that ends when the size of its terminal changes.
     terminal: Mutex<Session>,
     /// Repeats its input.
     echo: String,
@@ -135,11 +135,11 @@ struct Round {
     /// Prints a line at each SIGTERM, and ends a moment after the first.
     stopping: (String, CriLog),
     removed: String,
-    /// Not started yet. Prints that it ran.
+    /// Not started yet. Prints a line when it runs.
     fresh: (String, CriLog),
-    /// A pod and a container of this pod that are still to be created.
+    /// A pod that will be created, and a container that will be created in this pod.
     others: (cri::PodSandboxConfig, cri::ContainerConfig),
-    /// Pods that are stopped, and removed.
+    /// Pods to stop and to remove.
     leaving: [String; 2],
     image: String,
 }
@@ -211,7 +211,7 @@ impl Round {
         Ok(round)
     }
 
-    /// Makes the calls, each at a moment of the silence that begins now.
+    /// Makes the calls, each at a random moment of the silence that begins now.
     fn calls(self: &Arc<Self>, random: &mut StdRng) -> JoinSet<Outcome> {
         let mut calls = JoinSet::new();
         let mut at_random = |what: &'static str| {
@@ -240,7 +240,7 @@ impl Round {
             "CreateContainer" => {
                 repeated(|| cri.create(&self.sandbox, &self.others.1, &self.pod)).await?;
             }
-            // Kubelet does not repeat a start.
+            // kubelet does not repeat a start.
             "StartContainer" => cri.start(&self.fresh.0).await?,
             "StopContainer" => repeated(|| cri.stop_container(&self.stopping.0, grace)).await?,
             "StopPodSandbox" => repeated(|| cri.stop(&self.leaving[0])).await?,
@@ -257,7 +257,7 @@ impl Round {
         Ok(())
     }
 
-    /// Kubelet does not repeat a command.
+    /// kubelet does not repeat a command.
     async fn exec_sync(&self) -> Outcome {
         let line = command("ExecSync");
         match self.cri.exec_sync(&self.main, &["sh", "-c", &line], 0).await {
@@ -297,8 +297,7 @@ impl Round {
         Ok(())
     }
 
-    /// Output goes with the connection on which the answer is lost, so a stream that begins then may
-    /// fail.
+    /// Whether output is lost with the connection whose answer is lost. A stream that begins then may fail.
     fn loses_output(&self) -> bool {
         self.silence == Silence::LostAnswers
     }
@@ -311,7 +310,7 @@ impl Round {
         Ok(())
     }
 
-    /// Everything was done once and completely.
+    /// Checks that everything was done once and completely.
     async fn check(&self, stage: &Stage) -> Outcome {
         let (fresh, log) = &self.fresh;
         ensure_eq!(until_exited(&self.cri, fresh).await?.exit_code, 5);
@@ -342,7 +341,7 @@ impl Round {
         self.check_lists(stage).await
     }
 
-    /// Each pod and each container exists once, in dockbridge as in Docker.
+    /// Checks that each pod and each container exists once, in dockbridge and in Docker.
     async fn check_lists(&self, stage: &Stage) -> Outcome {
         let pods = self.cri.sandboxes().await?;
         let ready = pods.iter().filter(|pod| pod.state() == S::SandboxReady).count();
@@ -384,7 +383,7 @@ async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Out
 /// The engine cannot be reached, or has not answered in time.
 const SILENT: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
 
-/// How many lines take half a second longer than the silence.
+/// The number of lines that take half a second longer than the silence.
 fn lines(length: Duration) -> u128 {
     (length.as_millis() + 500) / 50 * BURST
 }
@@ -404,7 +403,7 @@ const CALLS: [&str; 13] = [
     "Attach",
     "resize",
 ];
-/// Notes that it ran, and ends right after its output.
+/// A command that records that it ran, and ends right after its output.
 fn command(name: &str) -> String {
     format!("echo {name} >>{RAN}; head -c {OUTPUT} /dev/zero | tr '\\0' x; exit 7")
 }
@@ -412,5 +411,5 @@ fn command(name: &str) -> String {
 const RAN: &str = "/tmp/ran";
 const OUTPUT: usize = 40_000;
 const SHARES: i64 = 333;
-/// How many lines are written without a pause.
+/// The number of lines that are written without a pause.
 const BURST: u128 = 50;

@@ -1,5 +1,5 @@
-//! Commands in containers while Docker or its containerd is stopped: callers get an error in time,
-//! and no process is left.
+//! Commands in containers while Docker or its containerd is frozen. Callers get an error in time, and no
+//! process is left.
 
 use std::{
     fs,
@@ -26,19 +26,18 @@ use crate::support::{
     world::World,
 };
 
-/// The engine stands still for longer than a command may take, then goes on.
+/// The engine is frozen for longer than a command may take, then continues.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let set = Set::up(&world, "engine_stalls").await?;
     let engine = Pid::from_raw(set.stage.engine.pid()?);
     let code = stalls(&set, engine, Duration::from_secs(3)).await?;
-    // It says nothing about the container: no probe may fail.
+    // This error says nothing about the container, so no probe fails.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }
 
-/// Docker or its containerd stands still in the moment in which commands and a container end: no output
-/// and no exit code is lost, also when a child keeps the output open or the command's time is up
-/// meanwhile.
+/// Docker or its containerd is frozen at the moment when commands and a container end. No output and no
+/// exit code is lost, even if a child keeps the output open or the command's timeout expires in between.
 pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     let set = Set::up(&world, "stalls_at_ends").await?;
     let dockerd = Pid::from_raw(set.stage.engine.pid()?);
@@ -46,7 +45,8 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     let mut cases = vec![
         (dockerd, "", 400, 0),
         (dockerd, CHILD, 400, 0),
-        // Without the child: Docker 20.10 reports such ends one after the other, each seconds later.
+        // Without the child, because Docker 20.10 reports such ends one after the other, each some seconds
+        // later.
         (dockerd, "", 10_000, 10),
         (containerd, "", 400, 0),
     ];
@@ -69,17 +69,17 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Its containerd does, so that the engine takes a command and does not begin it.
+/// containerd is frozen, so the engine accepts a command but does not start it.
 pub(crate) async fn of_containerd(world: World) -> Outcome {
     let set = Set::up(&world, "containerd_stalls").await?;
     let code = stalls(&set, set.stage.engine.containerd()?, Duration::from_millis(1500)).await?;
-    // The command did not run in its second: that is no failed probe, either.
+    // The command did not run within its second. This is not a failed probe either.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }
 
-/// The container's shim stands still while dockbridge is killed, and goes on long after the next one
-/// began: that one ends the command which begins then.
+/// The container's shim is frozen while dockbridge is killed, and continues long after the next dockbridge
+/// has started. The next one ends the command that begins then.
 pub(crate) async fn over_a_crash(world: World) -> Outcome {
     let mut set = Set::up(&world, "stall_over_a_crash").await?;
     let shim = set.shim().await?;
@@ -93,7 +93,7 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Longer than a start may take that a dockbridge before it had asked for.
+/// Waits longer than a start may take that an earlier dockbridge had requested.
 async fn crash_while_it_begins(set: &mut Set) -> Outcome {
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
     let call = tokio::spawn(async move { cri.exec_sync(&container, &["sleep", "8888"], 0).await });
@@ -105,10 +105,10 @@ async fn crash_while_it_begins(set: &mut Set) -> Outcome {
     Ok(())
 }
 
-/// A command with a second, and a user of a terminal who leaves, while a process is stopped. Returns
-/// what the command's caller is told.
+/// Runs a command with a timeout of one second, and a terminal session whose client leaves, while a process
+/// is frozen. Returns the answer to the command's caller.
 async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
-    // Promised before: nobody asks the engine for that.
+    // Requested before the freeze. This needs no request to the engine.
     let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
     let place = Place::of(&set.stage.cri.exec(&request).await?)?;
     kill(who, Signal::SIGSTOP)?;
@@ -127,8 +127,8 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 }
 
 impl Set {
-    /// An ExecSync, a stream of each kind and an attached container. Their processes are known to
-    /// dockbridge when the engine is stopped; then they end. Returns what the attached client got first.
+    /// An ExecSync, a stream of each kind and an attached container. dockbridge knows their processes when
+    /// the engine is frozen. Then they end. Returns what the attached client received first.
     async fn ends_in_a_stall(
         &self,
         who: Pid,
@@ -153,7 +153,7 @@ impl Set {
             let _ = fs::remove_file(&sign);
             signs.push(sign);
         }
-        // The last to begin, because its time is counted.
+        // The last one to begin, because its timeout is running.
         let call = async {
             until(|| Ok(self.alive("tmp/end")?.len() == 2)).await?;
             self.run(&line, timeout).await
@@ -201,12 +201,12 @@ impl Set {
         Ok(Pid::from_raw(parent.unwrap_or_default().trim().parse()?))
     }
 
-    /// Waits until nothing of the stories' commands runs, and none is noted as one that may.
+    /// Waits until no command of the stories runs, and none is recorded as one that may run.
     async fn nothing_is_left(&self) -> Outcome {
         let marks = self.stage.folders.state.join("execs");
         let ended = || Ok(self.alive("8888")?.is_empty() && fs::read_dir(&marks)?.next().is_none());
         until(ended).await?;
-        // What the engine had not begun by then is begun now, and ended, too.
+        // A command that the engine had not started by then has been started and ended by now.
         ensure_eq!(self.run("exit 3", 30).await?.exit_code, 3);
         until(ended).await
     }

@@ -1,4 +1,4 @@
-//! What containers and pods use: the figures are the kernel's, read beside dockbridge.
+//! Resource usage of containers and pods, compared with the kernel's values.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::support::{
     world::World,
 };
 
-/// Page cache, anonymous memory, faults and processor time, of one container and across a restart.
+/// Page cache, anonymous memory, page faults and processor time of one container, also after a restart.
 pub(crate) async fn of_a_container(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "stats").await?;
     let pod = stage.recipes.pod("worker");
@@ -48,7 +48,7 @@ pub(crate) async fn of_a_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Waits for the kernel to stand still, and compares.
+/// Compares until the kernel's values stop changing.
 async fn agrees(stage: &Stage, id: &str) -> Outcome {
     let kernel = Kernel::of(&stage.engine, id).await?;
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(300));
@@ -77,7 +77,7 @@ async fn agrees(stage: &Stage, id: &str) -> Outcome {
     Err(Failure(format!("the figures never agreed: {last}")))
 }
 
-/// The rate is what lies between two answers.
+/// The rate is calculated from two answers.
 async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) -> Outcome {
     let busy = stage.recipes.container("busy", "while :; do :; done");
     let id = stage.up(sandbox, pod, &[busy]).await?.remove(0);
@@ -94,7 +94,7 @@ async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) 
     Ok(())
 }
 
-/// Bytes and inodes of what was written, on the disk ImageFsInfo names.
+/// Bytes and inodes that were written, on the disk that ImageFsInfo names.
 pub(crate) async fn of_its_layer(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "layers").await?;
     let pod = stage.recipes.pod("writer");
@@ -103,7 +103,7 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
                 ln -s / /a/everything; sync; touch /done; sleep 600";
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.container("main", line)]).await?;
     stage.engine.inside(&ids[0], "until [ -e /done ]; do sleep 0.1; done").await?;
-    // Measured when they begin, and from then on not often.
+    // Layers are measured at the start, and later only rarely.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
     let mut layer = None;
@@ -124,8 +124,8 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Who fills a disk is seen soon enough to be evicted, and by figures that are newer than those
-/// kubelet saw ten seconds before; it leaves out all others.
+/// A container that fills a disk is noticed soon enough for an eviction. Its figures are newer than those
+/// that kubelet saw ten seconds before, because kubelet ignores older ones.
 async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
     stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
@@ -142,7 +142,7 @@ async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome
     Err(Failure(format!("not seen in time: {told}; it was {bytes} at {seen}")))
 }
 
-/// The pod's group, its interfaces, its processes and its containers.
+/// The pod's cgroup, its interfaces, its processes and its containers.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "pod_stats").await?;
     let pod = stage.recipes.pod("served");
@@ -157,7 +157,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         stage.engine.inside(&ids[1], "wget -q -O /dev/null http://127.0.0.1/").await?;
     }
     let kernel = Kernel::of(&stage.engine, &sandbox).await?;
-    // Nobody moves any more.
+    // Waits until the processes are idle.
     let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
@@ -211,7 +211,7 @@ async fn compare_pod(stage: &Stage, sandbox: &str, kernel: &Kernel) -> Outcome {
     Ok(())
 }
 
-/// The host's interfaces are nobody's pod's.
+/// In the host's network, a pod has no interfaces of its own.
 async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     let mut pod = stage.recipes.pod("hosted");
     namespaces_of(&mut pod).network = cri::NamespaceMode::Node.into();
@@ -222,8 +222,8 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// A pod without a parent of its own lives among all the engine's containers: only what is its own
-/// counts.
+/// The cgroup of a pod without a cgroup parent is next to all of the engine's containers. Only the pod's
+/// own usage counts.
 pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome {
     let stage = Stage::cni(&world, "stray").await?;
     let line = "while :; do :; done";
@@ -261,7 +261,7 @@ pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome 
     stage.leaves_nothing().await
 }
 
-/// Containers end under readers: they are left out, and no call fails.
+/// Containers end while their statistics are read. They are left out, and no call fails.
 pub(crate) async fn while_they_end(world: World) -> Outcome {
     let stage = Stage::cni(&world, "ending").await?;
     let pod = stage.recipes.pod("ending");
@@ -295,7 +295,7 @@ pub(crate) async fn while_they_end(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Asks for everything until a call fails.
+/// Makes all statistics calls until one fails.
 async fn read_on(cri: Cri, sandbox: String) -> Outcome {
     loop {
         cri.all_stats(None).await?;
@@ -305,7 +305,7 @@ async fn read_on(cri: Cri, sandbox: String) -> Outcome {
     }
 }
 
-/// Not one request goes to the engine, however many ask.
+/// Statistics cause no request to the engine, however many clients ask.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/stats.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "stats_reads", proxy.socket()).await?;

@@ -1,5 +1,5 @@
-//! Taking over pods of cri-dockerd, created here as it creates them: by raw engine calls, plugins
-//! run by hand, and files of the published formats. No pod may be interrupted.
+//! Takes over pods of cri-dockerd. The test creates them as cri-dockerd does: with direct engine calls,
+//! plugins, and files in the documented formats. No pod may be interrupted.
 
 use std::{
     fs,
@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// A connected pod with a host port, one in the host's network, one in Docker's, one whose pause has
-/// died, one whose cache entry is lost: all are shown as they are from the first answer on, nothing
-/// restarts, and nothing is left of them in the end.
+/// A connected pod with a host port, one in the host's network, one in Docker's network, one whose pause
+/// container has ended, and one whose cache entry is lost. All are shown with their state from the first
+/// answer on, nothing restarts, and nothing is left of them in the end.
 pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "takeover").await?;
     stage.bridge.kill().await?;
@@ -87,7 +87,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     ensure_eq!(shim.starts().await?, before);
     new_containers_are_like_the_others(&stage, &web).await?;
 
-    // And again, from our own checkpoints.
+    // The same again from dockbridge's own checkpoints.
     stage.cri = stage.bridge.crash().await?;
     ensure_eq!(stage.cri.sandbox(&web).await?.network.unwrap_or_default().ip, address);
     stage.cri.clear().await?;
@@ -100,8 +100,8 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A restart of a container, and a debug container of a client that sends no DNS: DNS, sysctls, user,
-/// limit and log are those of the pod and of the request.
+/// A restart of a container, and a debug container of a client that sends no DNS settings. DNS, sysctls,
+/// user, limit and log are those of the pod and of the request.
 async fn new_containers_are_like_the_others(stage: &Stage, web: &str) -> Outcome {
     let mut pod = stage.recipes.pod("web");
     for (name, dns) in [("web", Some(dns())), ("debug", None)] {
@@ -134,8 +134,8 @@ fn dns() -> cri::DnsConfig {
     }
 }
 
-/// Pods whose checkpoints and pins are lost are stopped before anything was inspected: their
-/// namespaces are kept until the plugins have worked in them, so no rule is left.
+/// Pods whose checkpoints and pins are lost are stopped before anything was inspected. Their namespaces are
+/// kept until the plugins have used them, so no rule is left.
 pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/hasty.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "hasty", proxy.socket()).await?;
@@ -163,7 +163,7 @@ pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What `dockbridge check --takeover` prints.
+/// The output of `dockbridge check --takeover`.
 async fn takeover_check(stage: &Stage) -> Outcome<String> {
     let told = Command::new(bridge::program())
         .args(["check", "--takeover"])
@@ -174,8 +174,8 @@ async fn takeover_check(stage: &Stage) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// Rules name the pod they belong to. The masquerade of one whose namespace is gone is forgotten by
-/// the bridge plugin itself.
+/// Checks that no rule has a pod's name. The bridge plugin itself leaves the masquerade rule of a pod whose
+/// namespace is gone.
 async fn no_rules(pods: &[String]) -> Outcome {
     let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
     let mut rules = String::new();
@@ -259,7 +259,7 @@ impl Shim {
         Ok(self.engine.docker(&words).await?.trim().to_owned())
     }
 
-    /// Connects a pod; its address. What libcni keeps of it is kept, the loopback's entry included.
+    /// Connects a pod. Returns its address. Keeps what libcni stores, including the entry for loopback.
     async fn connect(&self, pod: &str, host_port: Option<u16>) -> Outcome<String> {
         let pid = self.engine.docker(&["inspect", "-f", "{{.State.Pid}}", pod]).await?;
         let netns = format!("/proc/{}/ns/net", pid.trim());
@@ -320,7 +320,7 @@ impl Shim {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// What libcni keeps of an ADD by this configuration, told so, with this result.
+    /// Writes what libcni stores for an ADD with this configuration, this input and this result.
     fn remember(&self, pod: &str, conf: &Value, (told, result): (&Value, &Value)) -> Outcome {
         let network = conf["name"].as_str().unwrap_or_default();
         let mut entry = json!({
@@ -336,7 +336,7 @@ impl Shim {
         Ok(fs::write(path, entry.to_string())?)
     }
 
-    /// The cache is emptied, as by somebody who tidies up.
+    /// Empties the cache, as somebody might do.
     fn forget(&self, pod: &str) -> Outcome {
         for network in [self.conf["name"].as_str().unwrap_or_default(), LOOPBACK] {
             fs::remove_file(self.results().join(format!("{network}-{pod}-eth0")))?;
@@ -360,7 +360,7 @@ impl Shim {
         Ok(fs::write(Path::new(&self.checkpoints).join(pod), text.to_string())?)
     }
 
-    /// When every container started, and as which process.
+    /// The start time and pid of each container.
     async fn starts(&self) -> Outcome<String> {
         let all = self.engine.containers().await?;
         let mut words = vec!["inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.State.Pid}}"];

@@ -1,5 +1,5 @@
-//! Pods with users of their own, which dockbridge's OCI runtime makes possible: who owns what inside
-//! and outside, in every way into the pod, and that nothing is left whatever is killed.
+//! Pods with user namespaces, which need dockbridge's OCI runtime: file owners inside and outside, with
+//! every call to the pod, and nothing is left, whatever is killed.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// The pod's root is nobody outside, and root of its files, volumes and image inside.
+/// The pod's root is nobody outside, and root for its files, volumes and image inside.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -66,7 +66,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
             "wrote",
         ),
         ("chown 1000:1000 /volume/new && stat -c %u /volume/new", "1000"),
-        // Beyond the pod's ids there is nobody.
+        // Ids outside the pod's range are invalid.
         ("chown 70000 /volume/new 2>&1 | grep -c 'Invalid argument'", "1"),
         ("mknod /dev/of-host b 254 0 2>&1 | grep -c 'not permitted'", "1"),
         ("cat /volume/of-user", "user's"),
@@ -110,7 +110,7 @@ async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     fail!("the layer was never measured")
 }
 
-/// What has other users than its pod does not start.
+/// A container with other id mappings than its pod is refused.
 async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) -> Outcome {
     let host = stage.recipes.sleeper("host");
     let answer = stage.cri.create(sandbox, &host, pod).await;
@@ -122,9 +122,9 @@ async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) 
     Ok(())
 }
 
-/// An image may have nodes of the host's devices, which belong to the pod's root as all of it does, and
-/// the engine copies them into the volumes that the image asks for: not even a privileged container
-/// opens them. Such volumes are the pod's to write.
+/// An image may contain device files, which belong to the pod's root like all its files, and the engine
+/// copies them into volumes that the image declares. Not even a privileged container can open them. Such
+/// volumes are writable for the pod.
 pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped_devices").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -170,8 +170,8 @@ pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge and the engine are killed, a container is stopped behind their backs; the pod lives on as
-/// long as its processes do, takes new containers, and leaves nothing.
+/// dockbridge and the engine are killed, and a container is stopped without dockbridge. The pod lives as
+/// long as its processes, accepts new containers, and leaves nothing.
 pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_kills").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -196,7 +196,7 @@ pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     }
 
     stage.engine.docker(&["stop", "-t", "1", &made[0]]).await?;
-    // Without dockbridge: the runtime has what it needs.
+    // Without dockbridge, because the runtime has its files.
     stage.engine.docker(&["start", &made[0]]).await?;
     ensure_eq!(stage.engine.inside(&made[0], "id -u").await?, "0");
     stage.engine.docker(&["kill", &sandbox]).await?;
@@ -207,7 +207,7 @@ pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// RunPodSandbox and CreateContainer are cut off at random moments by kills of dockbridge.
+/// RunPodSandbox and CreateContainer are interrupted at random moments by kills of dockbridge.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_cuts").await? else { return Ok(()) };
     for nth in 0..KILLS {
@@ -217,7 +217,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             let sandbox = stage.cri.run(&pod).await?;
             stage.up(&sandbox, &pod, &[main]).await
         };
-        // The later, the further it came.
+        // Later kills let the call get further.
         drop(tokio::time::timeout(Duration::from_millis(40 * nth), work).await);
         stage.cri = stage.bridge.crash().await?;
     }
@@ -245,7 +245,7 @@ pub(crate) fn mapped(mut container: cri::ContainerConfig) -> cri::ContainerConfi
     container
 }
 
-/// As kubelet has them for its second pod.
+/// As kubelet sends them for its second pod.
 fn users() -> cri::UserNamespace {
     let mode = cri::NamespaceMode::Pod.into();
     cri::UserNamespace { mode, uids: ids(), gids: ids() }
@@ -255,8 +255,8 @@ fn ids() -> Vec<cri::IdMapping> {
     vec![cri::IdMapping { host_id: FIRST, container_id: 0, length: 65536 }]
 }
 
-/// A directory with files of several owners, each readable for its owner only, mounted as kubelet
-/// does for such a pod.
+/// A directory with files of several owners, each readable only for its owner, mounted as kubelet does it
+/// for such a pod.
 fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
     let directory = stage.folders.shared.join("volume");
     fs::create_dir(&directory)?;
@@ -277,14 +277,14 @@ fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
     })
 }
 
-/// The world's image with a program that sets its user and a file of another user.
+/// The world's image with a set-uid program and a file of another user.
 async fn image_of_many_users(stage: &Stage) -> Outcome<String> {
     let line = "cp /bin/busybox /suid && chmod 4755 /suid && echo hi >/of-www && \
                 chmod 640 /of-www && chown 33:33 /of-www && mkdir /files && cp -p /of-www /files";
     committed(stage, "users", line, &[]).await
 }
 
-/// The world's image after a shell line.
+/// The world's image after this shell line.
 async fn committed(stage: &Stage, name: &str, line: &str, changes: &[&str]) -> Outcome<String> {
     let run = ["run", "--name", name, "--network", "none", &stage.world.image, "sh", "-c", line];
     stage.engine.docker(&run).await?;

@@ -1,4 +1,4 @@
-//! Images mounted into containers: by the engine where it can, else unpacked by dockbridge.
+//! Images mounted into containers: by the engine if it supports this, otherwise unpacked by dockbridge.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -13,8 +13,8 @@ use crate::support::{
     world::World,
 };
 
-/// An image of one layer and one of two are read, run from and not written, as a whole and in
-/// part, several times in one container and in two; as long as that lasts the image stays.
+/// Images of one and of two layers can be read and executed but not written, as a whole and in part,
+/// several times in one container and in two. While they are mounted, the images stay.
 pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     let stage = Stage::cni(&world, "volumes").await?;
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -47,7 +47,7 @@ pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     }
     ensure_eq!(engine.inside(&ids[1], "cat /vol/model/file").await?, "hello");
     told_back(&stage, &ids[0], &first, &model.id, &base).await?;
-    // The image has a volume; nothing of it was copied to keep the image or to look into it.
+    // The image declares a volume, but no volume was created to keep the image or to read it.
     ensure_eq!(engine.docker(&["volume", "ls", "-q"]).await?, "");
 
     let listed = |images: Vec<cri::Image>| images.into_iter().find(|image| image.id == model.id);
@@ -69,8 +69,7 @@ pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What cannot be mounted is refused at the create, with the prefix that kubelet reads, and leaves
-/// nothing behind.
+/// If a mount is impossible, the create is refused with the prefix that kubelet reads, and nothing is left.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "volumes_refused").await?;
     let cri = &stage.cri;
@@ -125,8 +124,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed and comes back, a reboot takes the mounts, others remove a container: what
-/// is needed is there again, what is not goes.
+/// dockbridge is killed and started, a reboot removes the mounts, and others remove a container. What is
+/// needed is restored, and the rest is removed.
 pub(crate) async fn after_a_crash(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "volumes_crash").await?;
     let model = Model::make(&stage).await?;
@@ -170,8 +169,8 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed at moments of nobody's choosing while containers with image volumes come
-/// and go: at the end nothing is left, and no image is kept from its removal.
+/// dockbridge is killed at random moments while containers with image volumes are created and removed. At
+/// the end nothing is left, and no image is kept from removal.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "volumes_killed").await?;
     let model = Model::make(&stage).await?;
@@ -186,7 +185,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             cri.start(&id).await?;
             cri.remove_container(&id).await
         });
-        // The whole life takes about this long.
+        // The whole lifecycle takes about this long.
         tokio::time::sleep(Duration::from_millis(rand::random_range(0..600))).await;
         stage.cri = stage.bridge.crash().await?;
         drop(life.await);
@@ -203,7 +202,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image of two layers, the upper of which hides a file of the lower.
+/// An image of two layers. The upper layer hides a file of the lower one.
 struct Model {
     id: String,
 }
@@ -219,7 +218,7 @@ impl Model {
         let volume = "VOLUME /model/deep";
         let id = engine.docker(&["commit", "--change", volume, "model-maker", NAME]).await?;
         engine.docker(&["rm", "model-maker"]).await?;
-        // The store is told of it by an event.
+        // The store learns of it from an event.
         let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
         while stage.cri.image(NAME).await?.is_none() {
             ensure!(looks.again().await, "{NAME} is not shown");
@@ -262,7 +261,7 @@ fn by_engine(world: &World) -> bool {
     world.docker_major >= 28
 }
 
-/// The folders of images.
+/// The folders of unpacked images.
 fn folders(stage: &Stage) -> Vec<PathBuf> {
     let entries = fs::read_dir(stage.folders.run.join("images"));
     entries.map(|all| all.flatten().map(|one| one.path()).collect()).unwrap_or_default()
@@ -272,7 +271,7 @@ async fn holders(stage: &Stage) -> Outcome<String> {
     stage.engine.docker(&["ps", "-aq", "--filter", "label=io.dockbridge.image-pin"]).await
 }
 
-/// What a reboot does to the folders, also while dockbridge runs.
+/// Unmounts the folders as a reboot does, also while dockbridge runs.
 fn unmount(stage: &Stage) -> Outcome {
     for folder in folders(stage) {
         nix::mount::umount(&folder)?;

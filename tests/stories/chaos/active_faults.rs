@@ -1,4 +1,4 @@
-//! Whether a fault was active during a call: then it may fail.
+//! Whether a fault was active during a call. The call may then fail.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,45 +7,45 @@ use tokio::time::Instant;
 
 use crate::support::patience::patient;
 
-/// Shared by those who disturb and those who call.
+/// Shared by the disturber and the callers.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Counts beginnings and ends.
+    /// How often a fault began or ended.
     changes: u64,
     disturbed: bool,
-    /// When it was over; none before anything happened.
+    /// When the last fault ended. None before the first one.
     calm_since: Option<Instant>,
 }
 
-/// A calm moment.
+/// A moment without a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calm(u64);
 
 impl ActiveFaults {
-    /// Something goes wrong from now on.
+    /// A fault begins.
     pub(super) fn disturb(&self) {
         let mut state = self.state();
         (state.changes, state.disturbed) = (state.changes + 1, true);
     }
 
-    /// It is over.
+    /// The fault has ended.
     pub(super) fn calm(&self) {
         let mut state = self.state();
         state.changes += 1;
         (state.disturbed, state.calm_since) = (false, Some(Instant::now()));
     }
 
-    /// None while something is wrong, and for a while after it.
+    /// None while a fault is active, and for a while after it.
     pub(super) fn moment(&self) -> Option<Calm> {
         let state = self.state();
         let recovered = state.calm_since.is_none_or(|at| at.elapsed() > patient(GRACE));
         (!state.disturbed && recovered).then_some(Calm(state.changes))
     }
 
-    /// Whether nothing happened since that moment.
+    /// Whether no fault began or ended since that moment.
     pub(super) fn lasted(&self, since: Option<Calm>) -> bool {
         since.is_some_and(|Calm(changes)| changes == self.state().changes)
     }
@@ -55,5 +55,5 @@ impl ActiveFaults {
     }
 }
 
-/// To be itself again.
+/// How long everything may take to recover from a fault.
 pub(super) const GRACE: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! One of several callers: creates, uses and removes pods at random. Failed calls are repeated, as
-//! by kubelet.
+//! One of several callers. It creates, uses and removes pods at random, and repeats failed calls as kubelet
+//! does.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -32,11 +32,11 @@ pub(super) struct Caller {
     pods: Vec<Pod>,
     made: u32,
     rotations: u32,
-    /// Calls under way that nobody waits for yet.
+    /// Running calls that nobody waits for yet.
     commands: JoinSet<()>,
 }
 
-/// A pod that was told to be ready.
+/// A pod whose start succeeded.
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     pub(super) config: cri::PodSandboxConfig,
@@ -44,7 +44,7 @@ pub(super) struct Pod {
     pub(super) containers: Vec<Container>,
 }
 
-/// A container that was told to run.
+/// A container whose start succeeded.
 #[derive(Clone, Debug)]
 pub(super) struct Container {
     pub(super) config: cri::ContainerConfig,
@@ -54,7 +54,7 @@ pub(super) struct Container {
 }
 
 impl Caller {
-    /// A caller with a number and chance of its own.
+    /// A caller with its own number and random generator.
     pub(super) fn new(stage: &Stage, told: Arc<Recorded>, (number, random): (u32, StdRng)) -> Self {
         Self {
             socket: stage.bridge.socket().to_owned(),
@@ -70,7 +70,7 @@ impl Caller {
         }
     }
 
-    /// Does one thing after the other until it is enough; the pods it has then.
+    /// Performs random actions until it is cancelled. Returns its remaining pods.
     pub(super) async fn live(mut self, enough: CancellationToken) -> Vec<Pod> {
         while !enough.is_cancelled() {
             let has_pods = !self.pods.is_empty();
@@ -128,7 +128,7 @@ impl Caller {
         self.pods.push(made);
     }
 
-    /// A pod that a plugin refused is gone with the answer, unless that says what was left of it.
+    /// If a plugin refused a pod, the pod is gone with the answer, unless the answer says what is left.
     async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
         let why = &refused.message;
         let is_taken_back = why.contains(", ADD: ") || why.contains(REFUSAL);
@@ -151,13 +151,13 @@ impl Caller {
     }
 
     async fn begin(&self, pod: &mut Pod, config: cri::ContainerConfig, serves: bool) {
-        // In a pod that ended with the engine nothing can be created or started any more.
+        // If a pod has ended with the engine, nothing can be created or started in it.
         let possible = || self.told.is_up(&pod.id);
         let create = async |cri: &Cri| cri.create(&pod.id, &config, &pod.config).await;
         let Some(id) = self.insist("CreateContainer", possible, create).await else { return };
         self.told.created(&id);
         let start = async |cri: &Cri| match cri.start(&id).await {
-            // An unanswered call had started the container, which may have ended with the engine.
+            // A call without an answer had started the container, which may have ended with the engine.
             Err(refused) if refused.code == Code::FailedPrecondition => {
                 let now = cri.container(&id).await?;
                 let runs = now.state() == cri::ContainerState::ContainerRunning;
@@ -171,7 +171,7 @@ impl Caller {
         pod.containers.push(Container { config, id, serves });
     }
 
-    /// A command in a container answers with what it was told to.
+    /// A command in a container prints what it should.
     async fn exec(&mut self) {
         let Some(one) = self.any() else { return };
         let (word, up) = (self.random.random::<u32>().to_string(), self.told.is_up(&one.id));
@@ -185,8 +185,8 @@ impl Caller {
         }
     }
 
-    /// A command that does not end within its time, nor does a child of it that left its session;
-    /// the caller goes on meanwhile. Nothing of it may be there at the end, whoever was killed.
+    /// Starts a command that exceeds its timeout, with a child in another session. The caller continues. No
+    /// process of it may be left at the end, whatever was killed.
     fn outlast(&mut self) {
         let Some(one) = self.any() else { return };
         let limit = self.random.random_range(1..=8);
@@ -203,7 +203,7 @@ impl Caller {
         });
     }
 
-    /// A container is ended, and another one comes in its place.
+    /// Stops a container and creates the next one.
     async fn replace(&mut self) {
         let place = self.random.random_range(0..self.pods.len());
         let mut pod = self.pods.remove(place);
@@ -226,7 +226,7 @@ impl Caller {
         self.pods.push(pod);
     }
 
-    /// A status tells the same as lists do.
+    /// Statuses and lists agree.
     async fn look(&mut self) {
         let pod = self.pods[self.random.random_range(0..self.pods.len())].clone();
         let before = self.told.promises();
@@ -238,7 +238,7 @@ impl Caller {
         for one in pod.containers {
             let before = self.told.promises();
             let status = async |cri: &Cri| cri.container(&one.id).await;
-            // What a replacement left behind may be on its way.
+            // Removal of the replaced container may not have finished.
             if let Some(status) = self.ask("ContainerStatus", false, status).await {
                 let state = status.state().as_str_name().to_owned();
                 self.told.compare_one(&before, &one.id, &state);
@@ -252,13 +252,13 @@ impl Caller {
         let Ok(cri) = Cri::connect(&self.socket).await else { return };
         self.rotations += 1;
         let mut log = CriLog::of(&pod.config, &one.config).rotated(self.rotations);
-        // It is there when something was written.
+        // The log file exists after the first output.
         if log.path().exists() && log.rotate(&cri, &one.id).await.is_ok_and(|it| it.is_ok()) {
             self.told.count("rotations");
         }
     }
 
-    /// New limits of a container, as told by the answer, are shown.
+    /// After new limits were accepted, the status shows them.
     async fn resize(&mut self) {
         let Some(one) = self.any() else { return };
         let (shares, up) = (self.random.random_range(2..=2048), self.told.is_up(&one.id));
@@ -300,7 +300,7 @@ impl Caller {
         pod.containers.last().cloned()
     }
 
-    /// Asks again until it is answered, or for too long.
+    /// Repeats a call until it succeeds, or gives up after a long time.
     async fn insist<T>(
         &self,
         what: &'static str,
@@ -320,7 +320,7 @@ impl Caller {
         None
     }
 
-    /// Asks once. Where nothing is wrong it must be answered, if it can be at all.
+    /// Calls once. Without an active fault the call must succeed, if it is possible at all.
     async fn ask<T>(
         &self,
         what: &'static str,
@@ -340,8 +340,8 @@ impl Caller {
             Ok(Err(why)) => why,
             Err(_late) => format!("no answer within {LONGEST_CALL:?}"),
         };
-        // An engine that dies while it starts a container has forgotten that when it is back; what
-        // it started is still there.
+        // If the engine dies while it starts a container, it does not know this after its restart. The
+        // started process still exists.
         let left = ["left a task in containerd", "already exists", "id already in use"];
         let is_there = left.iter().any(|it| why.contains(it));
         let is_lost = what == "StartContainer" && is_there;
@@ -359,11 +359,11 @@ impl Caller {
     }
 }
 
-/// Where containers listen.
+/// The port on which containers listen.
 pub(super) const PORT: u16 = 8080;
-/// A command that does not end, nor does a child of it that left its session.
+/// A command that does not end, with a child in another session that does not end either.
 pub(super) const OUTLASTING: [&str; 3] = ["sh", "-c", "setsid sleep 86399 & exec sleep 86399"];
-/// So many seconds sleeps nobody else.
+/// No other process sleeps for this many seconds.
 pub(super) const DAY: &str = "86399";
 const MOST_PODS: usize = 3;
 const MOST_TRIES: u32 = 60;

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults of the chaos stories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,27 +28,27 @@ use crate::support::{
     stage::Stage,
 };
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// dockbridge is killed and started again.
     Kill,
-    /// The engine does not get on for a while.
+    /// The engine is frozen for a while.
     FreezeEngine,
     /// The engine is killed and started again.
     KillEngine,
     /// The engine is stopped and started again.
     RestartEngine,
-    /// Inspects are answered late, never, or by failures, for a while.
+    /// For a while, inspects are answered late, never, or with failures.
     HoldInspects,
-    /// CNI plugins are killed for a while: those that connect, and for half of it the others.
+    /// CNI plugins are killed for a while: those that connect, and for half of the time the others.
     KillPlugins,
-    /// The disk of the state is full for a while.
+    /// The state directory's disk is full for a while.
     FillDisk,
 }
 
 impl Event {
-    /// All that is to happen, in no good order.
+    /// All faults of a story, in random order.
     pub(super) fn plan(size: Size) -> Vec<Self> {
         const ENGINE: [Event; 4] =
             [Event::FreezeEngine, Event::KillEngine, Event::RestartEngine, Event::HoldInspects];
@@ -61,17 +61,17 @@ impl Event {
     }
 }
 
-/// Does it.
+/// Causes the faults.
 pub(super) struct Disturber<'a> {
     stage: &'a mut Stage,
     proxy: &'a SlowProxy,
     told: Arc<Recorded>,
-    /// Whether containers outlive a stop of the engine.
+    /// Whether containers survive a stop of the engine.
     live: bool,
 }
 
 impl<'a> Disturber<'a> {
-    /// For an engine that runs with live-restore.
+    /// For an engine with live-restore.
     pub(super) const fn new(
         stage: &'a mut Stage,
         proxy: &'a SlowProxy,
@@ -80,7 +80,7 @@ impl<'a> Disturber<'a> {
         Self { stage, proxy, told, live: true }
     }
 
-    /// Does it, and mends it; in a few words what it was.
+    /// Causes a fault and ends it. Returns a short description.
     pub(super) async fn disturb(&mut self, event: Event, random: &mut StdRng) -> Outcome<String> {
         self.told.weather.disturb();
         let with_kill = random.random_range(0..3) == 0;
@@ -96,7 +96,7 @@ impl<'a> Disturber<'a> {
             Event::KillPlugins => self.kill_plugins(rest).await,
             Event::FillDisk => self.fill_disk(rest, with_kill).await?,
         };
-        // Without an engine it would not.
+        // Without an engine, dockbridge would not answer.
         self.stage.bridge.await_answer().await?;
         self.told.weather.calm();
         Ok(words)
@@ -108,7 +108,7 @@ impl<'a> Disturber<'a> {
         self.stage.bridge.launch()
     }
 
-    /// Waits, and kills dockbridge in the middle of it if so wished.
+    /// Waits, and if requested kills dockbridge after half of the time.
     async fn meanwhile(&mut self, rest: Duration, with_kill: bool) -> Outcome {
         sleep(rest / 2).await;
         if with_kill {
@@ -133,7 +133,7 @@ impl<'a> Disturber<'a> {
         (rest, lives): (Duration, bool),
         with_kill: bool,
     ) -> Outcome<String> {
-        // Who is killed ends nothing, but who comes next may.
+        // A killed engine does not stop containers, but the next engine may.
         let survive = lives && (self.live || how == Event::KillEngine);
         if !survive {
             self.told.all_may_end(true);
@@ -219,13 +219,13 @@ fn running_from(folder: &Path) -> Vec<Pid> {
     pids.filter(|pid| program(pid).starts_with(folder)).map(Pid::from_raw).collect()
 }
 
-/// Whether a plugin was called to connect a pod.
+/// Whether a plugin is called to connect a pod.
 fn connects(pid: Pid) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == b"CNI_COMMAND=ADD")
 }
 
-/// Writes until there is no more room.
+/// Writes until the disk is full.
 fn fill(path: &PathBuf) -> Outcome<usize> {
     let mut file = fs::File::create(path)?;
     let mut written = 0;

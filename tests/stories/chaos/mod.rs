@@ -1,6 +1,6 @@
-//! Everything at once, by chance: callers who make and end pods, a dockbridge that is killed, an
-//! engine that is frozen, killed and restarted, inspects that are held, plugins that are killed, a
-//! full disk. What callers were told holds all the time, and nothing is left at the end.
+//! Everything at the same time, at random: callers create and remove pods, dockbridge is killed, the engine
+//! is frozen, killed and restarted, inspects are held, plugins are killed, and the disk is full. All
+//! answers that callers got stay true, and nothing is left at the end.
 
 pub(crate) mod nri;
 pub(crate) mod size;
@@ -41,12 +41,12 @@ use crate::support::{
     world::World,
 };
 
-/// Whatever was told ready stays ready, whatever was removed stays removed, and all can go.
+/// Pods that were ready stay ready, removed pods stay removed, and everything can be removed.
 pub(crate) async fn loses_nothing(world: World) -> Outcome {
     survive(world, Size::stated(), false).await
 }
 
-/// Likewise, while NRI plugins are told of it in order, whatever becomes of them.
+/// The same, and NRI plugins get all events in order, whatever happens to them.
 pub(crate) async fn tells_plugins(world: World) -> Outcome {
     survive(world, Size::with_plugins(), true).await
 }
@@ -54,7 +54,7 @@ pub(crate) async fn tells_plugins(world: World) -> Outcome {
 async fn survive(world: World, size: Size, with_plugins: bool) -> Outcome {
     let mut random = seeded();
     println!("  {size:?}");
-    // Pods have the same names in both stories: their logs must not meet.
+    // Pods have the same names in both stories, so their logs need different directories.
     let name = if with_plugins { "chaos-nri" } else { "chaos" };
     let root = world.root.join("tmp").join(name);
     let state = root.join("state");
@@ -86,9 +86,9 @@ struct Chaos {
     size: Size,
     told: Arc<Recorded>,
     plugins: Option<Plugins>,
-    /// Cancelled when callers are to come to an end.
+    /// Cancelled when callers should finish.
     enough: CancellationToken,
-    /// What was done when, for whoever reads of a failure.
+    /// What happened when, for the reader of a failure.
     diary: String,
     begun: Instant,
 }
@@ -106,7 +106,7 @@ impl Chaos {
             let random = StdRng::seed_from_u64(random.random());
             let caller = Caller::new(stage, Arc::clone(&self.told), (number, random));
             let (enough, runtime) = (self.enough.clone(), Handle::current());
-            // Its calls are closures over references, which no task can carry to another thread.
+            // Its calls are closures over references, which a task cannot move to another thread.
             callers.spawn_blocking(move || runtime.block_on(caller.live(enough)));
         }
         let (socket, told) = (stage.bridge.socket().to_owned(), Arc::clone(&self.told));
@@ -122,7 +122,7 @@ impl Chaos {
             if let Some(plugins) = &self.plugins {
                 plugins.agree(&stage.cri).await?;
             }
-            // Before containers are stopped: they take their commands along.
+            // Done before containers are stopped, because their commands end with them.
             self.die_with_commands(stage, &pods).await?;
             Self::no_command_is_left(stage).await?;
             self.works(stage, &pods).await?;
@@ -140,7 +140,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Does what was planned, one after the other; some of it while something else goes on.
+    /// Causes the planned faults one after the other, some of them at the same time as another.
     async fn disturb(
         &mut self,
         stage: &mut Stage,
@@ -158,12 +158,13 @@ impl Chaos {
             self.diary +=
                 &format!(" {what} - over at {:.1} s\n", self.begun.elapsed().as_secs_f32());
         }
-        // A call that fails from now on has no excuse.
+        // From now on every failed call is an error.
         sleep(patient(active_faults::GRACE)).await;
         Ok(())
     }
 
-    /// What was told to be there works: pods answer, commands run, logs are what the engine has.
+    /// Everything that was reported as running works: pods answer, commands run, and logs are equal to the
+    /// engine's.
     async fn works(&self, stage: &Stage, pods: &[Pod]) -> Outcome {
         let (mut asked, mut compared) = (0, 0);
         for pod in pods {
@@ -187,7 +188,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Where a pod listens, if it does.
+    /// The address at which a pod listens, if it does.
     async fn address(&self, stage: &Stage, pod: &Pod) -> Outcome<Option<String>> {
         let serves = pod.containers.iter().any(|one| one.serves && self.told.is_up(&one.id));
         let ip = stage.cri.sandbox(&pod.id).await?.network.unwrap_or_default().ip;
@@ -195,7 +196,8 @@ impl Chaos {
         Ok(serves.then(|| format!("{ip}:{}", caller::PORT)))
     }
 
-    /// Also what nobody was told of: calls that died may have come true in the engine.
+    /// Also removes objects that no caller knows: a call that failed may still have taken effect in the
+    /// engine.
     async fn all_can_go(&self, stage: &Stage) -> Outcome {
         let mut left = Vec::new();
         let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
@@ -209,7 +211,7 @@ impl Chaos {
         fail!("the engine still has {left:?}");
     }
 
-    /// Is killed once more, while a command is under way in every container that is up.
+    /// Kills dockbridge once more, while a command runs in every running container.
     async fn die_with_commands(&self, stage: &mut Stage, pods: &[Pod]) -> Outcome {
         let containers = pods.iter().flat_map(|pod| &pod.containers);
         let mut commands = JoinSet::new();
@@ -224,7 +226,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Commands that a killed dockbridge began are looked for twice, some seconds apart.
+    /// dockbridge searches twice for commands that a killed dockbridge started, some seconds apart.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
         let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(200));
         let mut left = Vec::new();
@@ -254,7 +256,7 @@ fn processes_with(argument: &str) -> Vec<String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Only the name that was pulled: other stories need the image.
+/// Removes only the pulled name, because other stories need the image.
 async fn forget_image(stage: &Stage) -> Outcome {
     let name = format!("{}/busybox:1", stage.world.registry);
     if stage.cri.image(&name).await?.is_some() {
@@ -263,7 +265,7 @@ async fn forget_image(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// The number of the first line in which two texts differ, with both lines.
+/// The number of the first line that differs between two texts, with both lines.
 fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)> {
     let (mut one, mut other) = (ours.lines(), engines.lines());
     for number in 1.. {
@@ -279,13 +281,13 @@ fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)
     None
 }
 
-/// Groups are the engine's: one that dies while it starts a container forgets it, and leaves even
-/// its processes running.
+/// Such cgroups are the engine's fault: if it dies while it starts a container, it forgets the container,
+/// even if its processes run.
 fn is_group(left: &str) -> bool {
     left.starts_with("cgroup ")
 }
 
-/// Lines of the log that tell of a panic.
+/// Lines of the log that report a panic.
 fn panics(log: &Path) -> Outcome<Vec<String>> {
     let text = fs::read(log)?;
     let text = String::from_utf8_lossy(&text);
@@ -299,7 +301,7 @@ async fn mount(arguments: &[&str], place: &Path) -> Outcome {
 }
 
 const LIVE_RESTORE: &str = "--live-restore";
-/// A disk of its own, so that it can be full.
+/// A separate disk, so that it can become full.
 const STATE_DISK: &str = "size=4m";
-/// Between two events, in milliseconds.
+/// Longest pause between two faults, in milliseconds.
 const LONGEST_PAUSE: u64 = 1200;

@@ -1,5 +1,6 @@
-//! NRI plugins in the chaos: one that stays, two that come, fail, refuse and go, and one that dockbridge starts
-//! and that is killed. Calls fail only by a refusal, and each plugin is told in order what it is told.
+//! NRI plugins in the chaos: one that stays, two that connect, fail, refuse and disconnect, and one that
+//! dockbridge starts and that is killed. A call may fail only because a plugin refuses it, and each plugin
+//! gets its events in order.
 
 use std::{
     fs,
@@ -39,31 +40,31 @@ use crate::support::{
 /// All of them.
 pub(super) struct Plugins {
     site: Site,
-    /// Ended with it.
+    /// Aborted on drop.
     _tasks: JoinSet<()>,
 }
 
-/// What all of them share.
+/// Shared by all plugins.
 #[derive(Clone)]
 struct Site {
     socket: PathBuf,
     told: Arc<Recorded>,
     kept: Arc<Mutex<Kept>>,
-    /// Where those that dockbridge starts note what they are told.
+    /// Where plugins started by dockbridge record their events.
     notes: PathBuf,
 }
 
-/// What the one that stays was told over its present connection.
+/// What the permanent plugin received over its current connection.
 #[derive(Default)]
 struct Kept {
     knowledge: Knowledge,
-    /// How a Synchronize of another one differed from it. It counts if this connection was in use then, which
-    /// its next call shows.
+    /// Differences between another plugin's Synchronize and this plugin's knowledge. They count only if
+    /// this connection was in use at that time, which its next call shows.
     doubts: Vec<String>,
 }
 
 impl Plugins {
-    /// Puts the plugin that dockbridge starts into its directory; where it makes its notes.
+    /// Installs the plugin that dockbridge starts. Returns the directory of its records.
     pub(super) fn install(story: &Path) -> Outcome<PathBuf> {
         let (folder, notes) = (story.join("plugins"), story.join("notes"));
         fs::create_dir_all(&folder)?;
@@ -75,7 +76,7 @@ impl Plugins {
         Ok(notes)
     }
 
-    /// Connects them.
+    /// Connects the plugins.
     pub(super) fn start(
         socket: &Path,
         notes: &Path,
@@ -93,7 +94,7 @@ impl Plugins {
         Self { site, _tasks: tasks }
     }
 
-    /// Where nothing happens: the one that stayed, a new one and the CRI know the same.
+    /// Without activity, the permanent plugin, a new one and CRI have the same data.
     pub(super) async fn agree(&self, cri: &Cri) -> Outcome {
         let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
         let mut differences = Vec::new();
@@ -109,7 +110,7 @@ impl Plugins {
         fail!("a plugin that stayed, a new one or CRI: {}", differences.join("\n  "));
     }
 
-    /// Where everything was removed.
+    /// After everything was removed.
     pub(super) async fn know_nothing(&self) -> Outcome {
         let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
         while looks.again().await {
@@ -123,7 +124,7 @@ impl Plugins {
 }
 
 impl Site {
-    /// As long as its connection does.
+    /// The permanent plugin. It reconnects after each end of its connection.
     async fn stays(self) {
         loop {
             *self.kept() = Kept::default();
@@ -141,7 +142,7 @@ impl Site {
         }
     }
 
-    /// Again and again, for some calls or for some time.
+    /// Connects repeatedly, for some calls or for some time.
     async fn visits(self, index: &'static str, mut random: StdRng) {
         loop {
             let (mut calls, fate) = (random.random_range(0..30), random.random_range(0..4));
@@ -175,7 +176,7 @@ impl Site {
         }
     }
 
-    /// Kills what dockbridge started.
+    /// Kills plugins that dockbridge started.
     async fn kills(self, mut random: StdRng) {
         loop {
             sleep(patient(Duration::from_millis(random.random_range(500..8000)))).await;
@@ -194,7 +195,7 @@ impl Site {
         }
     }
 
-    /// One event at a time is told: what another one is told of all is what the one that stays knows.
+    /// Events are sent one at a time. So a Synchronize must contain what the permanent plugin knows.
     fn compare(&self, other: &Knowledge) {
         let mut kept = self.kept();
         if kept.knowledge.is_synchronised() {
@@ -204,7 +205,7 @@ impl Site {
         }
     }
 
-    /// What a new plugin is told.
+    /// The data that a new plugin receives.
     async fn newcomer(&self) -> Outcome<Knowledge> {
         let reply = |call: &Told| but_validation(call);
         let plugin = Plugin::synchronised(&self.socket, ("40", "new"), reply).await;
@@ -215,14 +216,14 @@ impl Site {
         Ok(knowledge)
     }
 
-    /// What those were told that dockbridge started.
+    /// Checks the events of plugins that dockbridge started.
     fn judge_notes(&self) -> Outcome {
         let mut notes = 0;
         for file in fs::read_dir(&self.notes)?.flatten() {
             let (bytes, mut knowledge) = (fs::read(file.path())?, Knowledge::default());
             knowledge.may_be_forgotten = self.told.engine_died();
             let mut rest = bytes.as_slice();
-            // It may have been killed while it wrote the last one.
+            // It may have been killed while it wrote the last record.
             while let Ok(note) = Note::decode_length_delimited(&mut rest) {
                 if let Err(why) = knowledge.take(&note.method, &note.payload) {
                     fail!("the plugin 30-started was told {why}");
@@ -240,7 +241,7 @@ impl Site {
     }
 }
 
-/// What dockbridge starts: it notes all that it is told.
+/// The plugin that dockbridge starts. It records all events.
 pub(crate) async fn be_started(notes: &Path) -> Outcome {
     let mut file = fs::File::create(notes.join(process::id().to_string()))?;
     let socket = std::os::unix::net::UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -254,7 +255,7 @@ pub(crate) async fn be_started(notes: &Path) -> Outcome {
     Ok(plugin.ended.await?)
 }
 
-/// Agrees to all. One that wants to validate and fails rejects the container, so it does not want to.
+/// Subscribes to everything except validation: if a validating plugin fails, the container is rejected.
 fn but_validation(call: &Told) -> Reply {
     let bit = |event: nri::Event| 1 << (i32::from(event) - 1);
     let events = (bit(nri::Event::Last) - 1) & !bit(nri::Event::ValidateContainerAdjustment);
@@ -278,7 +279,7 @@ async fn listed(cri: &Cri) -> Outcome<Knowledge> {
     Ok(Knowledge::listed(pods, containers))
 }
 
-/// One call that a plugin was told.
+/// One call that a plugin received.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Note {
     #[prost(string, tag = "1")]
@@ -287,7 +288,7 @@ struct Note {
     payload: Vec<u8>,
 }
 
-/// Why calls fail though nothing is wrong.
+/// The error of calls that a plugin refuses at random.
 pub(super) const REFUSAL: &str = "not by chance";
-/// With this argument the stories are the plugin that dockbridge starts.
+/// With this argument, the test program is the plugin that dockbridge starts.
 pub(crate) const PLUGIN: &str = "--nri-plugin";

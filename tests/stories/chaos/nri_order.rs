@@ -1,4 +1,4 @@
-//! What one NRI plugin knows of pods and containers, and whether what it is told next may come next. Pure:
+//! What one NRI plugin knows about pods and containers, and whether its next event is allowed. No I/O.
 //! `tests/nri_order.rs` shows what is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use dockbridge::wire::nri;
 use prost::Message as _;
 
-/// What a plugin was told over one connection.
+/// What a plugin received over one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
-    /// An engine that dies while it starts a container has forgotten that when it is back: what runs for
-    /// plugins, and may run indeed, is only created for the engine, and may be started again.
+    /// If the engine dies while it starts a container, it does not know this after its restart. The
+    /// container runs for plugins, and perhaps really, but the engine has it as created, so it may be
+    /// started again.
     pub(crate) may_be_forgotten: bool,
     is_synchronised: bool,
     pods: BTreeMap<String, PodStage>,
@@ -30,7 +31,8 @@ enum PodStage {
 struct Container {
     pod: String,
     stage: Stage,
-    /// Calls that were under way at Synchronize are finished: Post events come without the event before.
+    /// Calls that were in progress during Synchronize are finished, so their Post events come without the
+    /// event before.
     was_listed: bool,
     post_created: bool,
 }
@@ -38,9 +40,9 @@ struct Container {
 /// What a plugin knows of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is made.
+    /// It was created.
     Created,
-    /// It is being started; or its state was listed as unknown.
+    /// It is being started, or its state was listed as unknown.
     Starting,
     /// It was started.
     Running,
@@ -49,7 +51,7 @@ pub(crate) enum Stage {
 }
 
 impl Knowledge {
-    /// What lists say: ids of pods; ids of containers with their pods.
+    /// The content of lists: ids of pods, and ids of containers with their pods.
     pub(crate) fn listed(
         pods: impl IntoIterator<Item = String>,
         containers: impl IntoIterator<Item = (String, String, Stage)>,
@@ -75,15 +77,15 @@ impl Knowledge {
         self.is_synchronised
     }
 
-    /// Whether there is no pod and no container.
+    /// Whether there are no pods and no containers.
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.containers.is_empty()
     }
 
-    /// Takes the next call of the runtime.
+    /// Applies the next call of the runtime.
     ///
     /// # Errors
-    /// Why it must not come now.
+    /// The reason why it is not allowed now.
     pub(crate) fn take(&mut self, method: &str, payload: &[u8]) -> Result<(), String> {
         let failed = |error: prost::DecodeError| format!("{method}: {error}");
         match method {
@@ -93,7 +95,7 @@ impl Knowledge {
                 self.synchronise(nri::SynchronizeRequest::decode(payload).map_err(failed)?)
             }
             _ => {
-                // All others begin with the pod and the container, if any.
+                // All other messages begin with the pod and, if there is one, the container.
                 let about = nri::StartContainerRequest::decode(payload).map_err(failed)?;
                 let (pod, container) = (about.pod.unwrap_or_default(), about.container);
                 match container {
@@ -133,7 +135,7 @@ impl Knowledge {
     /// An event of a pod.
     ///
     /// # Errors
-    /// Why it must not come now.
+    /// The reason why it is not allowed now.
     pub(crate) fn of_pod(&mut self, method: &str, id: &str) -> Result<(), String> {
         let known = self.pods.get(id).copied();
         let of_pod: Vec<&Container> =
@@ -166,7 +168,7 @@ impl Knowledge {
     /// An event of a container.
     ///
     /// # Errors
-    /// Why it must not come now.
+    /// The reason why it is not allowed now.
     pub(crate) fn of_container(&mut self, method: &str, id: &str, pod: &str) -> Result<(), String> {
         let stage_of_pod = self.pods.get(pod).copied();
         let known = self.containers.get(id).cloned();
@@ -184,7 +186,7 @@ impl Knowledge {
                 next.post_created = method == "PostCreateContainer";
                 !post_created
             }
-            // A start that failed may be repeated, also when its end was told.
+            // A failed start may be repeated, even after its end was reported.
             ("StartContainer", Some(Stage::Created | Stage::Starting | Stage::Stopped)) => {
                 next.stage = Stage::Starting;
                 true
@@ -195,7 +197,7 @@ impl Knowledge {
                 stage == Stage::Starting || was_listed && stage != Stage::Stopped
             }
             ("UpdateContainer" | "PostUpdateContainer", Some(_)) => true,
-            // Also of one that was never started: it is removed then, or its pod stops.
+            // Also for a container that was never started: when it is removed, or its pod stops.
             ("StopContainer", Some(stage)) => {
                 next.stage = Stage::Stopped;
                 stage != Stage::Stopped
@@ -217,7 +219,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// In what a list of the same moment differs; a start may be under way.
+    /// The differences to a list of the same moment. A start may be in progress.
     pub(crate) fn differences(&self, listed: &Self) -> Vec<String> {
         let ids = |one: &Self| -> BTreeSet<String> {
             one.pods.keys().chain(one.containers.keys()).cloned().collect()

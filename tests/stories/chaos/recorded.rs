@@ -1,5 +1,5 @@
-//! What callers were answered: it must stay true until they change it, or until the engine ends.
-//! Lists are compared with it all the time.
+//! The answers that callers got. They must stay true until the callers change something, or until the
+//! engine dies. Lists are compared with them all the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::active_faults::ActiveFaults;
 use crate::support::{cri::Cri, failure::Outcome, patience::patient};
 
-/// Shared by all. Pods and containers alike are known by their ids.
+/// Shared by all callers. Pods and containers are identified by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) weather: ActiveFaults,
@@ -25,7 +25,7 @@ pub(super) struct Recorded {
 struct Book {
     there: BTreeMap<String, Standing>,
     gone: BTreeSet<String>,
-    /// The engine ends what runs.
+    /// The engine is ending what runs.
     mortal: bool,
     broken: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
@@ -33,13 +33,13 @@ struct Book {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Ready, or running.
+    /// A ready pod, or a running container.
     Up,
-    /// There, whatever its state.
+    /// It exists, in any state.
     Known,
 }
 
-/// What holds at one moment.
+/// What must be true at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
     there: BTreeMap<String, Standing>,
@@ -47,90 +47,90 @@ pub(super) struct Promises {
 }
 
 impl Recorded {
-    /// A create was answered.
+    /// A create succeeded.
     pub(super) fn created(&self, id: &str) {
         self.book().there.insert(id.to_owned(), Standing::Known);
     }
 
-    /// It is ready, or running.
+    /// A pod is ready, or a container runs.
     pub(super) fn up(&self, id: &str) {
         let mut book = self.book();
         let standing = if book.mortal { Standing::Known } else { Standing::Up };
         book.there.insert(id.to_owned(), standing);
     }
 
-    /// Somebody is about to stop it.
+    /// A caller is about to stop it.
     pub(super) fn stops(&self, id: &str) {
         if let Some(standing) = self.book().there.get_mut(id) {
             *standing = Standing::Known;
         }
     }
 
-    /// Somebody is about to remove it.
+    /// A caller is about to remove it.
     pub(super) fn leaves(&self, id: &str) {
         self.book().there.remove(id);
     }
 
-    /// Its removal was answered.
+    /// Its removal succeeded.
     pub(super) fn gone(&self, id: &str) {
         let mut book = self.book();
         book.there.remove(id);
         book.gone.insert(id.to_owned());
     }
 
-    /// The engine is about to end what runs, or has done it.
+    /// The engine is about to end what runs, or has done so.
     pub(super) fn all_may_end(&self, mortal: bool) {
         let mut book = self.book();
         book.mortal = mortal;
         book.there.values_mut().for_each(|standing| *standing = Standing::Known);
     }
 
-    /// Whether the engine died since the story began.
+    /// Whether the engine has died since the story began.
     pub(super) fn engine_died(&self) -> bool {
         self.book().counts.contains_key(DEATHS)
     }
 
-    /// Whether it was told to be ready, or running.
+    /// Whether a start was answered with success and nothing has stopped it since.
     pub(super) fn is_up(&self, id: &str) -> bool {
         self.book().there.get(id) == Some(&Standing::Up)
     }
 
-    /// Something that must not be.
+    /// Records a violation.
     pub(super) fn breaks(&self, what: String) {
         self.book().broken.insert(what);
     }
 
-    /// All of it.
+    /// All violations.
     pub(super) fn broken(&self) -> Vec<String> {
         self.book().broken.iter().cloned().collect()
     }
 
-    /// One more of these.
+    /// Counts one more of these.
     pub(super) fn count(&self, what: &'static str) {
         *self.book().counts.entry(what).or_default() += 1;
     }
 
-    /// What was counted.
+    /// The counts.
     pub(super) fn summary(&self) -> String {
         let counts: Vec<_> =
             self.book().counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
         counts.join(", ")
     }
 
-    /// What holds now.
+    /// What must be true now.
     pub(super) fn promises(&self) -> Promises {
         let book = self.book();
         Promises { there: book.there.clone(), gone: book.gone.clone() }
     }
 
-    /// Compares the state of one with what held before and after it was asked for.
+    /// Compares the state of one object with what was true before and after the request.
     pub(super) fn compare_one(&self, before: &Promises, id: &str, state: &str) {
         let there = before.there.get_key_value(id).map(|(id, it)| (id.clone(), *it));
         let before = Promises { there: there.into_iter().collect(), gone: BTreeSet::new() };
         self.compare(&before, &BTreeMap::from([(id.to_owned(), state.to_owned())]));
     }
 
-    /// Compares what is listed with what held before and after the list was asked for.
+    /// Compares a list with what was true before and after the request.
     pub(super) fn compare(&self, before: &Promises, listed: &BTreeMap<String, String>) {
         let after = self.promises();
         for (id, standing) in &before.there {
@@ -150,7 +150,7 @@ impl Recorded {
         }
     }
 
-    /// Lists all the time.
+    /// Lists repeatedly, forever.
     pub(super) async fn watch(&self, socket: &Path) {
         loop {
             let (calm, before) = (self.weather.moment(), self.promises());
@@ -192,6 +192,6 @@ async fn listed(socket: &Path) -> Outcome<BTreeMap<String, String>> {
     Ok(pods.chain(containers).collect())
 }
 
-/// What is counted when the engine is killed or stopped.
+/// The counter for kills and stops of the engine.
 pub(super) const DEATHS: &str = "ends of the engine";
 const UP: [&str; 2] = ["SANDBOX_READY", "CONTAINER_RUNNING"];

@@ -1,27 +1,27 @@
-//! How much chaos there is: `make test` has a minute for it, `make chaos` gives more.
+//! How much chaos there is: `make test` has a minute for it, `make chaos` more.
 
 use std::time::Duration;
 
 use crate::support::{stage, stated::stated};
 
-/// What the story is told to be.
+/// The size of the story.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Those who make and end pods at the same time.
+    /// Callers that create and remove pods at the same time.
     pub(crate) callers: u32,
     /// How often dockbridge is killed.
     pub(crate) kills: u32,
-    /// How often something happens to the engine; to plugins and the disk a quarter as often each.
+    /// How many faults the engine gets. Plugins and the disk get a quarter of this each.
     pub(crate) faults: u32,
 }
 
 impl Size {
-    /// As the environment says, else a small one.
+    /// From the environment, otherwise small.
     pub(crate) fn stated() -> Self {
         Self::or(10, 4)
     }
 
-    /// Likewise, and smaller.
+    /// The same, but smaller.
     pub(crate) fn with_plugins() -> Self {
         Self::or(3, 0)
     }

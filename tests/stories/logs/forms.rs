@@ -1,5 +1,5 @@
-//! The format of logs: the CRI's, whatever the container wrote and however the engine stored it,
-//! and the link to the engine's own file.
+//! The format of logs: CRI format, whatever the container wrote and however the engine stored it, and the
+//! format with links to the engine's file.
 
 use std::{fs, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::support::{
     world::World,
 };
 
-/// Both streams, long lines in parts, a line without an end, a terminal; and everything is there
-/// when the end is shown.
+/// Both streams, long lines in parts, a line without an end, and a terminal. The log is complete when the
+/// end is shown.
 pub(crate) async fn as_they_come(world: World) -> Outcome {
     let scene = Scene::on(Stage::docker(&world, "as_they_come").await?).await?;
     let line = "echo 'one  \"two\" \\ three'; echo oops >&2; echo; \
@@ -57,7 +57,7 @@ pub(crate) async fn as_they_come(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// Times are the engine's, to the nanosecond.
+/// Times are the engine's, exact to the nanosecond.
 async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
     let told = scene.stage.engine.docker(&["logs", "-t", id]).await?;
     let time = |text: &str| text.split(' ').next().unwrap_or_default().parse::<jiff::Timestamp>();
@@ -73,8 +73,8 @@ async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
     Ok(())
 }
 
-/// A container whose log is kept by another driver, as one that others have made may be: the
-/// engine is asked, and the log is the same, rotated too.
+/// A container with another log driver, as other programs may create it. dockbridge asks the engine for the
+/// log, and the result is the same, also after a rotation.
 pub(crate) async fn with_another_driver(world: World) -> Outcome {
     let socket = world.root.join("tmp/other-driver.sock");
     let proxy = Proxy::changing(&socket, &world.docker, use_local_driver)?;
@@ -138,7 +138,7 @@ async fn until_text(log: &CriLog, end: &str) -> Outcome {
     fail!("{end:?} never comes: {}", fs::read_to_string(log.path())?);
 }
 
-/// The other format: a link to the engine's file, made anew when a kubelet has renamed it.
+/// The other format: a link to the engine's file, which is restored after kubelet has renamed it.
 pub(crate) async fn as_links(world: World) -> Outcome {
     let stage = Stage::told(&world, "as_links", &["--container-log-format", "docker"]).await?;
     let scene = Scene::on(stage).await?;

@@ -1,5 +1,5 @@
-//! Logs as the kubelet and its readers find them: in the CRI's form, complete when the end is
-//! shown, rotated without a line lost, repeated or torn.
+//! Logs as kubelet sees them: in CRI format, complete when the end is shown, and rotated without lost,
+//! repeated or incomplete lines.
 
 pub(crate) mod forms;
 pub(crate) mod rotation;
@@ -39,7 +39,7 @@ impl Scene {
         Ok((id, CriLog::of(&self.pod, &container)))
     }
 
-    /// Asks it to end, beside dockbridge.
+    /// Tells it to end, without dockbridge.
     async fn tell_to_end(&self, id: &str) -> Outcome {
         self.stage.engine.docker(&["kill", "-s", "TERM", id]).await.map(drop)
     }
@@ -50,7 +50,7 @@ impl Scene {
     }
 }
 
-/// Looks until the end is shown. What is in the log then has to be all.
+/// Waits until the end is shown. The log must then be complete.
 async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(2));
     while looks.again().await {
@@ -61,9 +61,9 @@ async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     fail!("{id} is never shown as ended");
 }
 
-/// Writes numbers from 0 on to both streams, to each so many in so many microseconds if the engine
-/// takes them, until it is told to end. The last line of each stream says how many there were. It
-/// pauses while there is a file `/hold`.
+/// Writes numbers from 0 on to both streams, this many lines per this many microseconds if the engine is
+/// fast enough, until it is told to end. The last line of each stream has the number of lines. It pauses
+/// while the file `/hold` exists.
 fn counting(lines: u32, every: u32) -> String {
     format!(
         "count() {{ i=0; while [ ! -e /enough ]; do usleep {every} & seq $i $((i+{lines}-1)); \
@@ -72,7 +72,7 @@ fn counting(lines: u32, every: u32) -> String {
     )
 }
 
-/// Lines of one stream, which have to be the numbers from 0 on.
+/// Lines of one stream, which must be the numbers from 0 on.
 #[derive(Debug, Default)]
 struct Count {
     next: u64,
@@ -91,7 +91,7 @@ impl Count {
     }
 }
 
-/// Every line of both streams once, in order, none torn, up to the last; how many.
+/// Checks that both streams have every line once, in order, complete, up to the last. Returns their number.
 fn count(log: &CriLog) -> Outcome<u64> {
     let [mut stdout, mut stderr] = [Count::default(), Count::default()];
     log.each(|line| {

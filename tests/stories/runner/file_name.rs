@@ -1,7 +1,7 @@
-//! Names of files for engines that are named by a folder.
+//! File names for engines that are identified by a folder.
 
-/// The name of a file or folder that belongs to this engine: other characters than letters, digits,
-/// dots and hyphens become hyphens.
+/// The name of a file or folder for this engine. Characters other than letters, digits, dots and hyphens
+/// become hyphens.
 pub(crate) fn file_name(engine: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
     let name: String = engine.chars().map(|c| if plain(c) { c } else { '-' }).collect();

@@ -1,8 +1,8 @@
-//! Runs end-to-end tests side by side, each alone in a private world.
+//! Runs end-to-end tests in parallel, each alone in a private world.
 //!
-//! Every world (`tests/env/world.sh`) is a process with an engine of its own, in which this program
-//! runs again as a worker (`--worker`): it reads the names of tests from its standard input and
-//! writes how each ended. Tests mostly wait, so there are more worlds than processors.
+//! Every world (`tests/env/world.sh`) is a process with its own engine. In it this program runs again as a
+//! worker (`--worker`): it reads the names of tests from standard input and writes their results. Tests
+//! mainly wait, so there are more worlds than processors.
 
 mod file_name;
 mod report;
@@ -30,7 +30,7 @@ pub(crate) use self::worlds::Engine as WorldEngine;
 struct Ended {
     name: &'static str,
     passed: bool,
-    /// Whether a world started for it.
+    /// Whether a world was started for it.
     has_begun: bool,
     took: Duration,
     /// Everything the test printed, its failure last.
@@ -55,7 +55,7 @@ pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> Exi
     report.print_verdict()
 }
 
-/// What a world's thread tells the report.
+/// Messages of a world's thread to the report.
 enum Event {
     Began(&'static str),
     Ended(Ended),

@@ -1,5 +1,5 @@
-//! What a run prints: each test as it ends, the slowest ones, failures with the command that
-//! repeats each, and the counts in the words of Rust's own test harness.
+//! The output of a run: each test when it ends, the slowest ones, failures with the command that repeats
+//! each, and the counts in the format of Rust's test harness.
 
 use std::{
     io::{IsTerminal as _, Write as _, stderr},
@@ -15,7 +15,7 @@ pub(super) struct Report {
     total: usize,
     running: Vec<&'static str>,
     ended: Vec<Ended>,
-    /// For each failed test, what is known besides its output.
+    /// Additional information about failed tests.
     labels: Vec<(&'static str, &'static str)>,
     on_terminal: bool,
 }
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// Repeats each failed test alone. The result only describes the failure; it stays one.
+    /// Repeats each failed test alone. The result only describes the failure, which stays a failure.
     pub(super) fn label_failures(&mut self, repeat: impl Fn(&'static str) -> bool) {
         if self.on_terminal {
             eprint!("\r\u{1b}[K");

@@ -15,7 +15,7 @@ use crate::support::{
     stated::is_full_size,
 };
 
-/// The engine that worlds run, in the words of `tests/env/world.sh`.
+/// The engine of the worlds, as `tests/env/world.sh` names it.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     /// `bookworm`, `trixie`, …, or a folder.
@@ -65,8 +65,8 @@ impl WorldProcess {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let logs = engine.logs().join(format!("world-{number}"));
         let (output, writer) = io::pipe()?;
-        // A runner that is killed takes its worlds along. The kernel sends the signal when the thread
-        // ends that started the world, and no world outlives its thread.
+        // If the runner is killed, its worlds end. The kernel sends the signal when the thread ends that
+        // started the world, and no world outlives its thread.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", WORLD, "--engine", &engine.name]);
         if let Some(runtime) = &engine.runtime {
@@ -131,7 +131,7 @@ impl Drop for WorldProcess {
         self.names = None;
         self.child.wait().ok();
         if let Some(kept) = &self.kept {
-            // Perhaps those of an earlier run.
+            // They may be from an earlier run.
             fs::remove_dir_all(kept).ok();
             fs::rename(&self.logs, kept).ok();
         }

@@ -1,4 +1,4 @@
-//! The debug state of pods and containers that the engine lists but does not inspect.
+//! The debug state of pods and containers that the engine lists but cannot inspect.
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -9,15 +9,14 @@ use crate::support::{
     stage::Stage,
 };
 
-/// Whether `dockbridge debug state` says of this pod or container that it is known from a list
-/// only.
+/// Whether `dockbridge debug state` reports that this pod or container is known only from a list.
 pub(crate) async fn is_listed_only(stage: &Stage, id: &str) -> Outcome<bool> {
     let state: Value = serde_json::from_str(&debug(stage, "state").await?)?;
     let shown = about(&state, id).ok_or_else(|| Failure(format!("{id} is not shown: {state}")))?;
     Ok(shown.get(LISTED_ONLY) == Some(&Value::Bool(true)))
 }
 
-/// How many of them the metrics count.
+/// How many of them the metrics report.
 pub(crate) async fn uninspected_objects(stage: &Stage) -> Outcome<u64> {
     let metrics = debug(stage, "metrics").await?;
     let figure = metrics.lines().find_map(|line| line.strip_prefix(UNINSPECTED)?.strip_prefix(' '));
@@ -25,7 +24,7 @@ pub(crate) async fn uninspected_objects(stage: &Stage) -> Outcome<u64> {
     figure.ok_or_else(|| Failure(format!("no figure {UNINSPECTED}")))
 }
 
-/// The object of that id, wherever it stands.
+/// The object with this id, anywhere in the state.
 fn about<'a>(state: &'a Value, id: &str) -> Option<&'a Value> {
     match state {
         Value::Object(fields) if fields.get("id").and_then(Value::as_str) == Some(id) => {
@@ -40,7 +39,7 @@ fn about<'a>(state: &'a Value, id: &str) -> Option<&'a Value> {
 async fn debug(stage: &Stage, what: &str) -> Outcome<String> {
     let folder = stage.folders.run.display().to_string();
     let mut command = Command::new(program());
-    // The world's variables begin like dockbridge's own.
+    // The world's variables have the same prefix as dockbridge's.
     command.env_clear().args(["debug", what, "--run-dir", &folder]);
     let output = command.output().await?;
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! The answers of lists and statuses while the engine was quick, and how a later answer differs.
+//! The answers of lists and statuses from before the engine became slow, and how later answers differ.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::support::{
     patience::{Looks, patient},
 };
 
-/// All pods and containers by their ids, as lists and as statuses tell them.
+/// All pods and containers by id, as lists and statuses show them.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pods: BTreeMap<String, cri::PodSandbox>,
@@ -21,7 +21,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Notes everything that is there.
+    /// Records the current answers.
     pub(crate) async fn take(cri: &Cri) -> Outcome<Self> {
         let pods = by_id(cri.sandboxes().await?);
         let containers = by_id(cri.containers().await?);
@@ -35,22 +35,22 @@ impl Expected {
         Ok(Self { pods, containers, pod_statuses, statuses })
     }
 
-    /// What is wrong with a list of pods.
+    /// The errors in a list of pods.
     pub(crate) fn wrong_pods(&self, listed: &[cri::PodSandbox]) -> Vec<String> {
         wrong(&self.pods, listed)
     }
 
-    /// What is wrong with a list of containers.
+    /// The errors in a list of containers.
     pub(crate) fn wrong_containers(&self, listed: &[cri::Container]) -> Vec<String> {
         wrong(&self.containers, listed)
     }
 
-    /// Whether this is a container, and in that state.
+    /// Whether this container exists in this state.
     pub(crate) fn container_is(&self, id: &str, state: C) -> bool {
         self.statuses.get(id).is_some_and(|status| status.state() == state)
     }
 
-    /// The states that there are, with how many are in each.
+    /// The number of objects in each state.
     pub(crate) fn states(&self) -> BTreeMap<&'static str, usize> {
         let pods = self.pods.values().map(Listed::shown_state);
         let mut states = BTreeMap::new();
@@ -60,8 +60,8 @@ impl Expected {
         states
     }
 
-    /// What is wrong with the status of a container, if there is such a one, while the engine is
-    /// slow. Nobody has to know the status of what `hangs`.
+    /// The error in a container's status while the engine is slow, if there is one. If the inspect hangs,
+    /// the status may be refused.
     pub(crate) async fn wrong_status(
         &self,
         cri: &Cri,
@@ -85,7 +85,7 @@ impl Expected {
         }
     }
 
-    /// Waits until lists and statuses tell everything as noted, to the last field.
+    /// Waits until lists and statuses are equal to the recorded ones, in every field.
     pub(crate) async fn until_told_again(&self, cri: &Cri) -> Outcome {
         let mut looks = Looks::within(AGAIN_WITHIN, Duration::from_millis(100));
         let mut wrong = Vec::new();
@@ -117,13 +117,13 @@ impl Expected {
     }
 }
 
-/// What lists tell of one object.
+/// One object in a list.
 trait Listed {
     fn id(&self) -> &str;
     fn name(&self) -> String;
     fn shown_state(&self) -> &'static str;
     fn created_at(&self) -> i64;
-    /// Whether all is equal that does not change with time.
+    /// Whether all fields that do not change with time are equal.
     fn is_like(&self, other: &Self) -> bool;
 }
 
@@ -184,7 +184,7 @@ fn by_id<T: Listed>(listed: Vec<T>) -> BTreeMap<String, T> {
     listed.into_iter().map(|one| (one.id().to_owned(), one)).collect()
 }
 
-/// One sentence for each thing that is wrong.
+/// One sentence for each error.
 fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     let told: BTreeMap<&str, &T> = listed.iter().map(|one| (one.id(), one)).collect();
     let mut wrong = Vec::new();
@@ -221,16 +221,16 @@ fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     wrong
 }
 
-/// How many sentences there are, and the first of them.
+/// The number of sentences, and the first of them.
 pub(crate) fn shortened(wrong: &[String]) -> String {
     let some = wrong[..wrong.len().min(SOME)].join(", ");
     format!("{} wrong: {some}{}", wrong.len(), if wrong.len() > SOME { " …" } else { "" })
 }
 
-/// Sentences that are told.
+/// How many sentences are shown.
 const SOME: usize = 6;
 const SECOND: u64 = 1_000_000_000;
-/// Longer than an inspect may take, and than any that does not hang takes here.
+/// Longer than an inspect may take, and longer than any takes here that does not hang.
 const STATUS_WITHIN: Duration = Duration::from_secs(12);
-/// Longer than dockbridge rests after inspects that failed.
+/// Longer than dockbridge waits between retries of failed inspects.
 const AGAIN_WITHIN: Duration = Duration::from_secs(30);

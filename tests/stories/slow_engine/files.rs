@@ -1,5 +1,5 @@
-//! What is kept beside the engine, and what the engine has: a restart that takes what it has not
-//! seen yet for gone would sweep it.
+//! Files of dockbridge, and containers in the engine. After a restart, a sweep must not remove those whose
+//! objects it has not seen yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,23 +16,23 @@ use crate::support::{
     stage::Stage,
 };
 
-/// Files by their paths, and ids of containers.
+/// Files by path, and ids of containers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Files {
-    /// With what they hold; nothing of those that change with time or cannot be read.
+    /// With their content; empty for files that change or cannot be read.
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// How far each log is written, where that is known.
+    /// The files with log positions.
     positions: BTreeSet<PathBuf>,
     containers: BTreeSet<String>,
 }
 
 impl Files {
-    /// What there is now.
+    /// The current state.
     pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let (world, folders) = (&stage.world, &stage.folders);
         let places = [&folders.state, &folders.run, &world.cni_cache, &world.cni_leases];
         let files = places.into_iter().flat_map(|place| files_below(place));
-        // One says which process it is, the others are not read.
+        // The lock file contains the process id. Sockets cannot be read.
         let files = files.map(PathBuf::from).filter(|path| {
             path.extension().is_none_or(|kind| kind != "sock")
                 && path.file_name() != Some("lock".as_ref())
@@ -52,7 +52,7 @@ impl Files {
         self.files.len() + self.positions.len()
     }
 
-    /// Waits until everything is there again, and nothing else.
+    /// Waits until exactly these files and containers exist again.
     pub(crate) async fn until_there_again(&self, stage: &Stage) -> Outcome {
         let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(200));
         let mut wrong = Vec::new();
@@ -78,7 +78,7 @@ impl Files {
         }
         let newer = now.files.keys().filter(|path| !self.files.contains_key(*path));
         wrong.extend(newer.map(|path| format!("{} is new", path.display())));
-        // They are written now and then, so there may be more of them.
+        // Positions are written now and then, so there may be more of them.
         let lost = self.positions.difference(&now.positions);
         wrong.extend(lost.map(|path| format!("{} is gone", path.display())));
         let others = self.containers.symmetric_difference(&now.containers);

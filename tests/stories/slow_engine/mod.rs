@@ -1,4 +1,4 @@
-//! An engine that takes long to answer for single containers, never does, or fails.
+//! An engine whose answers about single containers are late, never come, or are failures.
 
 pub(crate) mod debug_state;
 pub(crate) mod expected;
@@ -32,9 +32,9 @@ use crate::support::{
     world::World,
 };
 
-/// A node full of pods; dockbridge is killed and started again while the engine takes long to
-/// answer for most of what it has, and never does for some. From the first list on all is there
-/// and is what it was, and nothing is taken for gone.
+/// A node full of pods. dockbridge is killed and started again while the engine answers slowly for most
+/// objects, and never for some. From the first list on, everything is shown as it was, and nothing counts
+/// as gone.
 pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let (size, mut random) = (Size::stated(), seeded());
     println!("  {size:?}");
@@ -64,7 +64,7 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each inspect takes its time; some hang and some fail, pods and containers.
+/// Each inspect gets a delay. Some hang and some fail, of pods and of containers.
 fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
     let mut mood = Mood::default();
     let (pods, containers) = crowd.ids();
@@ -81,8 +81,8 @@ fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
     mood
 }
 
-/// Kills dockbridge and starts it while the engine is slow, until all looks that come to an end
-/// have, and some time after. What was wrong meanwhile.
+/// Kills dockbridge and starts it while the engine is slow. Waits until all inspects that can end have
+/// ended, and some time longer. Returns the errors.
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
@@ -102,7 +102,7 @@ async fn restart(
             |seen: &Seen| mood.delays.keys().all(|id| !ends(mood, id) || seen.of(id).answered > 0);
         proxy.until(size.longest * 10 + LOOKS_WITHIN, looked).await?;
         let looks = begun.elapsed();
-        // What hangs may be given up by then, and what came last has been seen.
+        // By then, hanging inspects may have been given up, and the last answers have been processed.
         sleep((size.longest * 3 / 2).saturating_sub(looks) + WELL_AFTER).await;
         Outcome::Ok((came, looks, wrong))
     };
@@ -124,12 +124,12 @@ async fn restart(
     Ok(faults)
 }
 
-/// Whether an inspect of this comes to a good end.
+/// Whether an inspect of this object succeeds.
 fn ends(mood: &Mood, id: &str) -> bool {
     !mood.hanging.contains(id) && !mood.failing.contains(id)
 }
 
-/// Asks for the status of one container that runs, one that has ended, and one whose inspect hangs.
+/// Requests the status of a running container, of an ended one, and of one whose inspect hangs.
 async fn wrong_statuses(
     cri: &Cri,
     (crowd, noted): (&ConnectionLimit, &Expected),
@@ -147,7 +147,7 @@ async fn wrong_statuses(
     [runs, ended, hangs].into_iter().flatten().collect()
 }
 
-/// A command runs in a container and writes to its log, and the pod is reached where it was.
+/// A command runs in a container and writes to its log, and the pod can be reached at its address.
 async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
     let (pod, web) = crowd.web();
     let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
@@ -160,14 +160,14 @@ async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
     Ok(())
 }
 
-/// What the engine never describes is listed as what it is, for as long as that lasts, and an
-/// operator sees that nobody looked at it.
+/// An object that the engine never describes is listed with its state for as long as this lasts, and an
+/// operator sees that it was not inspected.
 pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
     let crowd = ConnectionLimit::gather(&mut stage, 2).await?;
     let noted = Expected::take(&stage.cri).await?;
-    // A pod that is ready, a container that runs, and one that has ended with an error.
+    // A ready pod, a running container, and one that has ended with an error.
     let hanging =
         [&crowd.pods[0].id, &crowd.pods[0].containers[0].id, &crowd.pods[1].containers[1].id];
     let mood = Mood { hanging: hanging.into_iter().cloned().collect(), ..Mood::default() };
@@ -202,7 +202,7 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Beside the time that inspects take: longer than dockbridge waits for one that hangs.
+/// Added to the time that inspects take. Longer than dockbridge waits for one that hangs.
 const LOOKS_WITHIN: Duration = Duration::from_secs(30);
-/// For what came last to be seen, and to be listed some times.
+/// Enough for the last answer to be processed and to be in some lists.
 const WELL_AFTER: Duration = Duration::from_millis(500);

@@ -13,8 +13,8 @@ use crate::support::{
     world::World,
 };
 
-/// Two containers end, of one nobody is ever told and of the other there are only failures: both
-/// stay what they were, and everybody else lives on meanwhile. Then the engine comes to itself.
+/// Two containers end. Inspects of one are never answered, and those of the other fail. Both keep their
+/// state, and everything else works. Then the engine recovers.
 pub(crate) async fn live_on(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "holds_up", proxy.socket()).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A whole life, with output that comes by a connection taken over, and a log.
+/// A whole lifecycle, with output over a hijacked connection, and a log.
 async fn lives(stage: &Stage) -> Outcome {
     let pod = stage.recipes.pod("usual");
     let sandbox = stage.cri.run(&pod).await?;
@@ -73,5 +73,5 @@ async fn until_ended(stage: &Stage, id: &str) -> Outcome {
     fail!("container {id} is not shown as ended");
 }
 
-/// Longer than dockbridge waits for an inspect, or rests after some that failed.
+/// Longer than dockbridge waits for an inspect, or between retries.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! A node with pods of every kind: connected in each way, stopped, with containers that run, have
-//! ended well or badly, or never began.
+//! A node with pods of every kind: connected in each way, stopped, with containers that run, have ended
+//! with or without an error, or never started.
 
 use std::time::Duration;
 
@@ -16,36 +16,35 @@ use crate::support::{
     stage::Stage,
 };
 
-/// All of it, in the order of the plan.
+/// The pods in the order of the plan.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
-    /// The first serves HTTP on [`PORT`].
+    /// The first one serves HTTP on [`PORT`].
     pub(crate) pods: Vec<Pod>,
 }
 
-/// One of them.
+/// A pod.
 #[derive(Debug)]
 pub(crate) struct Pod {
     /// Its sandbox.
     pub(crate) id: String,
-    /// What it was made of.
+    /// Its request.
     pub(crate) config: cri::PodSandboxConfig,
     /// Its two containers.
     pub(crate) containers: Vec<Workload>,
 }
 
-/// A container of one of them.
+/// A container of a pod.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// Its id.
     pub(crate) id: String,
-    /// What it was made of.
+    /// Its request.
     pub(crate) config: cri::ContainerConfig,
-    /// What it prints when it begins; none if it does not.
+    /// What it prints at its start; none if it is not started.
     pub(crate) says: Option<String>,
 }
 
-/// What a pod of that number is to be.
+/// The plan of the pod with this number.
 #[derive(Clone, Copy, Debug)]
 struct Plan(usize);
 
@@ -57,9 +56,9 @@ enum Network {
 }
 
 impl ConnectionLimit {
-    /// Makes that many pods, and waits until those that end have ended.
+    /// Creates this many pods, and waits until those that should end have ended.
     pub(crate) async fn gather(stage: &mut Stage, pods: usize) -> Outcome<Self> {
-        // How pods are connected is a matter of the server, so there is another one before.
+        // The network mode is a setting of the server, so pods of the other mode need an earlier server.
         let is_earlier = |plan: &Plan| plan.network() == Network::Engine;
         let (earlier, later): (Vec<_>, Vec<_>) = (0..pods).map(Plan).partition(is_earlier);
         stage.bridge.stop().await?;
@@ -77,7 +76,7 @@ impl ConnectionLimit {
         Ok(crowd)
     }
 
-    /// Ids of everything in it, pods first.
+    /// Ids of everything, pods first.
     pub(crate) fn ids(&self) -> (Vec<&str>, Vec<&str>) {
         let containers = self.pods.iter().flat_map(|pod| &pod.containers);
         (self.pods.iter().map(|pod| &*pod.id).collect(), containers.map(|one| &*one.id).collect())
@@ -88,7 +87,7 @@ impl ConnectionLimit {
         (&self.pods[0], &self.pods[0].containers[0])
     }
 
-    /// Takes everything down.
+    /// Removes everything.
     pub(crate) async fn leave(&self, cri: &Cri) -> Outcome {
         let ends = self.pods.iter().map(|pod| {
             let (cri, id) = (cri.clone(), pod.id.clone());
@@ -98,8 +97,8 @@ impl ConnectionLimit {
         stream::iter(ends).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// Waits until each log has what its container printed, and the web server's what was written
-    /// to it `since`.
+    /// Waits until each log has what its container printed, and the web server's log also has the lines
+    /// written `since`.
     pub(crate) async fn until_logged(&self, since: &str) -> Outcome {
         let web = &self.web().1.id;
         for pod in &self.pods {
@@ -111,7 +110,7 @@ impl ConnectionLimit {
         Ok(())
     }
 
-    /// What is kept beside the engine: limits of all that run, and what was said of their pods.
+    /// Changes state that is stored by dockbridge: limits of all running containers and of their pods.
     async fn resize(&self, cri: &Cri) -> Outcome {
         let runtime = || cri.runtime.clone();
         let more = cri::LinuxContainerResources {
@@ -193,7 +192,7 @@ impl Plan {
         self.0 % 4 == 3
     }
 
-    /// With what code its second container ends by itself.
+    /// The exit code with which its second container ends on its own.
     const fn ends(self) -> Option<i32> {
         match self.0 % 4 {
             0 => Some(0),
@@ -218,7 +217,7 @@ impl Plan {
         config
     }
 
-    /// Its two containers: their names, what they do, and whether they begin.
+    /// The names and commands of its two containers, and whether they are started.
     fn lines(self) -> [(&'static str, String, bool); 2] {
         let sleep = "trap 'exit 0' TERM; sleep 86400 & wait $!";
         let main = if self.0 == 0 { "exec httpd -f -h /www -p 80" } else { sleep };
@@ -250,7 +249,7 @@ impl Plan {
     }
 }
 
-/// Where the first pod serves on the host.
+/// The first pod's port on the host.
 pub(crate) const PORT: u16 = 18086;
-/// Pods that are made or taken down at the same time.
+/// Pods that are created or removed at the same time.
 const AT_ONCE: usize = 8;

@@ -1,26 +1,26 @@
-//! How much the story of everything has of everything: `make test` has no time for a full node,
-//! which has 60 pods, is restarted 20 times, and waits up to 8 seconds for an inspect.
+//! The size of the slow-engine story. `make test` has no time for a full node, which has 60 pods and 20
+//! restarts, and waits up to 8 seconds for an inspect.
 
 use std::time::Duration;
 
 use crate::support::{stage, stated::stated};
 
-/// What the story is told to be.
+/// The size of the story.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// Pods of two containers each.
     pub(crate) pods: usize,
     /// How often dockbridge is killed and started again.
     pub(crate) restarts: u32,
-    /// The longest time an inspect takes, but for those that hang.
+    /// The longest delay of an inspect, without those that hang.
     pub(crate) longest: Duration,
 }
 
 impl Size {
-    /// As the environment says, else a small one.
+    /// From the environment, otherwise small.
     pub(crate) fn stated() -> Self {
         Self {
-            // One of them hangs and another fails.
+            // One of them hangs and another one fails.
             pods: stated("DOCKBRIDGE_SLOW_PODS").unwrap_or(8).max(2),
             restarts: stated("DOCKBRIDGE_SLOW_RESTARTS").unwrap_or(3),
             longest: Duration::from_secs(stated("DOCKBRIDGE_SLOW_SECONDS").unwrap_or(2)),
@@ -35,7 +35,7 @@ impl Size {
     }
 }
 
-/// To make a pod and to take it down.
+/// Time to create and remove a pod.
 const POD: Duration = Duration::from_secs(4);
-/// A restart, apart from what waits for slow inspects.
+/// Time of a restart, without waiting for slow inspects.
 const ROUND: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! A client that lists pods and containers twenty times a second from the moment dockbridge is
-//! started, and holds every answer against what was noted.
+//! A client that lists pods and containers twenty times a second from the start of dockbridge, and compares
+//! every answer with the recorded ones.
 
 use std::{path::Path, time::Duration};
 
@@ -17,27 +17,27 @@ use crate::support::{
     patience::patient,
 };
 
-/// Begins with the start of dockbridge.
+/// Starts at the start of dockbridge.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     socket: &'a Path,
     noted: &'a Expected,
     began: Instant,
-    /// When the first list came in.
+    /// When the first list arrived.
     first: watch::Sender<Option<Instant>>,
     end: CancellationToken,
 }
 
-/// What was heard.
+/// The answers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// Lists that came.
     pub(crate) answers: usize,
-    /// Of these, lists in which something was wrong.
+    /// Lists with an error.
     pub(crate) wrong: usize,
     /// Calls before the first list that were refused.
     pub(crate) refusals: usize,
-    /// What was wrong first, as long as it changed.
+    /// The first errors, without repetitions.
     pub(crate) faults: Vec<String>,
     last: String,
 }
@@ -49,13 +49,13 @@ enum List {
 }
 
 impl<'a> Watch<'a> {
-    /// For the dockbridge that is just being started.
+    /// For a dockbridge that is just being started.
     pub(crate) fn begin(socket: &'a Path, noted: &'a Expected) -> Self {
         let (first, end) = (watch::Sender::new(None), CancellationToken::new());
         Self { socket, noted, began: Instant::now(), first, end }
     }
 
-    /// Lists for as long as `work` takes.
+    /// Lists while `work` runs.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> (T, Heard) {
         let work = async {
             let done = work.await;
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
         (done, all)
     }
 
-    /// Waits for the first list; after what time it came.
+    /// Waits for the first list. Returns how long it took.
     pub(crate) async fn first(&self) -> Outcome<Duration> {
         let mut first = self.first.subscribe();
         let came = timeout(patient(FIRST_WITHIN), first.wait_for(Option::is_some)).await;
@@ -121,13 +121,13 @@ impl<'a> Watch<'a> {
         wrong.map_err(|refused| Refusal::Refused(refused.code, refused.message))
     }
 
-    /// Nobody has to know anything before the first list; from then on it is known.
+    /// A list may be refused only before the first one has arrived.
     fn may_be_refused(&self, asked: Instant, why: &Refusal) -> bool {
         let is_honest = !matches!(why, Refusal::Refused(code, _) if *code != Code::Unavailable);
         is_honest && self.first.borrow().is_none_or(|first| asked < first)
     }
 
-    /// Says once what goes on.
+    /// Records an error, once.
     fn blame(&self, heard: &mut Heard, list: List, why: String) {
         if heard.last != why && heard.faults.len() < TOLD {
             let after = self.began.elapsed().as_secs_f32();
@@ -149,5 +149,5 @@ enum Refusal {
 const EVERY: Duration = Duration::from_millis(50);
 /// Longer than dockbridge waits for an inspect that hangs.
 const FIRST_WITHIN: Duration = Duration::from_secs(30);
-/// Faults that are told of each list.
+/// How many errors are reported.
 const TOLD: usize = 3;

@@ -1,4 +1,4 @@
-//! Attach: to a main process, which outlives its visitors unless its input was for one only.
+//! Attach to a main process, which outlives its clients unless its input was for only one.
 
 use dockbridge::wire::cri;
 
@@ -20,7 +20,7 @@ fn listening(stage: &Stage, name: &str, line: &str, tty: bool, once: bool) -> cr
     container
 }
 
-/// The shell of a container does what it is told, says exactly the answer, and ends when asked.
+/// The shell of a container runs commands, prints exactly their output, and ends when told.
 pub(crate) async fn to_a_shell(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_shell").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -41,7 +41,7 @@ pub(crate) async fn to_a_shell(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A visitor leaves without a word: the container goes on and receives the next one.
+/// A client disconnects without a close. The container keeps running and accepts the next one.
 pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_again").await?;
     let line = "n=0; while read word; do n=$((n+1)); echo $n $word; done";
@@ -58,7 +58,7 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
             session.stdout.until(&format!("{number} visit")).await?;
             drop(session);
             match held {
-                // Two visits have made whatever is made once.
+                // Resources that are opened once are open after two clients.
                 None if number == 2 => held = Some(bridge.descriptors()?),
                 None => {}
                 Some(held) => bridge.lets_go(held + 1).await?,
@@ -70,7 +70,7 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Input that is for one visitor ends with him, and so does a process that reads it.
+/// Input that is for only one client ends with it, and so does a process that reads it.
 pub(crate) async fn left_for_good(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_once").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -93,7 +93,7 @@ pub(crate) async fn left_for_good(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A container's terminal takes sizes and keys.
+/// A container's terminal accepts sizes and keys.
 pub(crate) async fn to_a_terminal(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_terminal").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -112,7 +112,7 @@ pub(crate) async fn to_a_terminal(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The container ends: so does the visit, with success, since the visit did not fail.
+/// If the container ends, the attach ends with success, because the attach itself did not fail.
 pub(crate) async fn until_it_ends(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_ends").await?;
     for (number, way) in USUAL.into_iter().enumerate() {

@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// Through `cat`, in and out at the same time; and into a program that adds it up by itself.
+/// Through `cat` in both directions at the same time, and into a program that sums it up.
 pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "bulk").await?;
     let mass = Arc::new(Mass::new(1, 100 << 20));
@@ -56,8 +56,8 @@ fn send(session: &mut Session, mass: Arc<Mass>) -> tokio::task::JoinHandle<Outco
     })
 }
 
-/// Nobody reads what a fast process writes: the process waits, dockbridge does not grow, and
-/// what was written comes when somebody reads.
+/// If nobody reads what a fast process writes, the process waits and dockbridge's memory does not grow. The
+/// output arrives when somebody reads.
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "slow_reader").await?;
     let bridge = scene.bridge()?;
@@ -78,13 +78,13 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
         }
         ensure!(bridge.resident()?.saturating_sub(before) < GROWTH, "{way:?}: grew after all");
         drop(session);
-        // Its output gone, the writer runs into the end of its pipe or waits for good.
+        // Without its output, the writer fails at its pipe or waits forever.
         scene.stage.cri.stop_container(&id, 1).await?;
     }
     scene.ends().await
 }
 
-/// A container whose processes can tell the story, beside their streams, how far they are.
+/// A container whose processes report their progress outside their streams.
 fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
     let mut container = scene.stage.recipes.sleeper(name);
     container.mounts = vec![cri::Mount {
@@ -95,7 +95,7 @@ fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
     container
 }
 
-/// A process that reads nothing: its user waits, dockbridge does not grow.
+/// If a process does not read, its client waits and dockbridge's memory does not grow.
 pub(crate) async fn a_deaf_process(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "deaf_process").await?;
     let bridge = scene.bridge()?;
@@ -140,5 +140,5 @@ pub(crate) async fn until_still(number: impl Fn() -> Outcome<Option<u64>>) -> Ou
     Ok(())
 }
 
-/// KiB that buffers, of a debug build too, may take for one stalled stream.
+/// Memory in KiB that buffers of one stalled stream may need, also in a debug build.
 pub(crate) const GROWTH: u64 = 16 << 10;

@@ -1,4 +1,4 @@
-//! One side disconnects in the middle: the client, the container, dockbridge, the engine.
+//! One side disconnects: the client, the container, dockbridge, the engine.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::support::{
 };
 use crate::{execs::until, restarts::until_ready};
 
-/// A terminal dies with its user; a command without one goes on. dockbridge keeps neither.
+/// If the client leaves, a command with a terminal ends and one without continues. dockbridge keeps no
+/// resources of either.
 pub(crate) async fn of_the_client(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "client_leaves").await?;
     let (cri, id, bridge) = (&scene.stage.cri, scene.container.as_str(), scene.bridge()?);
@@ -33,13 +34,13 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
         scene.until_runs(&format!("sleep {terminal}"), false).await?;
         scene.until_runs(&format!("sleep {stubborn}"), false).await?;
         match held {
-            // The first two have made whatever is made once.
+            // Resources that are opened once are open after the first two.
             None if number == 1 => {
                 tokio::time::sleep(patient(std::time::Duration::from_secs(2))).await;
                 held = Some(bridge.descriptors()?);
             }
             None => {}
-            // Two calls at once leave one more idle connection to the engine, for a minute.
+            // Two concurrent calls leave one more idle connection to the engine, for a minute.
             Some(held) => bridge.lets_go(held + 3).await?,
         }
         ensure!(scene.runs(&format!("sleep {plain}")).await?, "{way:?}: not a terminal, yet gone");
@@ -47,7 +48,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The container is stopped, or the engine removes it: exec and attach end, and say so.
+/// The container is stopped, or the engine removes it. Exec and attach end with an error.
 pub(crate) async fn of_the_container(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "container_leaves").await?;
     let (cri, bridge) = (&scene.stage.cri, scene.bridge()?);
@@ -79,7 +80,7 @@ pub(crate) async fn of_the_container(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// dockbridge is killed, or stopped: its clients see the end, and the next one serves again.
+/// dockbridge is killed or stopped. Its clients see the end, and the next dockbridge serves again.
 pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     let mut scene = Scene::quiet(&world, "dockbridge_leaves").await?;
     for way in USUAL {
@@ -104,8 +105,8 @@ pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The engine is killed and its containers live on: clients are told of it soon, and a terminal's
-/// command goes with its terminal.
+/// The engine is killed and its containers keep running. Clients get an error soon, and a command with a
+/// terminal ends.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
     let scene = Scene::quiet(&world, "engine_leaves").await?;
@@ -120,7 +121,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             let attached = Session::attach(cri, way, id, Wish::Output).await?;
             pipes.send("there\n").await?;
             pipes.stdout.until("there").await?;
-            // dockbridge can only hang up a process that it has found.
+            // dockbridge can hang up only a process that it has found.
             until(|| bridge.watches_process(&words)).await?;
             attached.ping().await?;
             sessions.extend([(way, pipes), (way, terminal), (way, attached)]);
@@ -134,8 +135,8 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             ensure!(error.contains("Failure") && error.contains("docker"), "{way:?}: {error:?}");
         }
         drop(sessions);
-        // Counted without the engine, with which idle connections to it have ended. The first round has
-        // opened whatever is opened once. What a session leaves open is one more in each round.
+        // Counted without the engine, with which idle connections have ended. The first round has opened
+        // everything that is opened once. A leak adds one in each round.
         match held {
             None => held = Some(bridge.fewest_descriptors().await?),
             Some(held) => bridge.lets_go(held).await?,
@@ -152,10 +153,10 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     scene.stage.leaves_nothing().await
 }
 
-/// Within this a client hears that its engine has gone.
+/// How soon a client must learn that its engine is gone.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A token of the dockbridge before means nothing to this one.
+/// A token of an earlier dockbridge is not valid.
 async fn not_known(scene: &Scene, url: &str) -> Outcome {
     let fresh =
         scene.stage.cri.exec(&exec_request(&scene.container, &["true"], Wish::Output)).await?;

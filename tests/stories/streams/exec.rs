@@ -1,4 +1,4 @@
-//! Commands in a container: what they say, how they end, and what their terminal does.
+//! Commands in a container: their output, their end, and their terminal.
 
 use super::Scene;
 use crate::support::{
@@ -7,7 +7,7 @@ use crate::support::{
     world::World,
 };
 
-/// Every protocol carries input, both outputs and the way it ended.
+/// Every protocol transfers input, both outputs and the exit code.
 pub(crate) async fn in_every_way(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_ways").await?;
     let (cri, id) = (&scene.stage.cri, scene.container.as_str());
@@ -36,7 +36,7 @@ pub(crate) async fn in_every_way(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A WebSocket begins with an empty message on the first output and ends with a normal close.
+/// A WebSocket starts with an empty message on the first output channel and ends with a normal close.
 fn manners(way: Way, session: &Session) -> Outcome {
     let Some(socket) = session.socket() else { return Ok(()) };
     ensure_eq!(socket.seen().first, Some((1, 0)), "{way:?}");
@@ -44,7 +44,7 @@ fn manners(way: Way, session: &Session) -> Outcome {
     Ok(())
 }
 
-/// Input can end while output goes on.
+/// Input can end while output continues.
 pub(crate) async fn half_closed(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_half_closed").await?;
     for way in ALL.into_iter().filter(|way| way.closes_stdin()) {
@@ -65,7 +65,7 @@ pub(crate) async fn half_closed(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Output and errors written in turns arrive whole, each in its own stream.
+/// Output and errors written alternately arrive completely, each in its own stream.
 pub(crate) async fn two_outputs(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_outputs").await?;
     let line = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done";
@@ -81,7 +81,7 @@ pub(crate) async fn two_outputs(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A terminal has a size, changes it when told, and hands every key to the process.
+/// A terminal has a size, changes it when requested, and passes every key to the process.
 pub(crate) async fn a_terminal(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_terminal").await?;
     for way in
@@ -101,7 +101,7 @@ async fn resized(scene: &Scene, way: Way) -> Outcome {
     session.stdout.until("/dev/").await?;
     session.resize(123, 45).await?;
     session.stdout.until("now 45 123").await?;
-    // No size at all, and no size a terminal could have: both change nothing.
+    // Text without a size, and a size that no terminal can have, change nothing.
     session.resize(0, 45).await?;
     session.resize(33, 7).await?;
     session.stdout.until("now 7 33").await?;
@@ -113,7 +113,7 @@ async fn resized(scene: &Scene, way: Way) -> Outcome {
     Ok(())
 }
 
-/// Every key reaches the process as soon as it is typed. The engine's default would hold ctrl-p back.
+/// Every key reaches the process as soon as it is typed. By default, the engine would hold back ctrl-p.
 async fn every_key(scene: &Scene, way: Way) -> Outcome {
     let line = "stty raw echo -echoctl; echo ready; exec sleep 1000";
     let mut session =
@@ -124,24 +124,24 @@ async fn every_key(scene: &Scene, way: Way) -> Outcome {
         session.send([key]).await?;
         session.stdout.until(&char::from(key).to_string()).await?;
     }
-    // The engine holds only this one back until the next.
+    // The engine holds back only this key until the next one.
     session.send([0x00]).await?;
     session.send([b'x']).await?;
     session.stdout.until("\0x").await?;
     drop(session);
-    // Interactive: ctrl-d ends the shell, and what was typed has been echoed.
+    // Interactive: ctrl-d ends the shell, and the typed text was echoed.
     let mut session =
         Session::exec(&scene.stage.cri, way, &scene.container, &["sh"], Wish::Terminal).await?;
     session.send("echo one$((1+1))three\n").await?;
     session.stdout.until("one2three").await?;
-    // Typed before the shell reads keys again, it would end a line, not the shell.
+    // If it is typed before the shell reads keys again, it ends a line and not the shell.
     session.stdout.until("# ").await?;
     session.send([0x04]).await?;
     session.collect().await?;
     Ok(())
 }
 
-/// A program that is not there ends the call with a failure, not with silence.
+/// A missing program ends the call with a failure.
 pub(crate) async fn that_cannot_start(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_cannot_start").await?;
     for way in USUAL {
@@ -156,7 +156,7 @@ pub(crate) async fn that_cannot_start(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The call ends with the command, also when a child keeps its pipes; the child is left alone.
+/// The call ends with the command, even if a child keeps its pipes. The child is not ended.
 pub(crate) async fn with_a_child_that_stays(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_child").await?;
     for way in USUAL {

@@ -1,4 +1,4 @@
-//! Garbage from clients: other clients are served.
+//! Garbage from clients. Other clients are still served.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// Garbage in place of requests, of SPDY and of WebSocket; somebody else's exec goes on.
+/// Garbage instead of requests, SPDY frames and WebSocket frames, while another exec runs.
 pub(crate) async fn bytes(world: World) -> Outcome {
     let mut random = seeded();
     let scene = Scene::quiet(&world, "hostile").await?;
@@ -49,7 +49,7 @@ pub(crate) async fn bytes(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Who begins and does not go on is not waited for: half a request, half of the streams.
+/// Clients that stop in the middle are not waited for: half a request, half of the streams.
 pub(crate) async fn silence(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "silence").await?;
     let bridge = scene.bridge()?;
@@ -62,7 +62,7 @@ pub(crate) async fn silence(world: World) -> Outcome {
     let _stdin = spdy.open(&[("streamtype", "stdin")]).await?;
     spdy.closed(patient(CREATION)).await?;
     let mut rest = Vec::new();
-    // With an answer or without.
+    // With or without an answer.
     drop(
         timeout(patient(CREATION), half.read_to_end(&mut rest))
             .await
@@ -91,9 +91,9 @@ fn noise(random: &mut StdRng, most: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes and, if asked, waits for the server to close.
+/// Sends bytes and, if requested, waits for the server to close.
 async fn throw(mut stream: TcpStream, bytes: &[u8], wait: bool) -> Outcome {
-    // It may close before all is sent.
+    // The server may close before everything is sent.
     stream.write_all(bytes).await.unwrap_or_default();
     if wait {
         let mut answer = Vec::new();
@@ -118,7 +118,7 @@ async fn requests(scene: &Scene, random: &mut StdRng) -> Outcome {
     throw(TcpStream::connect(&place.authority).await?, body.as_bytes(), false).await
 }
 
-/// After a valid upgrade. Whatever breaks the protocol ends the connection.
+/// After a valid upgrade. Anything that violates the protocol ends the connection.
 async fn frames(scene: &Scene, random: &mut StdRng) -> Outcome {
     for _ in 0..30 {
         let spdy = upgraded(scene).await?;
@@ -145,7 +145,7 @@ async fn frames(scene: &Scene, random: &mut StdRng) -> Outcome {
     crowd(scene).await
 }
 
-/// Odd, but no breach a server has to answer with the end.
+/// Unusual, but not a violation that must end the connection.
 async fn harmless(scene: &Scene) -> Outcome {
     let spdy = upgraded(scene).await?;
     spdy.send(frame::data(77, false, b"to nobody")).await?;
@@ -156,7 +156,7 @@ async fn harmless(scene: &Scene) -> Outcome {
     spdy.ping(7).await
 }
 
-/// More streams than anybody needs; the server may refuse them or leave.
+/// More streams than anybody needs. The server may refuse them or close.
 async fn crowd(scene: &Scene) -> Outcome {
     let spdy = upgraded(scene).await?;
     for _ in 0..5000 {
@@ -174,7 +174,8 @@ async fn upgraded(scene: &Scene) -> Outcome<Spdy> {
 async fn messages(scene: &Scene, random: &mut StdRng) -> Outcome {
     let masked = |head: &[u8], payload: &[u8]| [head, &[0; 4], payload].concat();
     let wrong: Vec<Vec<u8>> = vec![
-        // Not masked; a reserved operation; a length of 2^63; a ping too long; a lone continuation.
+        // Not masked, a reserved operation, a length of 2^63, a ping that is too long, a continuation
+        // without a start.
         vec![0x82, 2, 0, b'x'],
         masked(&[0x83, 0x82], &[0, b'x']),
         [&[0x82, 0xff, 0x80][..], &[0; 7], &[0; 4]].concat(),
@@ -188,7 +189,7 @@ async fn messages(scene: &Scene, random: &mut StdRng) -> Outcome {
         let stream = shaken(scene, "v4.base64.channel.k8s.io").await?;
         throw(stream, &noise(random, 20_000), false).await?;
     }
-    // Whole messages that say nothing sensible: to no channel, to an output, of no size.
+    // Complete messages without a meaning: to no channel, to an output, with no size.
     for payload in [&b""[..], &[9, b'x'], &[1, b'x'], &[4, b'{'], &[255], &[255, 77]] {
         let length = 0x80 | u8::try_from(payload.len())?;
         let stream = shaken(scene, "v5.channel.k8s.io").await?;
@@ -210,5 +211,5 @@ async fn shaken(scene: &Scene, protocol: &str) -> Outcome<TcpStream> {
     Ok(answered.stream)
 }
 
-/// Half a minute is what streams are given to be opened in; the rest is the machine's.
+/// Streams may take half a minute to be opened. The rest is for slow machines.
 const CREATION: Duration = Duration::from_secs(60);

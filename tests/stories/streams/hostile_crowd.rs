@@ -1,5 +1,5 @@
-//! As many hostile streams as there are places, from several users: memory is bounded, others are served,
-//! and the memory comes back.
+//! As many hostile streams as allowed, from several clients. Memory is limited, others are served, and the
+//! memory is freed afterwards.
 
 use std::{
     future::pending,
@@ -41,8 +41,8 @@ enum Manner {
     Idle,
 }
 
-/// Clients of each manner and protocol fill nearly all places: those of three containers and of a pod. A
-/// container takes no more than its share, and a command elsewhere is run.
+/// Clients of each kind and protocol fill nearly all places, for three containers and a pod. A container
+/// gets no more than its share, and a command in another container still runs.
 pub(crate) async fn fills_the_places(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "hostile_crowd").await?;
     let bridge = scene.bridge()?;
@@ -75,7 +75,7 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
         }
         ensure!(refused >= USERS, "a container has more than its share: {refused} refused");
     }
-    // By now all that can be taken is taken, and what can be given back is given back.
+    // By now all memory that can be used is in use, and all that can be freed is freed.
     sleep(Duration::from_secs(if is_full_size() { 60 } else { 5 })).await;
     answers(&scene).await?;
     let most = most.end(bridge)?;
@@ -99,7 +99,7 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The most memory that a process has, looked at every second.
+/// The highest memory usage of a process, measured every second.
 struct Most {
     most: Arc<AtomicU64>,
     _watching: AbortOnDropHandle<()>,
@@ -123,7 +123,7 @@ impl Most {
     }
 }
 
-/// Somebody else's command is run.
+/// The command of another client still runs.
 async fn answers(scene: &Scene) -> Outcome {
     for way in USUAL {
         let command = ["echo", "here"];
@@ -135,13 +135,13 @@ async fn answers(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// A client, there as long as this is.
+/// A client that exists until this is dropped.
 enum Client {
     Hostile { _sending: AbortOnDropHandle<()> },
     Polite(#[expect(dead_code, reason = "it is only held")] Box<Session>),
 }
 
-/// Sends all this, and then nothing. Reads nothing.
+/// Sends these bytes, and then nothing. Reads nothing.
 fn hostile(mut stream: TcpStream, bytes: Vec<u8>) -> Client {
     let sending = tokio::spawn(async move {
         stream.write_all(&bytes).await.unwrap_or_default();
@@ -195,7 +195,7 @@ async fn over_websocket(scene: &Scene, user: &str, manner: Manner) -> Outcome<Cl
     ];
     let stream = upgraded(&command(scene, user, manner).await?, "GET", &headers).await?;
     let length = u64::try_from(UNREAD)?.to_be_bytes();
-    // One message that is long, not masked but for the form.
+    // One long message, which is masked only formally.
     let mut bytes = [&[0x82, 0xff][..], &length, &[0; 4]].concat();
     match manner {
         Manner::Idle => bytes.clear(),
@@ -205,7 +205,7 @@ async fn over_websocket(scene: &Scene, user: &str, manner: Manner) -> Outcome<Cl
     Ok(hostile(stream, bytes))
 }
 
-/// Where a command is to be had that reads nothing.
+/// The URL of a command that reads nothing.
 async fn command(scene: &Scene, user: &str, manner: Manner) -> Outcome<String> {
     let command = match manner {
         Manner::UnreadStdout => ["cat", "/dev/zero"],
@@ -223,14 +223,14 @@ async fn upgraded(url: &str, method: &str, headers: &[(&str, &str)]) -> Outcome<
 const MANNERS: [Manner; 4] =
     [Manner::UnreadStdin, Manner::UnreadStdout, Manner::HalfOpen, Manner::Idle];
 const USERS: usize = 3;
-/// Eight clients each, of which six run a command: 250 for each container and for the pod are allowed.
+/// Eight clients each, six of which run a command: 250 are allowed for each container and for the pod.
 const ROUNDS: usize = 124;
-/// What each client sends that is not read.
+/// How much each client sends that is not read.
 const UNREAD: usize = 1 << 20;
 const PIECE: usize = 32 << 10;
-/// KiB. The issue allows 200 MB.
+/// In KiB. The issue allows 200 MB.
 const MOST_RESIDENT: u64 = 200_000_000 / 1024;
-/// KiB that may stay.
+/// In KiB: memory that may stay in use.
 const MOST_LEFT: u64 = 40_000_000 / 1024;
-/// Memory is given back every half minute.
+/// Memory is freed every half minute.
 const GIVEN_BACK: Duration = Duration::from_secs(60);

@@ -24,25 +24,22 @@ pub(crate) mod tokens;
 /// A pod with one container.
 #[derive(Debug)]
 pub(crate) struct Scene {
-    /// Where it plays.
     pub(crate) stage: Stage,
-    /// The pod.
     pub(crate) pod: cri::PodSandboxConfig,
     /// The pod's sandbox.
     pub(crate) sandbox: String,
-    /// The container.
     pub(crate) container: String,
 }
 
 impl Scene {
-    /// A container that waits.
+    /// With a container that waits.
     pub(crate) async fn quiet(world: &World, story: &str) -> Outcome<Self> {
         let stage = Stage::cni(world, story).await?;
         let main = stage.recipes.sleeper("main");
         Self::with(stage, &main).await
     }
 
-    /// That container.
+    /// With this container.
     pub(crate) async fn with(stage: Stage, main: &cri::ContainerConfig) -> Outcome<Self> {
         let pod = stage.recipes.pod("streamed");
         let sandbox = stage.cri.run(&pod).await?;
@@ -50,7 +47,7 @@ impl Scene {
         Ok(Self { stage, pod, sandbox, container: ids[0].clone() })
     }
 
-    /// One more container in the pod.
+    /// Adds a container to the pod.
     pub(crate) async fn add(&self, main: &cri::ContainerConfig) -> Outcome<String> {
         Ok(self.stage.up(&self.sandbox, &self.pod, std::slice::from_ref(main)).await?.remove(0))
     }
@@ -79,7 +76,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The pod goes, and nothing is left.
+    /// Removes the pod, and checks that nothing is left.
     pub(crate) async fn ends(self) -> Outcome {
         self.stage.cri.clear().await?;
         self.stage.leaves_nothing().await

@@ -1,4 +1,4 @@
-//! Access to the streaming server: tokens, how often they are valid, and protocols.
+//! Access to the streaming server: tokens, their single use, and protocols.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What cannot be streamed is refused at the call, with the code kubelet expects.
+/// If a stream is impossible, the call is refused with the code that kubelet expects.
 pub(crate) async fn wrong_requests(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "stream_refusals").await?;
     let cri = &scene.stage.cri;
@@ -55,7 +55,7 @@ pub(crate) async fn wrong_requests(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A token opens one path once.
+/// A token is valid for one path and for one use.
 pub(crate) async fn used_once(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "token_once").await?;
     for way in USUAL {
@@ -84,7 +84,7 @@ pub(crate) async fn used_once(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The first of the client's protocols that the server knows is spoken, however they are listed.
+/// The first protocol in the client's list that the server supports is used.
 pub(crate) async fn negotiated(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "negotiated").await?;
     let lists: [(&[&str], &str); 5] = [
@@ -116,7 +116,7 @@ pub(crate) async fn negotiated(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A thousand tokens may wait, not one more; one that is used makes room, and so does a minute.
+/// A thousand tokens may wait, and not one more. A used or expired token makes room.
 pub(crate) async fn a_thousand_and_one(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "token_limit").await?;
     let mut places = Vec::new();
@@ -133,7 +133,7 @@ pub(crate) async fn a_thousand_and_one(world: World) -> Outcome {
         ensure_eq!(session.collect().await?.code()?, 0);
         fresh(&scene).await?;
     }
-    // A minute is what a token is given; nothing tells that it is over.
+    // A token expires after a minute. No event reports this.
     tokio::time::sleep(Duration::from_secs(61)).await;
     ensure_eq!(ask_spdy(&places[1], &[V4]).await?.status, 404);
     let mut session = Session::open(SPDY, &fresh(&scene).await?, Wish::Output).await?;

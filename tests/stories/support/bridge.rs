@@ -1,4 +1,4 @@
-//! dockbridge as a child process, with its own directories, to be killed and started again.
+//! dockbridge as a child process with its own directories, which can be killed and started again.
 
 use std::{
     fs::{self, OpenOptions},
@@ -23,21 +23,21 @@ use super::{
     world::World,
 };
 
-/// What one dockbridge is started with.
+/// The directories of a dockbridge.
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
     /// `--state-dir`.
     pub(crate) state: PathBuf,
     /// `--run-dir`.
     pub(crate) run: PathBuf,
-    /// Where pods of the story have their logs.
+    /// The logs of the story's pods.
     pub(crate) logs: PathBuf,
-    /// Anything a story wants to share with its containers.
+    /// Files that a story shares with its containers.
     pub(crate) shared: PathBuf,
 }
 
 impl Folders {
-    /// Makes the folders below `root`.
+    /// Creates the folders below `root`.
     pub(crate) fn below(root: &Path) -> Outcome<Self> {
         let folder = |name: &str| -> Outcome<PathBuf> {
             let path = root.join(name);
@@ -53,20 +53,19 @@ impl Folders {
     }
 }
 
-/// A dockbridge that serves.
+/// A running dockbridge.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     command: Vec<String>,
     log: PathBuf,
     socket: PathBuf,
     child: Option<Child>,
-    /// Where it finds programs before all others.
+    /// A directory that is searched for programs before all others.
     programs: Option<PathBuf>,
 }
 
 impl Bridge {
-    /// Starts one against the engine socket `docker`, with further flags, and waits until it
-    /// answers.
+    /// Starts dockbridge with the engine socket `docker` and further flags, and waits until it answers.
     pub(crate) async fn start(
         world: &World,
         folders: &Folders,
@@ -104,12 +103,11 @@ impl Bridge {
         Cri::connect(&self.socket).await
     }
 
-    /// Where it listens.
+    /// The path of its socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The flags it is started with.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn command(&self) -> &[String] {
         &self.command
@@ -121,13 +119,13 @@ impl Bridge {
         self.child.as_ref().and_then(Child::id)
     }
 
-    /// Stops it from running, so that it neither answers nor listens.
+    /// Freezes it, so that it neither answers nor accepts connections.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn freeze(&self) -> Outcome {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it run on.
+    /// Lets it continue.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn thaw(&self) -> Outcome {
         self.signal(Signal::SIGCONT)
@@ -138,7 +136,7 @@ impl Bridge {
         Ok(kill(Pid::from_raw(i32::try_from(pid)?), signal)?)
     }
 
-    /// Ends it as an operator would, and checks that it obeys and removes its socket.
+    /// Stops it as an operator would, and checks that it ends and removes its socket.
     pub(crate) async fn stop(&mut self) -> Outcome {
         self.signal(Signal::SIGTERM)?;
         let Some(mut child) = self.child.take() else { return Ok(()) };
@@ -155,7 +153,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Kills it without a word.
+    /// Kills it.
     pub(crate) async fn kill(&mut self) -> Outcome {
         if let Some(mut child) = self.child.take() {
             child.kill().await?;
@@ -169,13 +167,13 @@ impl Bridge {
         self.await_answer().await
     }
 
-    /// Likewise, and does not wait until it answers.
+    /// The same, without waiting until it answers.
     pub(crate) fn launch(&mut self) -> Outcome {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(program());
         command.arg("serve").args(&self.command).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // The world's variables begin like dockbridge's own.
+        // The world's variables have the same prefix as dockbridge's.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
             command.env_remove(name);
         }
@@ -187,19 +185,19 @@ impl Bridge {
         Ok(())
     }
 
-    /// Ends it gracefully and starts it again.
+    /// Stops it gracefully and starts it again.
     pub(crate) async fn restart(&mut self) -> Outcome<Cri> {
         self.stop().await?;
         self.spawn().await?;
         self.cri().await
     }
 
-    /// From the next start on it finds programs here first.
+    /// From its next start on, it searches for programs in this folder first.
     pub(crate) fn search_programs_in(&mut self, folder: &Path) {
         self.programs = Some(folder.to_owned());
     }
 
-    /// Ends it gracefully and starts it again with further flags, which it keeps from now on.
+    /// Stops it gracefully and starts it again with further flags, which it keeps.
     pub(crate) async fn restart_with(&mut self, flags: &[&str]) -> Outcome<Cri> {
         self.command.extend(flags.iter().map(|&flag| flag.to_owned()));
         self.restart().await
@@ -212,7 +210,7 @@ impl Bridge {
         self.cri().await
     }
 
-    /// Its log, of all its starts.
+    /// Its log, from all its starts.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn log(&self) -> &Path {
         &self.log
@@ -249,7 +247,7 @@ impl Bridge {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The program under test. Measurements may be of another build than the one at hand.
+/// The program under test. Measurements may use another build.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("BRIDGE").unwrap_or(env!("CARGO_BIN_EXE_dockbridge").into()).into()
 }

@@ -1,4 +1,4 @@
-//! One direction of one stream, whichever framing carries it.
+//! One direction of one stream, over SPDY or WebSocket.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     websocket::SocketWriter,
 };
 
-/// What the other side sends on one stream. While nobody reads, the connection is not read.
+/// Receives data of one stream. While nobody reads, the connection is not read.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pieces: mpsc::Receiver<Bytes>,
@@ -20,12 +20,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads what a connection passes on.
+    /// Reads the pieces that a connection passes on.
     pub(crate) const fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
         Self { pieces, pending: Vec::new() }
     }
 
-    /// The next piece; none at the end.
+    /// The next piece. None at the end.
     pub(crate) async fn next(&mut self) -> Outcome<Option<Bytes>> {
         if !self.pending.is_empty() {
             return Ok(Some(std::mem::take(&mut self.pending).into()));
@@ -35,7 +35,7 @@ impl Reader {
             .map_err(|_late| Failure(format!("nothing to read for {:?}", patience())))
     }
 
-    /// Reads until the text has come, and returns all up to its end; the rest stays to be read.
+    /// Reads until this text has arrived, and returns everything up to its end. The rest can still be read.
     pub(crate) async fn until(&mut self, text: &str) -> Outcome<String> {
         let mut seen = Vec::new();
         loop {
@@ -57,7 +57,7 @@ impl Reader {
         }
     }
 
-    /// All that is still to come.
+    /// Everything up to the end.
     pub(crate) async fn rest(&mut self) -> Outcome<Vec<u8>> {
         let mut seen = Vec::new();
         while let Some(piece) = self.next().await? {
@@ -66,13 +66,13 @@ impl Reader {
         Ok(seen)
     }
 
-    /// All that is still to come, as text.
+    /// Everything up to the end, as text.
     pub(crate) async fn text(&mut self) -> Outcome<String> {
         Ok(String::from_utf8_lossy(&self.rest().await?).into_owned())
     }
 }
 
-/// The way to the other side on one stream.
+/// Sends data on one stream.
 #[derive(Debug)]
 pub(crate) enum Writer {
     /// A SPDY stream.
@@ -82,7 +82,7 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
-    /// Sends bytes; waits for room on the connection.
+    /// Sends bytes. Waits for room on the connection.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.send(bytes).await,
@@ -90,7 +90,7 @@ impl Writer {
         }
     }
 
-    /// Ends both directions at once; a WebSocket cannot.
+    /// Ends both directions at once. A WebSocket does not support this.
     pub(crate) async fn reset(&self) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.reset().await,
@@ -98,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Says that nothing more will come.
+    /// Ends the sending direction.
     pub(crate) async fn finish(&self) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.finish().await,
@@ -107,10 +107,10 @@ impl Writer {
     }
 }
 
-/// Pieces of one stream a connection may be ahead of its reader.
+/// How many pieces of one stream a connection may be ahead of its reader.
 pub(crate) const AHEAD: usize = 16;
 
-/// How long any single wait may take. The longest test holds two answers of the engine for 20 seconds each.
+/// How long any wait may take. The longest test holds two answers of the engine for 20 seconds each.
 pub(crate) fn patience() -> Duration {
     patient(Duration::from_secs(60))
 }

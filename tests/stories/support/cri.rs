@@ -14,16 +14,15 @@ use super::{
 };
 use cri::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 
-/// A connected client.
 #[derive(Clone, Debug)]
 pub(crate) struct Cri {
-    /// The runtime service, for calls that have no method here.
+    /// The runtime service, also for calls without a method here.
     pub(crate) runtime: RuntimeServiceClient<Channel>,
-    /// The image service, likewise.
+    /// The image service, also for calls without a method here.
     pub(crate) images: ImageServiceClient<Channel>,
 }
 
-/// A call that was refused: which one, and how.
+/// A refused call.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {code:?}: {message}")]
 pub(crate) struct Refused {
@@ -40,7 +39,6 @@ impl Refused {
     }
 }
 
-/// Answer or refusal.
 pub(crate) type Answer<T = ()> = Result<T, Refused>;
 
 /// Calls once, and once more after a known fault of the engine.
@@ -69,17 +67,15 @@ impl Cri {
         })
     }
 
-    /// Version.
     pub(crate) async fn version(&self) -> Answer<cri::VersionResponse> {
         call!(self.runtime.version(cri::VersionRequest::default()))
     }
 
-    /// Status, verbose or not.
     pub(crate) async fn status(&self, verbose: bool) -> Answer<cri::StatusResponse> {
         call!(self.runtime.status(cri::StatusRequest { verbose }))
     }
 
-    /// The cgroup driver that RuntimeConfig tells.
+    /// The cgroup driver in the answer of RuntimeConfig.
     pub(crate) async fn cgroup_driver(&self) -> Answer<Option<cri::CgroupDriver>> {
         let answer = call!(self.runtime.runtime_config(cri::RuntimeConfigRequest {}))?;
         Ok(answer.linux.map(|linux| linux.cgroup_driver()))
@@ -103,19 +99,16 @@ impl Cri {
         Ok(call!(self.runtime.run_pod_sandbox(request))?.pod_sandbox_id)
     }
 
-    /// StopPodSandbox.
     pub(crate) async fn stop(&self, id: &str) -> Answer {
         let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         call!(self.runtime.stop_pod_sandbox(request)).map(drop)
     }
 
-    /// RemovePodSandbox.
     pub(crate) async fn remove(&self, id: &str) -> Answer {
         let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         call!(self.runtime.remove_pod_sandbox(request)).map(drop)
     }
 
-    /// PodSandboxStatus.
     pub(crate) async fn sandbox(&self, id: &str) -> Answer<cri::PodSandboxStatus> {
         let request =
             cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
@@ -155,7 +148,6 @@ impl Cri {
         Ok(call!(self.runtime.create_container(request))?.container_id)
     }
 
-    /// StartContainer.
     pub(crate) async fn start(&self, id: &str) -> Answer {
         let request = cri::StartContainerRequest { container_id: id.to_owned() };
         call!(self.runtime.start_container(request)).map(drop)
@@ -167,13 +159,11 @@ impl Cri {
         call!(self.runtime.stop_container(request)).map(drop)
     }
 
-    /// RemoveContainer.
     pub(crate) async fn remove_container(&self, id: &str) -> Answer {
         let request = cri::RemoveContainerRequest { container_id: id.to_owned() };
         call!(self.runtime.remove_container(request)).map(drop)
     }
 
-    /// ContainerStatus.
     pub(crate) async fn container(&self, id: &str) -> Answer<cri::ContainerStatus> {
         let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         Ok(call!(self.runtime.container_status(request))?.status.unwrap_or_default())
@@ -208,7 +198,6 @@ impl Cri {
         .expect("items"))
     }
 
-    /// ReopenContainerLog.
     pub(crate) async fn reopen_log(&self, id: &str) -> Answer {
         let request = cri::ReopenContainerLogRequest { container_id: id.to_owned() };
         call!(self.runtime.reopen_container_log(request)).map(drop)
@@ -250,7 +239,6 @@ impl Cri {
         Ok(call!(self.images.list_images(cri::ListImagesRequest { filter: None }))?.images)
     }
 
-    /// ImageStatus.
     pub(crate) async fn image(&self, name: &str) -> Answer<Option<cri::Image>> {
         let request = cri::ImageStatusRequest { image: Some(spec(name)), verbose: false };
         Ok(call!(self.images.image_status(request))?.image)
@@ -262,13 +250,11 @@ impl Cri {
         Ok(call!(self.images.pull_image(request))?.image_ref)
     }
 
-    /// RemoveImage.
     pub(crate) async fn remove_image(&self, name: &str) -> Answer {
         let request = cri::RemoveImageRequest { image: Some(spec(name)) };
         call!(self.images.remove_image(request)).map(drop)
     }
 
-    /// ContainerStats.
     pub(crate) async fn stats(&self, id: &str) -> Answer<cri::ContainerStats> {
         let request = cri::ContainerStatsRequest { container_id: id.to_owned() };
         Ok(call!(self.runtime.container_stats(request))?.stats.unwrap_or_default())
@@ -283,7 +269,6 @@ impl Cri {
         Ok(call!(self.runtime.list_container_stats(request))?.stats)
     }
 
-    /// PodSandboxStats.
     pub(crate) async fn pod_stats(&self, id: &str) -> Answer<cri::PodSandboxStats> {
         let request = cri::PodSandboxStatsRequest { pod_sandbox_id: id.to_owned() };
         Ok(call!(self.runtime.pod_sandbox_stats(request))?.stats.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! A container's log as the kubelet finds it: files of CRI lines, read and rotated as it does.
+//! A container's log as kubelet sees it: files of CRI lines, which it reads and rotates.
 
 use std::{
     fs::{self, File},
@@ -28,7 +28,7 @@ pub(crate) struct CriLog {
 /// A line of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
-    /// As it is written.
+    /// The time as it is written.
     pub(crate) time: &'a str,
     /// `stdout` or `stderr`.
     pub(crate) stream: &'a str,
@@ -55,19 +55,19 @@ impl CriLog {
         Ok(())
     }
 
-    /// The same, rotated so many times before.
+    /// The same after this many rotations.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn rotated(self, rotations: u32) -> Self {
         Self { rotations, ..self }
     }
 
-    /// The path that the kubelet reads.
+    /// The path that kubelet reads.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Renames it and asks for a new one. Where that is refused the old one gets its name back,
-    /// unless a new one is there by then.
+    /// Renames the log and requests a new file. If this is refused, the old file gets its name back, unless
+    /// a new one exists by then.
     pub(crate) async fn rotate(&mut self, cri: &Cri, container: &str) -> Outcome<Answer> {
         self.rotations += 1;
         let aside = self.aside();
@@ -75,25 +75,25 @@ impl CriLog {
         let answer = cri.reopen_log(container).await;
         if answer.is_err() {
             let (from, to) = (&aside, &self.path);
-            // A plain rename would take a file away that is being written to.
+            // A plain rename would replace a file that is being written.
             let _ = renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE);
         }
         Ok(answer)
     }
 
-    /// Its files, the oldest first.
+    /// Its files, oldest first.
     pub(crate) fn files(&self) -> Outcome<Vec<PathBuf>> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let mut files = Vec::new();
         for entry in fs::read_dir(directory)? {
             files.push(entry?.path());
         }
-        // The newest one has no number.
+        // The newest one has no suffix.
         files.sort_by_key(|path| (*path == self.path, path.clone()));
         Ok(files)
     }
 
-    /// The time of the last line; none when there is none yet.
+    /// The time of the last line. None if there is no line yet.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
         for path in self.files()?.iter().rev() {
             if let Some(time) = Self::latest_in(path)? {
@@ -110,19 +110,20 @@ impl CriLog {
         let mut end = vec![0; 4096];
         let read = file.read_at(&mut end, from)?;
         let mut lines = end[..read].rsplit(|byte| *byte == b'\n').skip(1);
-        // The first one may have been cut.
+        // The first line may be incomplete.
         let time = lines.find_map(|line| {
             std::str::from_utf8(line).ok()?.split(' ').next()?.parse::<Timestamp>().ok()
         });
         Ok(time)
     }
 
-    /// Bytes in all files.
+    /// Total size of all files in bytes.
     pub(crate) fn length(&self) -> Outcome<u64> {
         self.files()?.iter().try_fold(0, |sum, path| Ok(sum + fs::metadata(path)?.size()))
     }
 
-    /// Hands over one line after the other, from the oldest file on; nothing may be torn.
+    /// Passes one line after the other to `take`, starting with the oldest file. Incomplete lines are an
+    /// error.
     pub(crate) fn each(&self, mut take: impl FnMut(Line<'_>) -> Outcome) -> Outcome {
         for path in self.files()? {
             let mut file = BufReader::with_capacity(1 << 20, File::open(&path)?);
@@ -140,7 +141,7 @@ impl CriLog {
         Ok(())
     }
 
-    /// What one stream carried: parts put together, lines ended.
+    /// The text of one stream: parts joined, lines with their newlines.
     pub(crate) fn text(&self, stream: &str) -> Outcome<String> {
         let mut all = Vec::new();
         self.each(|line| {

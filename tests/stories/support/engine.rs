@@ -1,4 +1,4 @@
-//! The engine seen from beside dockbridge, through the docker command, and its on-off switch.
+//! The engine, accessed without dockbridge: through the docker command and the world's control script.
 
 use std::process::Output;
 
@@ -14,19 +14,17 @@ use super::{
     world::World,
 };
 
-/// The world's engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     world: World,
 }
 
 impl Engine {
-    /// The engine of that world.
     pub(crate) const fn of(world: World) -> Self {
         Self { world }
     }
 
-    /// Runs `docker …`; its output, or a failure when it fails.
+    /// Runs `docker …`. Returns its output, or an error if it fails.
     pub(crate) async fn docker(&self, arguments: &[&str]) -> Outcome<String> {
         let output = self.try_docker(arguments).await?;
         if !output.status.success() {
@@ -35,7 +33,7 @@ impl Engine {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Runs `docker …`, whatever comes of it.
+    /// Runs `docker …`. Returns its result.
     pub(crate) async fn try_docker(&self, arguments: &[&str]) -> Outcome<Output> {
         let host = format!("unix://{}", self.world.docker.display());
         Ok(Command::new("docker").env("DOCKER_HOST", host).args(arguments).output().await?)
@@ -46,8 +44,8 @@ impl Engine {
         self.docker(&["exec", container, "sh", "-c", line]).await
     }
 
-    /// Makes a file that the container waits for. The container may end because of it before `docker
-    /// exec` has the exit code of its command, and takes that command with it.
+    /// Creates a file that the container waits for. The container may then end before `docker exec` has the
+    /// exit code of its command, which also ends.
     #[allow(dead_code, reason = "tests ask for it, measurements do not")]
     pub(crate) async fn let_go(&self, container: &str, file: &str) -> Outcome {
         self.try_docker(&["exec", container, "touch", file]).await.map(drop)
@@ -59,8 +57,8 @@ impl Engine {
         Ok(ids.lines().map(str::to_owned).collect())
     }
 
-    /// Lets the daemon's garbage collector run, which closes connections that nobody uses any more. By
-    /// itself it may run only every two minutes.
+    /// Runs the daemon's garbage collector, which closes unused connections. Otherwise it may run only
+    /// every two minutes.
     pub(crate) async fn collect_garbage(&self) -> Outcome {
         let mut stream = UnixStream::connect(&self.world.docker).await?;
         stream.write_all(b"GET /debug/pprof/heap?gc=1 HTTP/1.0\r\nHost: docker\r\n\r\n").await?;
@@ -70,13 +68,13 @@ impl Engine {
         Ok(())
     }
 
-    /// The daemon's process.
+    /// The daemon's pid.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn pid(&self) -> Outcome<i32> {
         Ok(std::fs::read_to_string(self.world.root.join("pids/dockerd"))?.trim().parse()?)
     }
 
-    /// The pid of the containerd that the daemon runs for itself.
+    /// The pid of the daemon's containerd.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn containerd(&self) -> Outcome<Pid> {
         let file = self.world.root.join("docker/exec/containerd/containerd.pid");
@@ -85,7 +83,7 @@ impl Engine {
 
     /// `start`, `stop`, `kill` or `restart`, with flags for the daemon.
     pub(crate) async fn control(&self, arguments: &[&str]) -> Outcome {
-        // The daemon keeps whatever it inherits, so no pipe may be handed down.
+        // The daemon keeps everything that it inherits, so it must not get a pipe.
         let log = std::fs::File::create(self.world.root.join("log/control.log"))?;
         let status = Command::new(&self.world.control)
             .args(arguments)

@@ -1,8 +1,7 @@
-//! How a story ends early: with a sentence.
+//! How a story fails: with a message.
 
 use std::fmt;
 
-/// Why a story failed.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -18,10 +17,9 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// What a story returns.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Ends the story with a sentence, and says where it stood.
+/// Ends the story with a message and the place in the code.
 macro_rules! fail {
     ($($text:tt)+) => {
         return Err($crate::support::failure::Failure(
@@ -39,7 +37,7 @@ macro_rules! ensure {
     };
 }
 
-/// Ends the story unless both sides are equal; further text says what was being looked at.
+/// Ends the story unless both sides are equal. Further text says what was compared.
 macro_rules! ensure_eq {
     ($left:expr, $right:expr) => {
         $crate::support::failure::ensure_eq!($left, $right, "")

@@ -1,4 +1,4 @@
-//! Port-forward as its users see it: connections to ports, over any framing.
+//! Port-forward for users: connections to ports, over any protocol.
 
 use super::{
     channel::{Reader, Writer},
@@ -9,20 +9,20 @@ use super::{
     websocket::{self, Socket},
 };
 
-/// How to speak to the server.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// SPDY, pairs of streams told apart by a request id.
+    /// SPDY with pairs of streams that have a request id.
     Spdy,
-    /// SPDY as old clients spoke it: pairs told apart by their stream ids.
+    /// SPDY of old clients: pairs are identified by their stream ids.
     SpdyWithoutIds,
-    /// SPDY in a WebSocket.
+    /// SPDY inside a WebSocket.
     Tunnel,
-    /// Channels of a WebSocket with that protocol.
+    /// Channels of a WebSocket with this subprotocol.
     WebSocket(&'static str),
 }
 
-/// All routes there are.
+/// All protocols.
 pub(crate) const ROUTES: [Route; 6] = [
     Route::Spdy,
     Route::SpdyWithoutIds,
@@ -35,7 +35,7 @@ pub(crate) const ROUTES: [Route; 6] = [
 /// A port-forward session.
 #[derive(Debug)]
 pub(crate) struct Forward {
-    /// SPDY below it, if it is SPDY.
+    /// The SPDY connection, if there is one.
     spdy: Option<Spdy>,
     socket: Option<Socket>,
     channels: Vec<Option<Reader>>,
@@ -47,11 +47,11 @@ pub(crate) struct Forward {
 /// One connection to a port.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// From the port.
+    /// Receives from the port.
     pub(crate) reader: Reader,
-    /// To the port.
+    /// Sends to the port.
     pub(crate) writer: Writer,
-    /// What went wrong.
+    /// Receives errors.
     pub(crate) error: Reader,
 }
 
@@ -62,7 +62,7 @@ impl Forward {
         Self::open(route, &Place::of(&url)?, ports).await
     }
 
-    /// Goes where a URL leads.
+    /// Connects to the URL of a port-forward.
     pub(crate) async fn open(route: Route, place: &Place, ports: &[u16]) -> Outcome<Self> {
         let mut forward = Self {
             spdy: None,
@@ -88,7 +88,7 @@ impl Forward {
         Ok(forward)
     }
 
-    /// Connects to a port. A WebSocket can do so once for each port.
+    /// Connects to a port. With a WebSocket, only once for each port.
     pub(crate) async fn connect(&mut self, port: u16) -> Outcome<Line> {
         match &self.spdy {
             Some(spdy) => {
@@ -99,7 +99,7 @@ impl Forward {
         }
     }
 
-    /// SPDY below it.
+    /// The SPDY connection, if there is one.
     pub(crate) const fn spdy(&self) -> Option<&Spdy> {
         self.spdy.as_ref()
     }
@@ -122,8 +122,8 @@ impl Forward {
     }
 }
 
-/// Opens the two streams of a connection as kubelet's client does: errors first, at once closed
-/// on this side.
+/// Opens the two streams of a connection as kubelet's client does: first the error stream, which is closed
+/// at once on this side.
 async fn pair(spdy: &Spdy, port: u16, id: Option<u32>) -> Outcome<Line> {
     let (port, id) = (port.to_string(), id.map(|id| id.to_string()));
     let headers = |kind: &'static str| {

@@ -1,4 +1,4 @@
-//! The smallest HTTP client: one GET, the whole answer as text.
+//! A minimal HTTP client: one GET, with the whole answer as text.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use super::{
     patience::patient,
 };
 
-/// Asks until somebody answers, for a few seconds: a server in a container needs a moment.
+/// Repeats the request for a few seconds until there is an answer, because a server in a container needs a
+/// moment to start.
 pub(crate) async fn get(address: &str) -> Outcome<String> {
     let deadline = Instant::now() + patient(Duration::from_secs(10));
     loop {

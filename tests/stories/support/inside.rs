@@ -1,5 +1,5 @@
-//! TCP servers of the story's own inside a pod's network: a socket stays in the network of the
-//! thread that made it.
+//! TCP servers of the story inside a pod's network. A socket stays in the network namespace of the thread
+//! that created it.
 
 use std::{
     fs::{self, File},
@@ -26,29 +26,27 @@ use super::{
 /// What a server does with each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Sends back what comes, and ends when the other side has.
+    /// Sends back what it receives, and ends after the other side.
     Echo,
-    /// Reads to the end, and only then says how many bytes there were.
+    /// Reads to the end, then sends the number of bytes.
     Count,
-    /// Says a word and ends its own side, then counts on and never tells.
+    /// Sends a word and ends its own side, then counts bytes without sending the number.
     Hello,
-    /// Takes connections and reads nothing.
+    /// Accepts connections and reads nothing.
     Deaf,
-    /// Writes for as long as it can.
+    /// Writes as long as possible.
     Flood,
 }
 
-/// A server; ends when dropped.
+/// A server, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Its port.
     pub(crate) port: u16,
-    /// What its connections do.
     pub(crate) seen: Arc<Seen>,
     task: JoinHandle<()>,
 }
 
-/// What a server's connections do.
+/// The state of a server's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Bytes written by [`Manner::Flood`].
@@ -58,7 +56,7 @@ pub(crate) struct Seen {
 }
 
 impl Server {
-    /// Serves in the network of the container's process, or the story's own without one.
+    /// Serves in the network namespace of the container's process, or in the story's own.
     pub(crate) async fn start(
         engine: &Engine,
         container: Option<&str>,
@@ -101,7 +99,7 @@ impl Drop for Server {
 fn listen(process: Option<&str>, address: SocketAddr) -> Outcome<TcpListener> {
     if let Some(process) = process {
         setns(File::open(format!("/proc/{process}/ns/net"))?, CloneFlags::CLONE_NEWNET)?;
-        // Engines switch IPv6 off where they connect nothing; loopback has it by itself.
+        // Engines disable IPv6 if they do not connect the container. Loopback has it by default.
         for scope in ["all", "lo"] {
             let switch = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
             fs::write(switch, "0").unwrap_or_default();

@@ -1,5 +1,4 @@
-//! A container's values in the kernel, read as an operator would: the cgroup of its process, the
-//! file, the line.
+//! A container's values in the kernel, read as an operator would: from the files of its process's cgroup.
 
 use std::{
     fs,
@@ -11,7 +10,7 @@ use super::{
     failure::{Failure, Outcome},
 };
 
-/// The main process of a container and its control groups.
+/// The main process of a container and its cgroups.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     /// Host pid.
@@ -20,7 +19,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Of a running container.
+    /// For a running container.
     pub(crate) async fn of(engine: &Engine, id: &str) -> Outcome<Self> {
         let pid = engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
         let memberships = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
@@ -32,7 +31,7 @@ impl Kernel {
         Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
     }
 
-    /// The group's directory; of a controller where there is one for each.
+    /// The cgroup's directory. On cgroup v1, that of this controller.
     pub(crate) fn group(&self, controller: &str) -> Outcome<PathBuf> {
         let (mark, root) = match self.is_unified() {
             true => ("0::/".to_owned(), PathBuf::from("/sys/fs/cgroup")),
@@ -42,7 +41,7 @@ impl Kernel {
         line.map(|path| root.join(path)).ok_or_else(|| Failure(format!("no group of {controller}")))
     }
 
-    /// Processes killed in the group for lack of memory.
+    /// Processes in the cgroup that the OOM killer killed.
     pub(crate) fn kills(&self) -> Outcome<u64> {
         let file = if self.is_unified() { "memory.events" } else { "memory.oom_control" };
         Ok(line(&fs::read_to_string(self.group("memory")?.join(file))?, "oom_kill"))
@@ -53,7 +52,7 @@ impl Kernel {
         Ok(fs::read_to_string(format!("/proc/{}/{file}", self.pid))?)
     }
 
-    /// The upper directory of the overlay on its root.
+    /// The upper directory of its root's overlay.
     pub(crate) fn upper(&self) -> Outcome<String> {
         let mounts = self.process("mountinfo")?;
         let root = mounts.lines().find(|line| line.contains(" / / ") && line.contains("overlay"));
@@ -62,14 +61,14 @@ impl Kernel {
     }
 }
 
-/// Figures of a group: this one's or the one's around it.
+/// Figures of a cgroup: the container's, or the one above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     /// Processor time in nanoseconds.
     pub(crate) cpu: u64,
-    /// Memory with all page cache.
+    /// Memory with the whole page cache.
     pub(crate) usage: u64,
-    /// Page cache not used lately.
+    /// Inactive page cache.
     pub(crate) inactive_file: u64,
     /// Anonymous memory.
     pub(crate) rss: u64,
@@ -80,12 +79,12 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Of a container's own group.
+    /// Figures of a container's own cgroup.
     pub(crate) fn of(kernel: &Kernel) -> Outcome<Self> {
         Self::read(kernel, |place| place)
     }
 
-    /// Of the group around it.
+    /// Figures of the cgroup above it.
     pub(crate) fn around(kernel: &Kernel) -> Outcome<Self> {
         Self::read(kernel, |mut place| {
             place.pop();

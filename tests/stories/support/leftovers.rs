@@ -10,8 +10,8 @@ use tokio::{process::Command, time::sleep};
 
 use super::{bridge::Folders, engine::Engine, failure::Outcome, patience::patient, world::World};
 
-/// Everything found now; empty is good. Looks again for a while, since the kernel and the
-/// engine tidy veths, shims and cgroups a moment after they answer.
+/// Everything that is left now. An empty list is success. The search is repeated for a while, because the
+/// kernel and the engine remove veths, shims and cgroups only after they have answered.
 pub(crate) async fn search(
     world: &World,
     engine: &Engine,
@@ -61,14 +61,14 @@ fn veths() -> Vec<String> {
         .collect()
 }
 
-/// host-local names a lease as its address; beside them it keeps a lock and the last address.
+/// host-local's lease files are named like their addresses. It also keeps a lock and the last address.
 fn leases(folder: &Path) -> Vec<String> {
     let is_address = |name: &String| name.parse::<std::net::IpAddr>().is_ok();
     names_in(folder).into_iter().filter(is_address).collect()
 }
 
-/// The pod CIDRs and the memory of pulls outlive pods; a quarantined file would be worth knowing
-/// of.
+/// Files that outlive pods are ignored: the pod CIDRs and the list of pulled images. A quarantined file
+/// counts as a leftover.
 fn state_files(folder: &Path) -> Vec<String> {
     const KEPT: [&str; 3] = ["cidrs.json", "/pulled-images.json", "lock"];
     let keeps = |path: &String| KEPT.iter().any(|end| path.ends_with(end));
@@ -80,8 +80,8 @@ fn run_files(folder: &Path) -> Vec<String> {
     files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
 }
 
-/// Containers' cgroups are named by their 64 digits, with systemd inside `docker-….scope`; pod
-/// cgroups above them are their maker's.
+/// Containers' cgroups are named with 64 digits, with systemd inside `docker-….scope`. The pod cgroups
+/// above them are removed by their creator.
 pub(crate) fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {
@@ -103,7 +103,7 @@ fn is_container(path: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// portmap makes one chain per pod and jumps to it; both have to go.
+/// portmap creates one chain per pod and a jump to it. Both must be gone.
 async fn port_rules() -> Vec<String> {
     let Ok(output) = Command::new("iptables").args(["-t", "nat", "-S"]).output().await else {
         return Vec::new();
@@ -117,7 +117,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Everything below a folder that is none itself.
+/// Everything below a folder, without folders.
 pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     walk(folder, |path| !path.is_dir())
 }
@@ -143,5 +143,5 @@ fn walk(folder: &Path, wanted: fn(&Path) -> bool) -> Vec<String> {
     found
 }
 
-/// Where dockbridge and `dockbridge-runtime` meet; a world has its own `/run`.
+/// The directory that dockbridge and `dockbridge-runtime` share. A world has its own `/run`.
 const OCI_RUNTIME: &str = "/run/dockbridge-runtime";

@@ -1,4 +1,4 @@
-//! A hundred megabytes in which every position has its own byte, checked on arrival.
+//! A hundred megabytes in which every position can be recognised. They are checked on arrival.
 
 use std::process::Stdio;
 
@@ -10,8 +10,8 @@ use super::{
     failure::{Outcome, ensure, ensure_eq},
 };
 
-/// Bytes to be sent and recognised. They repeat after a length that no buffer has, so that a
-/// lost, doubled or swapped piece shows at once.
+/// Bytes to send and recognise. They repeat after a length that no buffer has, so that a lost, repeated or
+/// swapped piece is noticed at once.
 #[derive(Debug)]
 pub(crate) struct Mass {
     block: Vec<u8>,
@@ -19,14 +19,13 @@ pub(crate) struct Mass {
 }
 
 impl Mass {
-    /// That many bytes; the same for the same seed.
+    /// This many bytes. The same seed gives the same bytes.
     pub(crate) fn new(seed: u64, length: usize) -> Self {
         let mut block = vec![0; 1_048_583];
         StdRng::seed_from_u64(seed).fill_bytes(&mut block);
         Self { block, length }
     }
 
-    /// Sends all of it.
     pub(crate) async fn send(&self, to: &Writer) -> Outcome {
         for piece in self.pieces() {
             to.send(piece).await?;
@@ -34,7 +33,7 @@ impl Mass {
         Ok(())
     }
 
-    /// Receives this much, and nothing after it when the other side ends there.
+    /// Receives all of it, and nothing more if the other side ends then.
     pub(crate) async fn receive(&self, from: &mut Reader, ends: bool) -> Outcome {
         let mut place = 0;
         while ends || place < self.length {
@@ -46,7 +45,7 @@ impl Mass {
         Ok(())
     }
 
-    /// Its SHA-256, as `sha256sum` on this machine computes it: that one is compiled for speed.
+    /// Its SHA-256, calculated with `sha256sum`, which is faster than a debug build.
     pub(crate) async fn sum(&self) -> Outcome<String> {
         let mut command = Command::new("sha256sum");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -1,5 +1,5 @@
-//! What every story needs: the world's facts, dockbridge as a child process, a CRI client, the
-//! engine seen from beside dockbridge, streaming clients, and the search for leftovers.
+//! Support for all stories: data about the world, dockbridge as a child process, a CRI client, access to
+//! the engine, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;
 pub(crate) mod channel;

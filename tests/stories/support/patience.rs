@@ -1,5 +1,5 @@
-//! How long a story waits for what will come. On an emulated processor everything takes ten times
-//! as long or more, so every wait is multiplied by `DOCKBRIDGE_WORLD_PATIENCE`.
+//! How long a story waits for an expected event. On an emulated processor everything takes ten times as
+//! long or more, so every wait is multiplied by `DOCKBRIDGE_WORLD_PATIENCE`.
 
 use std::{
     sync::LazyLock,
@@ -10,17 +10,17 @@ use tokio::time::sleep;
 
 use super::stated::stated;
 
-/// `usual`, lengthened for slow machines.
+/// `usual`, multiplied for slow machines.
 pub(crate) fn patient(usual: Duration) -> Duration {
     usual * *FACTOR
 }
 
-/// Whether the machine is slow enough for a story to do less.
+/// Whether the machine is so slow that a story should do less.
 pub(crate) fn is_slow() -> bool {
     *FACTOR > 1
 }
 
-/// Looks at something until it is as wanted: `while looks.again().await { … }`.
+/// Repeats a check until it succeeds: `while looks.again().await { … }`.
 #[derive(Debug)]
 pub(crate) struct Looks {
     deadline: Instant,
@@ -30,12 +30,12 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// For as long as `usual`, lengthened, with a pause between two looks.
+    /// For the time `usual`, multiplied for slow machines, with a pause between two checks.
     pub(crate) fn within(usual: Duration, pause: Duration) -> Self {
         Self { deadline: Instant::now() + patient(usual), pause, first: true, late: false }
     }
 
-    /// Whether to look once more; the last look begins after the deadline.
+    /// Whether to check once more. The last check begins after the deadline.
     pub(crate) async fn again(&mut self) -> bool {
         if self.late {
             return false;

@@ -1,4 +1,4 @@
-//! Pod and container configurations as kubelet would write them.
+//! Pod and container configurations in the form that kubelet sends.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,15 @@ pub(crate) struct Recipes {
 }
 
 impl Recipes {
-    /// Recipes for a story.
     pub(crate) fn new(world: &World, folders: &Folders, story: &str) -> Self {
         Self { world: world.clone(), folders: folders.clone(), story: story.replace('_', "-") }
     }
 
-    /// A pod with a network of its own; `name` is unique in the story.
+    /// A pod with its own network namespace. `name` must be unique in the story.
     pub(crate) fn pod(&self, name: &str) -> cri::PodSandboxConfig {
         let uid = format!("{}-{name}-uid", self.story);
         let log_directory = self.folders.logs.join(&uid);
-        // Kubelet makes it before the call.
+        // kubelet creates it before the call.
         std::fs::create_dir_all(&log_directory).unwrap_or_default();
         let identity = [
             ("io.kubernetes.pod.name", name),
@@ -80,7 +79,7 @@ impl Recipes {
         }
     }
 
-    /// A container that waits to be stopped, and stops at once when asked.
+    /// A container that waits, and stops at once when asked.
     pub(crate) fn sleeper(&self, name: &str) -> cri::ContainerConfig {
         self.container(name, "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done")
     }
@@ -101,7 +100,7 @@ pub(crate) fn port(host: u16, container: u16) -> cri::PortMapping {
     }
 }
 
-/// The namespace options of a pod or container, to be changed.
+/// The namespace options of a pod.
 pub(crate) fn namespaces_of(pod: &mut cri::PodSandboxConfig) -> &mut cri::NamespaceOption {
     pod.linux
         .get_or_insert_default()
@@ -111,7 +110,7 @@ pub(crate) fn namespaces_of(pod: &mut cri::PodSandboxConfig) -> &mut cri::Namesp
         .get_or_insert_default()
 }
 
-/// The namespace options of a container, to be changed.
+/// The namespace options of a container.
 pub(crate) fn namespaces_in(container: &mut cri::ContainerConfig) -> &mut cri::NamespaceOption {
     container
         .linux
@@ -122,7 +121,7 @@ pub(crate) fn namespaces_in(container: &mut cri::ContainerConfig) -> &mut cri::N
         .get_or_insert_default()
 }
 
-/// Kubelet's default: processes are each container's own.
+/// kubelet's default: each container has its own PID namespace.
 fn namespaces(network: cri::NamespaceMode) -> cri::NamespaceOption {
     cri::NamespaceOption {
         network: network.into(),

@@ -1,4 +1,4 @@
-//! The lists in portions, taken to their ends.
+//! The streamed lists, read to their ends.
 
 use dockbridge::wire::cri::{self, items};
 use tonic::{Response, Status, Streaming};
@@ -6,7 +6,7 @@ use tonic::{Response, Status, Streaming};
 use super::cri::{Answer, Cri, Refused};
 
 impl Cri {
-    /// StreamPodSandboxMetrics, portion by portion.
+    /// StreamPodSandboxMetrics, one entry per message.
     pub(crate) async fn streamed_metrics(&self) -> Answer<Vec<Vec<cri::PodSandboxMetrics>>> {
         let request = cri::StreamPodSandboxMetricsRequest {};
         let stream = self.runtime.clone().stream_pod_sandbox_metrics(request).await;
@@ -15,7 +15,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandbox_metrics"))
     }
 
-    /// StreamPodSandboxes, likewise.
+    /// StreamPodSandboxes, one entry per message.
     pub(crate) async fn streamed_sandboxes(
         &self,
         filter: Option<cri::PodSandboxFilter>,
@@ -27,7 +27,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandboxes"))
     }
 
-    /// StreamContainers, likewise.
+    /// StreamContainers, one entry per message.
     pub(crate) async fn streamed_containers(
         &self,
         filter: Option<cri::ContainerFilter>,
@@ -39,7 +39,7 @@ impl Cri {
             .map_err(Refused::of("stream_containers"))
     }
 
-    /// StreamContainerStats, likewise.
+    /// StreamContainerStats, one entry per message.
     pub(crate) async fn streamed_stats(
         &self,
         filter: Option<cri::ContainerStatsFilter>,
@@ -51,7 +51,7 @@ impl Cri {
             .map_err(Refused::of("stream_container_stats"))
     }
 
-    /// StreamPodSandboxStats, likewise.
+    /// StreamPodSandboxStats, one entry per message.
     pub(crate) async fn streamed_pod_stats(
         &self,
         filter: Option<cri::PodSandboxStatsFilter>,
@@ -63,7 +63,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandbox_stats"))
     }
 
-    /// StreamImages, likewise.
+    /// StreamImages, one entry per message.
     pub(crate) async fn streamed_images(
         &self,
         filter: Option<cri::ImageFilter>,
@@ -73,7 +73,7 @@ impl Cri {
     }
 }
 
-/// Every portion, or why there is an end before the end.
+/// All messages, or the error that ended the stream.
 async fn portions<R, T>(
     answer: Result<Response<Streaming<R>>, Status>,
     items: fn(R) -> Vec<T>,

@@ -13,17 +13,17 @@ use super::{
     patience::{Looks, patient},
 };
 
-/// A process looked at from outside.
+/// A process seen from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process(pub(crate) u32);
 
 impl Process {
-    /// How many descriptors it has open.
+    /// The number of its open file descriptors.
     pub(crate) fn descriptors(self) -> Outcome<usize> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.0))?.count())
     }
 
-    /// What its descriptors lead to.
+    /// The targets of its file descriptors.
     pub(crate) fn holds(self) -> Outcome<Vec<String>> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.0))?.flatten();
         let mut held: Vec<String> = entries
@@ -34,7 +34,7 @@ impl Process {
         Ok(held)
     }
 
-    /// The number that the next one gets.
+    /// The number that its next file descriptor gets.
     pub(crate) fn first_free_descriptor(self) -> Outcome<usize> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.0))?.flatten();
         let taken: BTreeSet<usize> =
@@ -42,7 +42,7 @@ impl Process {
         Ok((0..).zip(&taken).find(|(number, held)| number != *held).map_or(taken.len(), |it| it.0))
     }
 
-    /// Lets it open no descriptor of that number or a higher one.
+    /// Prevents it from opening a file descriptor with this number or a higher one.
     pub(crate) async fn may_open(self, below: usize) -> Outcome {
         let (pid, limit) = (format!("--pid={}", self.0), format!("--nofile={below}:"));
         let set = Command::new("prlimit").args([pid, limit]).status().await?;
@@ -65,14 +65,14 @@ impl Process {
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn watches(self) -> Outcome<usize> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
-        // A descriptor may be closed between the two looks.
+        // A descriptor may be closed between the two reads.
         let infos = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         let watches =
             |info: String| info.lines().filter(|line| line.starts_with("inotify ")).count();
         Ok(infos.map(watches).sum())
     }
 
-    /// Whether this process holds a pidfd of another one with these words in its command line.
+    /// Whether this process has a pidfd of a process with these words in its command line.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn watches_process(self, words: &str) -> Outcome<bool> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
@@ -85,8 +85,8 @@ impl Process {
         Ok(infos.any(is_of_words))
     }
 
-    /// Whether it has something to do when the signal comes: the first process of a container is
-    /// not ended by one that it does not catch.
+    /// Whether it handles the signal. The kernel does not let an unhandled signal end the first process of
+    /// a container.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn catches(self, signal: Signal) -> Outcome<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
@@ -103,7 +103,8 @@ impl Process {
             .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
     }
 
-    /// How many descriptors it has when what has just ended is closed: the least within two seconds.
+    /// The number of its file descriptors after those of ended calls are closed: the lowest within two
+    /// seconds.
     pub(crate) async fn fewest_descriptors(self) -> Outcome<usize> {
         let mut fewest = self.descriptors()?;
         let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(20));
@@ -113,9 +114,9 @@ impl Process {
         Ok(fewest)
     }
 
-    /// Waits until it has at most that many descriptors; longer than it keeps an unused connection
-    /// to the engine, of which a busy moment makes one more: up to twice the 30 s of its pool, which
-    /// looks for unused ones once in that time.
+    /// Waits until it has at most this many file descriptors. A busy moment leaves one more unused
+    /// connection to the engine, so this waits longer than such a connection is kept: up to twice the 30 s
+    /// of the pool, which searches for unused connections once in this time.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(90));
         while self.descriptors()? > most {

@@ -1,4 +1,4 @@
-//! A proxy in front of the engine's socket that replaces given texts and counts requests.
+//! A proxy in front of the engine's socket that changes requests and counts them.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use tokio::{
 
 use super::failure::Outcome;
 
-/// The running proxy; ends when dropped.
+/// The running proxy, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     socket: PathBuf,
@@ -25,10 +25,10 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
-/// Changes a request. Its length stays, because the request says how long it is.
+/// Changes a request without changing its length, which the request states.
 pub(crate) type Change = fn(&mut [u8]);
 
-/// Bytes a client sent in one go.
+/// Bytes that a client sent at once.
 #[derive(Debug)]
 struct Chunk {
     connection: usize,
@@ -41,7 +41,7 @@ impl Proxy {
         Self::changing(socket, engine, |_| {})
     }
 
-    /// Likewise, and changes requests.
+    /// The same, and changes requests.
     pub(crate) fn changing(socket: &Path, engine: &Path, change: Change) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -54,14 +54,15 @@ impl Proxy {
         &self.socket
     }
 
-    /// The request lines since the last call. Every byte a client sends belongs to a request, so
-    /// what is no request line still says that there was traffic: it is told by its length.
+    /// The request lines since the last call. Every byte that a client sends belongs to a request. Bytes
+    /// without a request line also show that there was a request, so their length is returned.
     pub(crate) fn take(&self) -> Vec<String> {
         self.drain().iter().map(|chunk| describe(&chunk.bytes)).collect()
     }
 
-    /// What was asked of the engine since then, but for what dockbridge asks by itself: a heartbeat,
-    /// what images and layers take, and some time after its start what its predecessor left.
+    /// The requests since the last call, without those that dockbridge makes on its own: pings, disk usage
+    /// of images and layers, and some time after its start a search for containers of an earlier
+    /// dockbridge.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) fn asked(&self) -> Vec<String> {
         let own = ["GET /_ping ", "/system/df", "io.dockbridge.image-inspection"];
@@ -70,7 +71,7 @@ impl Proxy {
         seen
     }
 
-    /// All bytes since the last call, put together for each connection.
+    /// All bytes since the last call, joined for each connection.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn take_bytes(&self) -> Vec<Vec<u8>> {
         let mut connections = BTreeMap::<usize, Vec<u8>>::new();

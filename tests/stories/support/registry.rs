@@ -1,5 +1,5 @@
-//! A registry of our own, to misbehave on demand: slow, stuck, unavailable, or asking for tokens.
-//! It holds images of one layer, made up as they are offered.
+//! A registry of the test, which can misbehave on demand: slow, stuck, unavailable, or asking for tokens.
+//! It has images of one layer, which are generated when they are offered.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use tokio::{
 
 use super::failure::Outcome;
 
-/// The running registry; ends when dropped.
+/// The running registry, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// `127.0.0.1:port`.
@@ -27,27 +27,27 @@ pub(crate) struct Registry {
     task: JoinHandle<()>,
 }
 
-/// How layers, or everything, are answered.
+/// How layers, or all requests, are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// At once.
     #[default]
     Prompt,
-    /// Layers in forty pieces with a pause before each.
+    /// Layers are sent in forty pieces with a pause before each.
     Slow(Duration),
-    /// Half of a layer, then nothing.
+    /// Half of a layer is sent, then nothing.
     Stuck,
-    /// 503 to everything.
+    /// 503 for everything.
     Unavailable,
 }
 
-/// Whom the registry answers.
+/// Which clients get answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// Everybody.
+    /// All clients.
     #[default]
     Open,
-    /// Who brings this bearer token; it is given for this refresh token.
+    /// Clients with this bearer token, which they get for this refresh token.
     Token { bearer: String, refresh: String },
 }
 
@@ -61,18 +61,17 @@ struct Shared {
     abandoned: usize,
 }
 
-/// One request.
 struct Request {
     method: String,
     path: String,
     authorization: String,
-    /// Where a resumed transfer goes on.
+    /// The offset of a resumed transfer.
     from: usize,
     body: String,
 }
 
 impl Registry {
-    /// Starts an empty one.
+    /// Starts an empty registry.
     pub(crate) async fn start() -> Outcome<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
@@ -86,8 +85,8 @@ impl Registry {
         Ok(Self { address, shared, task })
     }
 
-    /// Offers an image under tags of a repository: one layer of `size` bytes that no other image
-    /// has, `config` as what containers of it inherit. Returns the manifest's digest.
+    /// Offers an image with these tags: one layer of `size` bytes that no other image has, and `config` as
+    /// the configuration of its containers. Returns the manifest's digest.
     pub(crate) fn offer(&self, name: &str, tags: &[&str], size: usize, config: &Value) -> String {
         let layer = layer(name, size);
         let image = json!({
@@ -117,17 +116,17 @@ impl Registry {
         whole
     }
 
-    /// Behaves so from now on.
+    /// Changes how requests are answered from now on.
     pub(crate) fn behave(&self, manner: Manner) {
         lock(&self.shared).manner = manner;
     }
 
-    /// Answers only these from now on.
+    /// Changes which clients get answers from now on.
     pub(crate) fn admit(&self, guard: Guard) {
         lock(&self.shared).guard = guard;
     }
 
-    /// How many layers were asked for.
+    /// How many layers were requested.
     pub(crate) fn layers_asked(&self) -> usize {
         let shared = lock(&self.shared);
         let layer = |line: &&String| {
@@ -137,7 +136,7 @@ impl Registry {
         shared.requests.iter().filter(layer).count()
     }
 
-    /// How many layers somebody stopped taking.
+    /// How many layers were not received completely because the client disconnected.
     pub(crate) fn abandoned(&self) -> usize {
         lock(&self.shared).abandoned
     }
@@ -151,7 +150,7 @@ impl Drop for Registry {
 
 async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String) {
     let mut stream = BufReader::new(stream);
-    // Some engines try TLS first, and speak plainly once they are told in plain words.
+    // Some engines try TLS first, and use plain HTTP after a plain answer.
     if stream.fill_buf().await.is_ok_and(|bytes| bytes.first() == Some(&TLS_HANDSHAKE)) {
         drop(stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await);
         return;
@@ -180,7 +179,7 @@ async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String
     }
 }
 
-/// Whether the request may pass, or what it is told instead.
+/// Whether the request is allowed, otherwise the answer to it.
 fn admitted(
     guard: &Guard,
     request: &Request,
@@ -229,7 +228,7 @@ async fn serve(
     told
 }
 
-/// Sends a layer without haste; nothing when the other side leaves.
+/// Sends a layer slowly. Returns nothing if the client disconnects.
 async fn drip(
     stream: &mut BufReader<TcpStream>,
     head: &str,
@@ -249,7 +248,7 @@ async fn drip(
     for (nth, piece) in bytes.chunks(whole.div_ceil(40)).enumerate() {
         let mut byte = [0];
         tokio::select! {
-            // Whoever waits for a layer asks for nothing else on the same connection.
+            // A client that waits for a layer sends no other request on the same connection.
             _ = stream.read(&mut byte) => return None,
             () = sleep(pause) => {}
         }
@@ -297,12 +296,12 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    // Of a manifest only the path counts, of a token only the body.
+    // For a manifest only the path counts, for a token only the body.
     let path = path.split('?').next()?.to_owned();
     Some(Request { method, path, authorization, from, body: String::from_utf8(body).ok()? })
 }
 
-/// A tar archive of one file, whose beginning is the image's own.
+/// A tar archive of one file. The start of the file is unique to the image.
 fn layer(name: &str, size: usize) -> Vec<u8> {
     let mut content = name.as_bytes().to_vec();
     content.resize(size.max(name.len()), b'.');
@@ -338,7 +337,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How every TLS connection begins.
+/// The first byte of every TLS connection.
 const TLS_HANDSHAKE: u8 = 22;
-/// As registries call the architecture this runs on.
+/// The registry's name of this machine's architecture.
 const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };

@@ -1,4 +1,4 @@
-//! Exec and attach as their users see them: named streams, over either framing.
+//! Exec and attach for users: named streams, over either protocol.
 
 use dockbridge::wire::cri;
 use serde_json::Value;
@@ -12,35 +12,35 @@ use super::{
     websocket::Socket,
 };
 
-/// How to speak to the server.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// SPDY/3.1 with that protocol.
+    /// SPDY/3.1 with this version of the remote command protocol.
     Spdy(&'static str),
-    /// WebSocket with that protocol.
+    /// WebSocket with this subprotocol.
     WebSocket(&'static str),
 }
 
 impl Way {
-    /// Whether one stream can be closed while the others go on.
+    /// Whether one stream can be closed while the others continue.
     pub(crate) fn closes_stdin(self) -> bool {
         !matches!(self, Self::WebSocket(protocol) if !protocol.starts_with("v5"))
     }
 
-    /// Whether the end is told as a JSON status.
+    /// Whether the result is a JSON status.
     pub(crate) fn tells_codes(self) -> bool {
         let (Self::Spdy(protocol) | Self::WebSocket(protocol)) = self;
         protocol.starts_with("v4") || protocol.starts_with("v5")
     }
 }
 
-/// The ways kubelet and crictl use today.
+/// The protocols that kubelet and crictl use now.
 pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
-/// Kubelet's way.
+/// kubelet's protocol.
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
-/// crictl's way, and that of kubelets to come.
+/// The protocol of crictl and of future kubelets.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
-/// All ways there are.
+/// All protocols.
 pub(crate) const ALL: [Way; 10] = [
     SPDY,
     Way::Spdy("v3.channel.k8s.io"),
@@ -79,11 +79,10 @@ impl Wish {
 #[derive(Debug)]
 pub(crate) struct Session {
     stdin: Option<Writer>,
-    /// Output.
     pub(crate) stdout: Reader,
-    /// Errors; ends at once when they were not asked for.
+    /// Standard error; ends at once if it was not requested.
     pub(crate) stderr: Reader,
-    /// How it ended.
+    /// Receives the result.
     pub(crate) error: Reader,
     resize: Option<Writer>,
     connection: Connection,
@@ -131,7 +130,7 @@ impl Session {
         Self::open(way, &Place::of(&cri.attach(&request).await?)?, wish).await
     }
 
-    /// Goes where a URL leads.
+    /// Connects to the URL of an exec or attach.
     pub(crate) async fn open(way: Way, place: &Place, wish: Wish) -> Outcome<Self> {
         match way {
             Way::Spdy(protocol) => Self::over_spdy(place, protocol, wish).await,
@@ -178,20 +177,20 @@ impl Session {
         stdin.finish().await
     }
 
-    /// Takes stdin out, for a task that writes on its own.
+    /// Returns stdin for a task that writes on its own.
     pub(crate) fn take_stdin(&mut self) -> Option<Writer> {
         self.stdin.take()
     }
 
-    /// Tells the terminal its size.
+    /// Sends the size of the terminal.
     pub(crate) async fn resize(&self, width: u16, height: u16) -> Outcome {
         let Some(resize) = &self.resize else { return Ok(()) };
-        // Kubelet writes each size with Go's encoder, which ends it with a newline.
+        // kubelet writes each size with Go's encoder, which appends a newline.
         let text = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
         resize.send(text.as_bytes()).await
     }
 
-    /// Asks whether the server is still there.
+    /// Checks that the server still answers.
     pub(crate) async fn ping(&self) -> Outcome {
         match &self.connection {
             Connection::Spdy(spdy) => spdy.ping(1).await,
@@ -199,7 +198,7 @@ impl Session {
         }
     }
 
-    /// The WebSocket, if it is one.
+    /// The WebSocket, if there is one.
     pub(crate) const fn socket(&self) -> Option<&Socket> {
         match &self.connection {
             Connection::Spdy(_) => None,
@@ -207,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Reads all three to their ends.
+    /// Reads all three streams to their ends.
     pub(crate) async fn collect(&mut self) -> Outcome<Ended> {
         let (stdout, stderr, error) =
             tokio::join!(self.stdout.text(), self.stderr.text(), self.error.text());
@@ -215,19 +214,17 @@ impl Session {
     }
 }
 
-/// All that a session said to its end.
+/// The complete output and result of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    /// Output.
     pub(crate) stdout: String,
-    /// Errors.
     pub(crate) stderr: String,
-    /// What the error stream said.
+    /// The content of the error stream.
     pub(crate) error: String,
 }
 
 impl Ended {
-    /// The exit code told by a `v4` or `v5` error stream, in exactly the form kubelet reads.
+    /// The exit code in a `v4` or `v5` error stream, which must have exactly the form that kubelet reads.
     pub(crate) fn code(&self) -> Outcome<i32> {
         let status: Value = serde_json::from_str(&self.error)
             .map_err(|error| super::failure::Failure(format!("{error} in {:?}", self.error)))?;
@@ -246,7 +243,7 @@ impl Ended {
     }
 }
 
-/// An ExecRequest as kubelet fills it.
+/// An ExecRequest in the form that kubelet sends.
 pub(crate) fn exec_request(container: &str, command: &[&str], wish: Wish) -> cri::ExecRequest {
     cri::ExecRequest {
         container_id: container.to_owned(),

@@ -7,7 +7,7 @@ use super::{
     stage::Stage,
 };
 
-/// The samples of the only pod that runs.
+/// The samples of the only running pod.
 pub(crate) async fn samples(stage: &Stage) -> Outcome<Told> {
     let mut all = stage.cri.pod_metrics().await?;
     let pod = all.pop().filter(|_| all.is_empty());
@@ -17,22 +17,21 @@ pub(crate) async fn samples(stage: &Stage) -> Outcome<Told> {
 /// Samples of a pod.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// All of them.
     pub(crate) pod: cri::PodSandboxMetrics,
 }
 
 impl Told {
-    /// A figure of the first container, by the values of the labels it alone has.
+    /// A figure of the first container, by the values of the labels that only this metric has.
     pub(crate) fn own(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
         figure(&self.pod.container_metrics[0].metrics, name, labels)
     }
 
-    /// Of the pod as a whole.
+    /// A figure of the whole pod.
     pub(crate) fn whole(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
         figure(&self.pod.metrics, name, labels)
     }
 
-    /// Of the file system the first container's layer is on, whatever that is called.
+    /// A figure of the file system with the first container's layer, whatever its name is.
     pub(crate) fn of_device(&self, name: &str) -> Outcome<u64> {
         let name = format!("container_{name}");
         let all = &self.pod.container_metrics[0].metrics;
@@ -40,14 +39,14 @@ impl Told {
         Ok(found.ok_or_else(|| Failure(format!("no {name}")))?.value)
     }
 
-    /// Of one of several containers.
+    /// The figures of one of several containers.
     pub(crate) fn container(&self, id: &str) -> Outcome<&[cri::Metric]> {
         let found = self.pod.container_metrics.iter().find(|one| one.container_id == id);
         Ok(&found.ok_or_else(|| Failure(format!("no metrics of {id}")))?.metrics)
     }
 }
 
-/// A figure by the values of the labels it alone has.
+/// A figure by the values of the labels that only this metric has.
 pub(crate) fn figure(metrics: &[cri::Metric], name: &str, labels: &[&str]) -> Outcome<u64> {
     let name = format!("container_{name}");
     let mut found = metrics
@@ -62,5 +61,5 @@ fn owned(labels: &[&str]) -> Vec<String> {
     labels.iter().map(|label| (*label).to_owned()).collect()
 }
 
-/// Labels that say whose figure it is.
+/// The number of labels that identify the subject.
 const BASE: usize = 6;

@@ -1,11 +1,11 @@
-//! A proxy in front of the engine's socket that delays, holds or fails inspects on request, and holds
-//! or loses the answers to requests that change something; other requests pass unchanged.
+//! A proxy in front of the engine's socket. On request it delays, holds or fails inspects, and holds or
+//! loses the answers to changing requests. Other requests pass unchanged.
 //!
-//! A connection here is one to the engine, so what is held holds nobody else. It is the answer
-//! that is held, not the question: it tells what was true when it was asked for. Requests are
-//! understood as far as the next one can be found: bodies are passed by their stated length, and a
-//! connection that is to become another protocol's, or whose body states no length, is passed
-//! untouched from there on. Nobody asks before he was answered.
+//! Each client connection has its own connection to the engine, so a held answer delays no other client.
+//! The answer is held, not the request, so it contains the state at the time of the request. Requests are
+//! parsed only so far that the next one can be found: bodies are skipped by their length. From a protocol
+//! upgrade or a body without a length on, a connection is passed on unchanged. Clients send no request
+//! before the answer to the one before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ use super::{
     patience::patient,
 };
 
-/// The running proxy; ends when dropped. Quick until it is told otherwise.
+/// The running proxy, which ends when this is dropped. Until [`Self::slow`] it delays nothing.
 #[derive(Debug)]
 pub(crate) struct SlowProxy {
     socket: PathBuf,
@@ -44,45 +44,45 @@ pub(crate) struct SlowProxy {
 /// How inspects of containers are answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mood {
-    /// After what time an inspect of each container is answered; of others at once.
+    /// The delay of an inspect of each container. Others are answered at once.
     pub(crate) delays: BTreeMap<String, Duration>,
     /// Containers whose inspect is never answered.
     pub(crate) hanging: BTreeSet<String>,
     /// Containers whose inspect fails, as late as others are answered.
     pub(crate) failing: BTreeSet<String>,
-    /// What happens to the answers to requests that change something. Only the first answer for each
-    /// method and target is concerned, so that a repeated request is answered.
+    /// What happens to the answers to changing requests. Only the first answer for each method and target
+    /// is affected, so that a repeated request is answered.
     pub(crate) changes: Option<ChangeAnswer>,
 }
 
 /// What happens to an answer after the engine has acted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChangeAnswer {
-    /// It is passed on so much later.
+    /// The answer is delayed by this time.
     Held(Duration),
-    /// The connection is closed instead.
+    /// The connection is closed instead of the answer.
     Lost,
 }
 
-/// What became of the inspects of one container since the mood is what it is.
+/// The results of one container's inspects since the last change of the mood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inspects {
     /// How many there were.
     pub(crate) asked: u32,
-    /// The engine's answer was passed on.
+    /// How often the engine's answer was passed on.
     pub(crate) answered: u32,
-    /// A failure was the answer.
+    /// How often the answer was a failure.
     pub(crate) failed: u32,
-    /// Whoever asked went away.
+    /// How often the client disconnected.
     pub(crate) given_up: u32,
 }
 
-/// Of all containers.
+/// The results for all containers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(BTreeMap<String, Inspects>);
 
 impl Seen {
-    /// Of the container that was asked for by this id.
+    /// The results for the container with this id.
     pub(crate) fn of(&self, id: &str) -> Inspects {
         self.0.get(id).copied().unwrap_or_default()
     }
@@ -102,7 +102,7 @@ impl Seen {
 
 #[derive(Debug)]
 struct Shared {
-    /// None while it is quick.
+    /// None while nothing is delayed.
     mood: watch::Sender<Option<Arc<Mood>>>,
     seen: watch::Sender<Seen>,
 }
@@ -122,18 +122,18 @@ impl SlowProxy {
         &self.socket
     }
 
-    /// Answers inspects so from now on, and begins to count anew.
+    /// From now on, answers inspects in this way, and counts from 0.
     pub(crate) fn slow(&self, mood: Mood) {
         self.shared.seen.send_replace(Seen::default());
         self.shared.mood.send_replace(Some(Arc::new(mood)));
     }
 
-    /// Answers as the engine does; what is held is let go.
+    /// From now on, answers as the engine does. Held answers are sent.
     pub(crate) fn quick(&self) {
         self.shared.mood.send_replace(None);
     }
 
-    /// Waits until what became of the inspects is as wanted.
+    /// Waits until the results of the inspects are as wanted.
     pub(crate) async fn until(&self, usual: Duration, wanted: impl Fn(&Seen) -> bool) -> Outcome {
         let mut seen = self.shared.seen.subscribe();
         let reached = timeout(patient(usual), seen.wait_for(|seen| wanted(seen))).await;
@@ -152,9 +152,9 @@ impl Drop for SlowProxy {
 }
 
 impl Shared {
-    /// Counts a request; what becomes of its answer, if it is an inspect and the mood is slow.
+    /// Counts a request. Returns what to do with its answer.
     fn fate(&self, head: &Head) -> Fate {
-        // Seen as changed only by what comes after.
+        // Only later changes count as changes of this receiver.
         let mood = self.mood.subscribe();
         let Some(now) = mood.borrow().clone() else { return Fate::Pass };
         if let (Some(target), Some(answer)) = (&head.changes, now.changes) {
@@ -193,29 +193,29 @@ impl Shared {
     }
 }
 
-/// What becomes of a request's answer.
+/// What to do with an answer.
 enum Fate {
-    /// It is passed on.
+    /// Pass it on.
     Pass,
-    /// It is passed on later.
+    /// Pass it on later.
     Hold(Hold),
-    /// It is a failure, later.
+    /// Send a failure, later.
     Fail(Hold),
 }
 
-/// An inspect that is not answered yet.
+/// An inspect without an answer yet.
 struct Hold {
     id: String,
-    /// None for one that hangs.
+    /// None for an inspect that hangs.
     until: Option<Instant>,
-    /// The connection is closed instead.
+    /// The connection is closed instead of the answer.
     is_lost: bool,
-    /// What is held is let go when the mood changes.
+    /// When the mood changes, the answer is sent.
     mood: watch::Receiver<Option<Arc<Mood>>>,
 }
 
 impl Hold {
-    /// Waits for the time, or for a change of mood; whether the client is still there.
+    /// Waits for the time, or for a change of the mood. Returns whether the client is still connected.
     async fn over(&mut self, left: &CancellationToken) -> bool {
         let time = async {
             match self.until {
@@ -231,10 +231,10 @@ impl Hold {
     }
 }
 
-/// What the two directions of a connection know of each other.
+/// State that both directions of a connection share.
 struct Line {
     shared: Arc<Shared>,
-    /// For the next bytes that the engine sends.
+    /// Applies to the next bytes from the engine.
     held: Mutex<Option<Hold>>,
     to_client: AsyncMutex<OwnedWriteHalf>,
     /// The client has closed its side.
@@ -264,7 +264,7 @@ async fn serve(listener: UnixListener, engine: PathBuf, shared: Arc<Shared>) {
         });
         let other = Arc::clone(&line);
         tokio::spawn(async move {
-            // A connection that breaks has ended.
+            // A connection that breaks counts as ended.
             drop(upwards(from_client, &mut to_server, &other).await);
             other.left.cancel();
             if let Some(hold) = other.take() {
@@ -279,7 +279,7 @@ async fn serve(listener: UnixListener, engine: PathBuf, shared: Arc<Shared>) {
     }
 }
 
-/// Passes one request after the other.
+/// Passes on one request after the other.
 async fn upwards(
     mut client: OwnedReadHalf,
     server: &mut OwnedWriteHalf,
@@ -308,7 +308,7 @@ async fn upwards(
     io::copy(&mut client, server).await.map(drop)
 }
 
-/// Passes answers, each when its time has come.
+/// Passes on each answer at its time.
 async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -333,19 +333,19 @@ async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
     }
 }
 
-/// A request up to its body.
+/// A request without its body.
 struct Head {
     bytes: BytesMut,
-    /// The container that is to be inspected.
+    /// The container to inspect.
     inspected: Option<String>,
     /// Method and target of a request that changes something.
     changes: Option<String>,
-    /// How long its body is; none where nobody says, and what follows is not looked at.
+    /// The length of its body. If it is unknown, the rest of the connection is not parsed.
     body: Option<usize>,
 }
 
 impl Head {
-    /// The next one; none at the end, where `pending` has what came of an unfinished one.
+    /// The next request. None at the end. `pending` then has the start of an unfinished one.
     async fn read(client: &mut OwnedReadHalf, pending: &mut BytesMut) -> io::Result<Option<Self>> {
         loop {
             if let Some(place) = pending.windows(END.len()).position(|found| found == END) {
@@ -376,7 +376,7 @@ impl Head {
     }
 }
 
-/// The container of `/containers/<id>/json`, whether or not a version stands before it.
+/// The container of `/containers/<id>/json`, with or without a version before it.
 fn inspected(target: &str) -> Option<&str> {
     let path = target.split('?').next().unwrap_or_default();
     match path.split('/').collect::<Vec<_>>()[..] {

@@ -1,4 +1,4 @@
-//! The setting of one story: its own directories, a dockbridge, the engine.
+//! The environment of one story: its directories, a dockbridge, the engine.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,20 +15,13 @@ use super::{
     world::World,
 };
 
-/// The stage of one story.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// The world around it.
     pub(crate) world: World,
-    /// The engine, from beside.
     pub(crate) engine: Engine,
-    /// The folders dockbridge was given.
     pub(crate) folders: Folders,
-    /// Configurations.
     pub(crate) recipes: Recipes,
-    /// dockbridge.
     pub(crate) bridge: Bridge,
-    /// A client connected to it.
     pub(crate) cri: Cri,
 }
 
@@ -53,12 +46,12 @@ impl Stage {
         Self::set(world, story, ("docker", &world.docker), flags).await
     }
 
-    /// A dockbridge that connects pods by CNI and serves NRI plugins, and their socket.
+    /// A dockbridge with CNI that serves NRI plugins, and their socket.
     pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
         Self::with_plugins_behind(world, story, &world.docker).await
     }
 
-    /// Likewise, and it reaches the engine through another socket. Plugins in `plugins` are started.
+    /// The same through another socket of the engine. Plugins in the directory `plugins` are started.
     pub(crate) async fn with_plugins_behind(
         world: &World,
         story: &str,
@@ -76,7 +69,7 @@ impl Stage {
         Ok((stage, socket))
     }
 
-    /// A dockbridge as on a node: it connects pods by CNI, and its log tells what matters.
+    /// A dockbridge as on a node: it uses CNI, and logs at the usual level.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) async fn usual(world: &World, story: &str) -> Outcome<Self> {
         Self::set(world, story, ("cni", &world.docker), &["--log-level", "info"]).await
@@ -100,7 +93,7 @@ impl Stage {
         })
     }
 
-    /// Runs a pod's containers in order; the ids.
+    /// Creates and starts a pod's containers in order. Returns their ids.
     pub(crate) async fn up(
         &self,
         sandbox: &str,
@@ -116,12 +109,12 @@ impl Stage {
         Ok(ids)
     }
 
-    /// Ends the story: dockbridge stops as told, and nothing is left.
+    /// Ends the story: dockbridge stops when told, and nothing is left.
     pub(crate) async fn leaves_nothing(self) -> Outcome {
         self.leaves_nothing_but(|_| false).await
     }
 
-    /// Likewise, but for what is not dockbridge's to clear away.
+    /// The same, except for leftovers that dockbridge need not remove.
     pub(crate) async fn leaves_nothing_but(mut self, others: impl Fn(&str) -> bool) -> Outcome {
         self.bridge.stop().await?;
         let mut left = leftovers::search(&self.world, &self.engine, &self.folders).await?;
@@ -131,7 +124,7 @@ impl Stage {
     }
 }
 
-/// Puts the world in order after a story that failed, so that the next one is judged alone.
+/// Cleans up the world after a failed story, so that the next story is not affected.
 pub(crate) async fn sweep(world: &World) {
     let engine = Engine::of(world.clone());
     engine.control(&["start"]).await.unwrap_or(());
@@ -151,5 +144,5 @@ pub(crate) async fn sweep(world: &World) {
     drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
 }
 
-/// How long a story may take; the longest takes half of it where nothing else is at work.
+/// How long a story may take. The longest takes half of it on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(400);

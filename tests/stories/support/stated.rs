@@ -1,9 +1,9 @@
-//! Numbers that whoever runs the stories may give in the environment.
+//! Numbers that the environment may set.
 
 use std::{env, str::FromStr};
 
-/// The number in a variable, if it is set. A text that is none ends the run: a story with another
-/// seed or size than the one that was asked for proves something else.
+/// The number in a variable, if it is set. Invalid text ends the run, because a story with another seed or
+/// size than requested would prove something else.
 pub(crate) fn stated<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     let Ok(number) = text.parse() else { panic!("{name}={text:?} is not a number, or too large") };

@@ -1,5 +1,4 @@
-//! An HTTP/1.1 request that asks for another protocol, written out by hand, so that stories may
-//! also ask wrongly.
+//! An HTTP/1.1 request for a protocol upgrade, written by hand, so that stories can also send invalid ones.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -12,7 +11,7 @@ use super::{
     failure::{Failure, Outcome, ensure, fail},
 };
 
-/// Where a streaming URL leads.
+/// The target of a streaming URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// `host:port`.
@@ -22,7 +21,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes an absolute `http://` URL apart; kubelet can use no other.
+    /// Splits an absolute `http://` URL. kubelet can use no other.
     pub(crate) fn of(url: &str) -> Outcome<Self> {
         let Some(rest) = url.strip_prefix("http://") else { fail!("not absolute: {url:?}") };
         let Some((authority, path)) = rest.split_once('/') else { fail!("no path: {url:?}") };
@@ -30,19 +29,19 @@ impl Place {
         Ok(Self { authority: authority.to_owned(), path: format!("/{path}") })
     }
 
-    /// The token, by the last part of the path.
+    /// The token, which is the last part of the path.
     pub(crate) fn token(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// An answer's head, and the connection behind it.
+/// The head of an answer, and its connection.
 #[derive(Debug)]
 pub(crate) struct Answered {
     /// `101`, `404` …
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    /// What follows the head.
+    /// The connection after the head.
     pub(crate) stream: TcpStream,
 }
 
@@ -62,7 +61,7 @@ impl Answered {
     }
 }
 
-/// Sends the request and reads the answer's head, not a byte further.
+/// Sends the request and reads exactly the answer's head.
 pub(crate) async fn ask(
     place: &Place,
     method: &str,

@@ -1,5 +1,5 @@
-//! A client of Kubernetes' channels over WebSocket: `v5` to `v1`, their base64 forms, the ports
-//! of port-forward, and SPDY in a tunnel.
+//! A client of Kubernetes' channels over WebSocket: versions `v5` to `v1`, their base64 forms, the ports of
+//! port-forward, and SPDY in a tunnel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,10 +38,10 @@ pub(crate) struct Socket {
     tasks: [JoinHandle<()>; 2],
 }
 
-/// What has been noticed beside the channels' bytes.
+/// Observations apart from the channels' data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Channel and length of the very first message.
+    /// Channel and length of the first message.
     pub(crate) first: Option<(u8, usize)>,
     /// The code in the server's close frame.
     pub(crate) close: Option<u16>,
@@ -49,7 +49,7 @@ pub(crate) struct Seen {
     pub(crate) pongs: Vec<Bytes>,
 }
 
-/// How a message carries its channel and bytes.
+/// How a message contains its channel and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// The first byte is the channel.
@@ -68,7 +68,7 @@ pub(crate) struct SocketWriter {
 }
 
 impl Socket {
-    /// Asks for the protocol, or for none when it is empty, and reads that many channels.
+    /// Requests the subprotocol, or none if it is empty, and reads this many channels.
     pub(crate) async fn connect(
         place: &Place,
         protocol: &str,
@@ -94,7 +94,7 @@ impl Socket {
         Writer::WebSocket(SocketWriter { channel, form, closes, messages })
     }
 
-    /// What has been noticed so far.
+    /// The observations so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -124,7 +124,7 @@ impl Drop for Socket {
 }
 
 impl SocketWriter {
-    /// Sends bytes as one message for each 32 KiB.
+    /// Sends bytes in messages of at most 32 KiB.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
         for piece in bytes.chunks(32 << 10) {
             let message = match self.form {
@@ -138,14 +138,14 @@ impl SocketWriter {
         Ok(())
     }
 
-    /// Sends `v5`'s close signal; older protocols have none.
+    /// Sends `v5`'s close signal. Older protocols have none.
     pub(crate) async fn finish(&self) -> Outcome {
         ensure!(self.closes, "this protocol cannot close one channel");
         Ok(self.messages.send(Message::binary(vec![CLOSE, self.channel])).await?)
     }
 }
 
-/// SPDY in the binary messages of a WebSocket, as kubectl's port-forward asks for.
+/// SPDY in the binary messages of a WebSocket, which kubectl's port-forward requests.
 pub(crate) async fn tunnel(place: &Place) -> Outcome<Spdy> {
     let socket = shake_hands(place, TUNNEL).await?;
     let (near, far) = duplex(64 << 10);
@@ -256,14 +256,14 @@ async fn carry(socket: WebSocketStream<TcpStream>, pipe: DuplexStream) {
             }
         }
     };
-    // Whoever leaves first ends it for both.
+    // The side that leaves first ends it for both.
     tokio::select! {
         () = up => {}
         () = down => {}
     }
 }
 
-/// The channel number that says another one is closed.
+/// The channel number of a message that closes another channel.
 const CLOSE: u8 = 255;
-/// What kubectl calls SPDY in a WebSocket.
+/// kubectl's name of SPDY in a WebSocket.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";

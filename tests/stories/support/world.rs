@@ -1,4 +1,4 @@
-//! The facts `tests/env/world.sh` exports.
+//! The data that `tests/env/world.sh` exports.
 
 use std::{env, path::PathBuf};
 
@@ -9,15 +9,15 @@ pub(crate) struct World {
     pub(crate) root: PathBuf,
     /// The engine's socket.
     pub(crate) docker: PathBuf,
-    /// `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or the version and store of another.
+    /// `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or version and store of another engine.
     pub(crate) engine: String,
     /// The first number of the engine's version: 20, 26, …
     pub(crate) docker_major: u32,
     /// The engine keeps images in containerd's store.
     pub(crate) has_containerd_store: bool,
-    /// Starts and ends the engine.
+    /// The script that starts and stops the engine.
     pub(crate) control: PathBuf,
-    /// Cgroup parent to put pods below.
+    /// The cgroup parent below which pods must be.
     pub(crate) cgroup: String,
     /// The engine has `dockbridge-runtime`.
     pub(crate) has_oci_runtime: bool,
@@ -29,9 +29,9 @@ pub(crate) struct World {
     pub(crate) cni_cache: PathBuf,
     /// host-local's leases, one file per address.
     pub(crate) cni_leases: PathBuf,
-    /// A busybox image the engine has.
+    /// A busybox image in the engine.
     pub(crate) image: String,
-    /// A registry open to all.
+    /// A registry without a password.
     pub(crate) registry: String,
     /// A registry with a password.
     pub(crate) private: PrivateRegistry,
@@ -49,7 +49,7 @@ pub(crate) struct PrivateRegistry {
 }
 
 impl World {
-    /// The world this process runs in, if it runs in one.
+    /// The world in which this process runs, if any.
     pub(crate) fn find() -> Option<Self> {
         let fact = |name: &str| env::var(format!("DOCKBRIDGE_WORLD{name}")).ok();
         let path = |name: &str| fact(name).map(PathBuf::from);
@@ -76,8 +76,8 @@ impl World {
         })
     }
 
-    /// The pod's cgroup parent as kubelet writes it for the engine's cgroup driver: a path, or the
-    /// path of a slice whose name repeats those above it.
+    /// The pod's cgroup parent in the form that kubelet sends for the engine's cgroup driver: a path, or
+    /// the path of a slice whose name repeats those above it.
     pub(crate) fn pod_cgroup(&self, uid: &str) -> String {
         let above = self.cgroup.rsplit('/').next().unwrap_or_default();
         match above.strip_suffix(SLICE) {

@@ -1,4 +1,4 @@
-//! A connection: streams are opened, answered, read and written; pings are answered.
+//! A SPDY connection: opens, reads and writes streams, and answers pings.
 
 use std::{
     collections::HashMap,
@@ -50,13 +50,10 @@ struct Entry {
 /// Both directions of a stream.
 #[derive(Debug)]
 pub(crate) struct SpdyStream {
-    /// From the server.
     pub(crate) reader: Reader,
-    /// To the server.
     pub(crate) writer: Writer,
 }
 
-/// Writes one stream.
 #[derive(Debug)]
 pub(crate) struct SpdyWriter {
     stream: u32,
@@ -64,8 +61,8 @@ pub(crate) struct SpdyWriter {
 }
 
 impl Spdy {
-    /// Asks for SPDY at a URL as kubelet does, one header line for each protocol; also returns
-    /// the protocol the server chose.
+    /// Requests SPDY at a URL as kubelet does, with one header line for each protocol. Also returns the
+    /// protocol that the server selected.
     pub(crate) async fn connect(place: &Place, protocols: &[&str]) -> Outcome<(Self, String)> {
         let mut headers = vec![("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")];
         headers.extend(protocols.iter().map(|protocol| (PROTOCOL, *protocol)));
@@ -79,7 +76,7 @@ impl Spdy {
         Ok((Self::over(answered.stream)?, chosen))
     }
 
-    /// Speaks over a connection where both sides know that it is SPDY.
+    /// Starts SPDY on a connection without an HTTP upgrade.
     pub(crate) fn over<I>(io: I) -> Outcome<Self>
     where
         I: AsyncRead + AsyncWrite + Send + 'static,
@@ -102,12 +99,12 @@ impl Spdy {
         }
     }
 
-    /// Opens a stream; the second half resolves when the server accepts it.
+    /// Opens a stream. The second result resolves when the server accepts the stream.
     pub(crate) async fn open_unanswered(
         &self,
         headers: &[(&str, &str)],
     ) -> Outcome<(SpdyStream, oneshot::Receiver<()>)> {
-        // Blocks must leave in the order they were compressed in.
+        // Blocks must be sent in the order in which they were compressed.
         let mut deflater = self.deflater.lock().await;
         let block = deflater.block(headers)?;
         let (replied, reply) = oneshot::channel();
@@ -134,7 +131,7 @@ impl Spdy {
         Ok(())
     }
 
-    /// Sends bytes as they are.
+    /// Sends these bytes unchanged.
     pub(crate) async fn send(&self, bytes: Vec<u8>) -> Outcome {
         Ok(self.frames.send(bytes).await?)
     }
@@ -158,7 +155,7 @@ impl Drop for Spdy {
 }
 
 impl SpdyWriter {
-    /// Sends bytes in frames as large as kubelet's.
+    /// Sends bytes in frames of kubelet's size.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
         for piece in bytes.chunks(32 << 10) {
             self.frames.send(frame::data(self.stream, false, piece)).await?;
@@ -213,7 +210,7 @@ async fn take(
         Frame::Data { stream, last, bytes } => {
             let reader = lock(streams).open.get(&stream).map(|entry| entry.bytes.clone());
             if let Some(reader) = reader.filter(|_| !bytes.is_empty()) {
-                // Nobody reads it any more: the bytes go nowhere, as in kubelet's client.
+                // If nobody reads it any more, the bytes are discarded, as in kubelet's client.
                 reader.send(bytes).await.unwrap_or_default();
             }
             if last {
@@ -247,5 +244,5 @@ fn lock(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
 }
 
 const PROTOCOL: &str = "X-Stream-Protocol-Version";
-/// The status of a stream its opener has no more use for.
+/// The status for a stream that its opener no longer needs.
 const CANCEL: u32 = 5;

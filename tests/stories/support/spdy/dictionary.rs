@@ -1,9 +1,8 @@
-//! The dictionary both sides prime zlib with, put together from the words the specification lists
-//! (section 2.6.10.1); its Adler-32 is the proof that none is missing.
+//! The dictionary with which both sides initialise zlib, built from the words in the specification (section
+//! 2.6.10.1). Its Adler-32 proves that it is complete.
 
 use std::sync::LazyLock;
 
-/// The dictionary's bytes.
 pub(crate) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut bytes = Vec::new();
     let phrases =
@@ -19,7 +18,7 @@ pub(crate) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes
 });
 
-/// What zlib calls the dictionary.
+/// The Adler-32, by which zlib identifies the dictionary.
 pub(crate) const ID: u32 = 0xe3c6_a7c2;
 
 fn adler32(bytes: &[u8]) -> u32 {

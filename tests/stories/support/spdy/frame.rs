@@ -1,28 +1,28 @@
-//! Frames as bytes.
+//! SPDY frames and their bytes.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::support::failure::{Outcome, ensure_eq, fail};
 
-/// A frame of the other side.
+/// A frame from the other side.
 #[derive(Debug)]
 pub(crate) enum Frame {
     /// Bytes of a stream.
     Data { stream: u32, last: bool, bytes: Bytes },
-    /// A stream is accepted; the header block is still compressed.
+    /// A stream is accepted. The header block is still compressed.
     Reply { stream: u32, last: bool, block: Vec<u8> },
-    /// A stream is ended at once.
+    /// A stream is reset.
     Reset { stream: u32 },
-    /// A ping, ours or theirs.
+    /// A ping, or the answer to one.
     Ping(u32),
-    /// No more streams.
+    /// The other side accepts no more streams.
     GoAway,
     /// SETTINGS, WINDOW_UPDATE.
     Other,
 }
 
-/// The next frame; none at the end of the connection.
+/// The next frame. None at the end of the connection.
 pub(crate) async fn read<R: AsyncRead + Unpin>(from: &mut R) -> Outcome<Option<Frame>> {
     let mut head = [0; 8];
     if from.read(&mut head[..1]).await? == 0 {
@@ -54,16 +54,16 @@ fn number(body: &[u8], place: usize) -> Outcome<u32> {
     }
 }
 
-/// A stream is opened.
+/// Opens a stream.
 pub(crate) fn open(stream: u32, block: &[u8]) -> Vec<u8> {
     let mut body = stream.to_be_bytes().to_vec();
-    // No stream it belongs to, highest priority, no slot.
+    // No associated stream, highest priority, no slot.
     body.extend([0; 6]);
     body.extend(block);
     control(1, 0, &body)
 }
 
-/// A stream is ended at once.
+/// Resets a stream.
 pub(crate) fn reset(stream: u32, status: u32) -> Vec<u8> {
     control(3, 0, &[stream.to_be_bytes(), status.to_be_bytes()].concat())
 }
@@ -73,12 +73,12 @@ pub(crate) fn ping(id: u32) -> Vec<u8> {
     control(6, 0, &id.to_be_bytes())
 }
 
-/// This side opens no more streams.
+/// Announces that this side opens no more streams.
 pub(crate) fn go_away() -> Vec<u8> {
     control(7, 0, &[0; 8])
 }
 
-/// Bytes of a stream, and whether they are the last.
+/// Data of a stream, and whether it is the last.
 pub(crate) fn data(stream: u32, last: bool, bytes: &[u8]) -> Vec<u8> {
     frame(stream, if last { FIN } else { 0 }, bytes)
 }

@@ -1,16 +1,16 @@
-//! Name and value blocks: one compressed run of bytes for each direction of a connection.
+//! Name and value blocks, with one compression state for each direction of a connection.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use super::dictionary::{DICTIONARY, ID};
 use crate::support::failure::{Outcome, ensure_eq, fail};
 
-/// Headers of this side.
+/// Compresses the headers that this side sends.
 #[derive(Debug)]
 pub(crate) struct Deflater(Compress);
 
 impl Deflater {
-    /// Primed, before the first block.
+    /// Before the first block, with the dictionary.
     pub(crate) fn new() -> Outcome<Self> {
         let mut compress = Compress::new(Compression::best(), true);
         compress.set_dictionary(&DICTIONARY)?;
@@ -27,7 +27,7 @@ impl Deflater {
         self.raw(&plain)
     }
 
-    /// A block of whatever bytes.
+    /// A block with any content.
     pub(crate) fn raw(&mut self, plain: &[u8]) -> Outcome<Vec<u8>> {
         let mut packed = Vec::with_capacity(plain.len() + 1024);
         let from = self.0.total_in();
@@ -42,12 +42,11 @@ impl Deflater {
     }
 }
 
-/// Headers of the other side.
+/// Decompresses the headers that the other side sends.
 #[derive(Debug)]
 pub(crate) struct Inflater(Decompress);
 
 impl Inflater {
-    /// Before the first block.
     pub(crate) fn new() -> Self {
         Self(Decompress::new(true))
     }

@@ -1,5 +1,5 @@
-//! A SPDY/3.1 client, written from the SPDY specification (drafts 3 and 3.1) and what kubelet's
-//! client is seen to send. It knows nothing of the server's code.
+//! A SPDY/3.1 client, written from the SPDY specification (drafts 3 and 3.1) and from observing what
+//! kubelet's client sends. It uses none of the server's code.
 
 pub(crate) mod client;
 pub(crate) mod dictionary;
