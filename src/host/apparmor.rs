@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-/// Whether a profile of that name is loaded.
+/// Whether a profile with this name is loaded.
 ///
 /// # Errors
 /// The kernel's list cannot be read: no AppArmor, not mounted here, or not permitted.
@@ -10,7 +10,7 @@ pub fn is_loaded(name: &str) -> io::Result<bool> {
     listed(Path::new(PROFILES), name)
 }
 
-/// Lines are `name (mode)`; a name may hold blanks and parentheses.
+/// Lines are `name (mode)`. A name may contain spaces and parentheses.
 fn listed(list: &Path, name: &str) -> io::Result<bool> {
     let text = fs::read_to_string(list)?;
     Ok(names(&text).any(|loaded| loaded == name))

@@ -1,7 +1,7 @@
-//! Links, directories and files below a directory, never reached through a symbolic link.
+//! Links, directories and files below a directory. No symbolic link is followed to reach them.
 //!
-//! A pod that can write below the directory, or next to it, could otherwise redirect us out of it. The
-//! path above the directory is the operator's and may have links.
+//! Otherwise a pod that can write below the directory, or next to it, could redirect dockbridge to another
+//! place. The path of the directory itself belongs to the operator and may contain links.
 
 use std::{
     collections::BTreeSet,
@@ -21,11 +21,11 @@ use nix::{
 
 use super::{error::HostError, file};
 
-/// Creates the parents (0755) of a file or link `below` the directory `root`, which need not exist yet.
+/// Creates the parents (0755) of a file or link `below` the directory `root`, which may not exist yet.
 ///
 /// # Errors
-/// Something that is no directory is in the way, something that is neither a file nor a link has the
-/// name, or it is not permitted.
+/// A part of the path is not a directory, something other than a file or link has the name, or access is
+/// denied.
 pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
     let (parent, name) = split(root, below)?;
     file::ensure_directory(root, MODE)?;
@@ -38,12 +38,11 @@ pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
     prepared.map_err(|e| HostError::new("use", &root.join(below), e))
 }
 
-/// Makes `below` the directory `root` a link to `target`, in place of another link. Parent
-/// directories are created.
+/// Makes `below` the directory `root` a link to `target`, and replaces another link. Parent directories are
+/// created.
 ///
 /// # Errors
-/// Something that is no directory is in the way, something that is no link has the name, or it is not
-/// permitted.
+/// A part of the path is not a directory, something other than a link has the name, or access is denied.
 pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     let (parent, name) = split(root, below)?;
     file::ensure_directory(root, MODE)?;
@@ -57,10 +56,10 @@ pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     made.map_err(|e| HostError::new("link", &root.join(below), e))
 }
 
-/// Removes the link `below` the directory `root`. An absent one, or another type, is left alone.
+/// Removes the link `below` the directory `root`. Does nothing if it does not exist or is not a link.
 ///
 /// # Errors
-/// Something that is no directory is in the way, or it is not permitted.
+/// A part of the path is not a directory, or access is denied.
 pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
     let (parent, name) = split(root, below)?;
     let directory = descend(root, parent, Missing::Refused);
@@ -72,8 +71,8 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Opens a file `below` the directory `root` for reading and for writing at its end. It is created
-/// with `mode` if it is missing or a link, and so are its parents.
+/// Opens a file `below` the directory `root` for reading and appending. If it does not exist or is a link,
+/// creates it with `mode`. Parent directories are created.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -88,10 +87,10 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
 
-/// [`append`] for an existing file.
+/// As [`append`], for an existing file.
 ///
 /// # Errors
-/// It is absent, no file, or not permitted.
+/// It does not exist, is not a file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     let (parent, name) = split(root, below)?;
     let opened = descend(root, parent, Missing::Refused)
@@ -99,13 +98,12 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
 
-/// The entries of the directory `below` in the directory `root`; links are not followed. Empty if there
-/// is no such directory. No file is missed that is renamed during the call: the directory is read again
-/// until nothing has changed between listing the names and reading each of them.
+/// The entries of the directory `below` in the directory `root`. Links are not followed. Empty if there is
+/// no such directory. No file is missed if it is renamed during the call, because the directory is read
+/// again until it stays the same between listing the names and reading each of them.
 ///
 /// # Errors
-/// A part of the path is not a directory, access is denied, or names change faster than they can be
-/// read.
+/// A part of the path is not a directory, access is denied, or names change too fast.
 pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, HostError> {
     let listed = descend(root, below, Missing::Refused).and_then(|directory| {
         let directory = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
@@ -140,9 +138,9 @@ enum Missing {
     Refused,
 }
 
-/// Opens the directory `below` the directory `root`, step by step. Neither is a link.
+/// Opens the directory `below` the directory `root`, one part of the path at a time. Neither may be a link.
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
-    // A slash at the end would have a link followed.
+    // With a trailing slash, a link would be followed.
     let root: PathBuf = root.components().collect();
     let mut directory = open_directory(&root, DIRECTORY, Mode::empty())
         .map_err(|e| if root.is_symlink() { is_a_link() } else { e.into() })?;
@@ -173,7 +171,7 @@ fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// The type of an entry; none if there is none of this name.
+/// The type of an entry. None if it does not exist.
 fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
     match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => Ok(None),
@@ -197,21 +195,21 @@ fn is_a_link() -> io::Error {
     io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link")
 }
 
-/// Readable by all, as kubelet makes log directories.
+/// Readable by all, as in kubelet's log directories.
 const MODE: u32 = 0o755;
 
-/// Opens a directory to work in, never through a link.
+/// Opens a directory without following a link.
 const DIRECTORY: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// So that opening a FIFO does not wait: it is refused once it is open.
+/// Opening a FIFO must not block. It is refused after it is open.
 const APPENDING: OFlag = OFlag::O_RDWR
     .union(OFlag::O_APPEND)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// How often a directory is read whose names change: far more often than a kubelet renames.
+/// How often a directory is read whose names change: far more often than kubelet renames.
 const MOST_READINGS: usize = 100;
 
 #[cfg(test)]

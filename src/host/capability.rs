@@ -1,8 +1,8 @@
-//! Capabilities of the engine's process and of ours, read from `/proc`.
+//! Capabilities of the engine's process and of dockbridge, read from `/proc`.
 //!
-//! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. There the
-//! OCI runtime dies with an unhelpful text when a container asks for a lower `oom_score_adj`
-//! than its own, so the value is clamped to what is possible.
+//! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. The OCI runtime then
+//! fails with an unclear error if a container requests a lower `oom_score_adj` than its own. So dockbridge
+//! raises the value to what is possible.
 
 use std::{
     fs,
@@ -13,16 +13,16 @@ use std::{
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-/// A capability that a process of root may lack: capabilities(7).
+/// A capability that a root process may lack: capabilities(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     SysAdmin,
-    /// Devices, addresses and rules of a network.
+    /// Network interfaces, addresses and rules.
     NetAdmin,
 }
 
 impl Capability {
-    /// As capabilities(7) and systemd name it.
+    /// The name in capabilities(7) and systemd.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SysAdmin => "CAP_SYS_ADMIN",
@@ -63,7 +63,7 @@ pub fn oom_floor(engine_socket: &Path) -> i64 {
         .unwrap_or(0)
 }
 
-/// None when the process cannot be read.
+/// None if the process cannot be read.
 fn floor_of(process: &Path) -> Option<i64> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let map = fs::read_to_string(process.join("uid_map")).ok()?;
@@ -74,8 +74,8 @@ fn floor_of(process: &Path) -> Option<i64> {
     Some(own.and_then(|text| text.trim().parse().ok()).unwrap_or(0).max(0))
 }
 
-/// The kernel requires the capability in the initial user namespace: root of another one has every
-/// bit set without effect.
+/// The kernel requires the capability in the initial user namespace. The root of another user namespace has
+/// all bits set, without effect.
 pub(super) fn may_lower(status: &str, uid_map: &str) -> bool {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     initial && effective(status).is_some_and(|bits| bits & SYS_RESOURCE != 0)

@@ -7,13 +7,13 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
 };
 
-/// Raises the soft limit of file descriptors, if the hard limit allows it: each log, stream and pod
+/// Raises the soft limit of file descriptors, if the hard limit allows it, because each log, stream and pod
 /// needs some. A higher limit stays. Child processes inherit it.
 pub fn raise_limit() {
     let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     let wanted = ENOUGH.min(most);
     if now < wanted {
-        // A refusal leaves the limit as it is.
+        // If this fails, the limit stays.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, most);
     }
 }
@@ -29,8 +29,8 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Enough for some hundred pods with their logs and streams. No more, because programs that we start
-/// may close all possible descriptors one by one.
+/// Enough for some hundred pods with their logs and streams. It is not larger, because child programs may
+/// close all possible descriptors one by one.
 const ENOUGH: u64 = 16_384;
 /// The usual limit.
 pub const USUAL: usize = 1024;

@@ -1,4 +1,4 @@
-//! Device nodes of this host.
+//! Device files of this host.
 
 use std::{
     fs,
@@ -10,12 +10,12 @@ use nix::sys::stat::{major, minor};
 
 use super::error::HostError;
 
-/// What a device node is.
+/// Type, numbers and mode of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
     pub kind: NodeType,
     pub major: u64,
-    /// Which of the driver's devices.
+    /// The device's number within its driver.
     pub minor: u64,
     /// Permission bits, without the type.
     pub mode: u32,
@@ -32,10 +32,10 @@ pub enum NodeType {
     Character,
 }
 
-/// What is at `path`, links followed; none when it is no device.
+/// Reads the device file at `path`. Links are followed. None if it is not a device.
 ///
 /// # Errors
-/// There is nothing, or it cannot be read.
+/// It does not exist, or cannot be read.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
     let found = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
     let kind = match found.file_type() {

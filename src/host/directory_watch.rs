@@ -1,9 +1,9 @@
 //! Watches directories for changes of their content, including their creation and removal.
 //!
-//! The kernel watches inodes, not paths. For every path the directory itself and the nearest
-//! place above it that exists are watched, and after every event all watches are set again. So
-//! a directory that is created later, removed, moved, or reached through a changed symbolic link is
-//! handled alike: something changed, read it again.
+//! The kernel watches inodes, not paths. For every path, the directory itself and the nearest existing
+//! parent are watched, and all watches are set again after every event. So a directory that is created
+//! later, removed, moved, or reached through a changed symbolic link is handled in the same way: something
+//! changed, and callers must read it again.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use super::{
     inotify::{self, Notifications},
 };
 
-/// Watches over a fixed set of directories.
+/// Watches a fixed set of directories.
 #[derive(Debug)]
 pub struct DirectoryWatch {
     inotify: Arc<Inotify>,
@@ -32,7 +32,7 @@ pub struct DirectoryWatch {
 }
 
 impl DirectoryWatch {
-    /// Begins watching; changes from now on are noticed. To be called in a runtime.
+    /// Starts watching. Changes from now on are noticed. Must be called inside a runtime.
     ///
     /// # Errors
     /// The kernel's limits on watches are reached. Read the directories periodically instead.
@@ -45,9 +45,8 @@ impl DirectoryWatch {
         Ok(watch)
     }
 
-    /// Returns when something has changed since the last return (or the start). Read the
-    /// directories after it: later changes are reported by the next call. The future can be
-    /// dropped.
+    /// Returns when something has changed since the last return (or the start). The caller must then read
+    /// the directories. Later changes are reported by the next call. The future can be dropped.
     ///
     /// # Errors
     /// As [`DirectoryWatch::new`]; the watch can no longer be used.
@@ -74,19 +73,19 @@ impl DirectoryWatch {
     fn arm(&mut self) -> Result<(), HostError> {
         let mut armed = HashMap::new();
         for directory in &self.directories {
-            // A directory created between the check and the watch above it would be missed:
-            // check again.
+            // Checks again, because a directory created between the check and the watch above it would be
+            // missed.
             while !self.arm_one(directory, &mut armed)? && directory.is_dir() {}
         }
         for stale in self.armed.keys().filter(|old| !armed.contains_key(old)) {
-            // Watches of removed directories are gone already.
+            // Watches of removed directories no longer exist.
             let _ = self.inotify.rm_watch(*stale);
         }
         self.armed = armed;
         Ok(())
     }
 
-    /// Whether the directory itself is there and watched.
+    /// Whether the directory itself exists and is watched.
     fn arm_one(
         &self,
         directory: &Path,
@@ -102,7 +101,7 @@ impl DirectoryWatch {
                     armed.entry(descriptor).or_default().push(interest);
                 }
                 Err(Errno::ENOENT | Errno::ENOTDIR) => {}
-                // A parent that may not be read only hides removal and return.
+                // If the parent cannot be read, only the directory's removal and return are not noticed.
                 Err(Errno::EACCES) if direct => {}
                 Err(e) => return Err(HostError::new("watch", place, e)),
             }
@@ -125,7 +124,7 @@ fn describe(directories: &[PathBuf]) -> PathBuf {
     directories.first().cloned().unwrap_or_default()
 }
 
-/// A file counts when its writer has closed it, was moved, or its rights changed.
+/// A file is reported when it was closed after writing, was moved, or its permissions changed.
 fn mask() -> AddWatchFlags {
     AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_CLOSE_WRITE
@@ -137,7 +136,7 @@ fn mask() -> AddWatchFlags {
         | AddWatchFlags::IN_ONLYDIR
 }
 
-/// The directory itself and one above it, or the two nearest above it that exist.
+/// The directory itself and the one above it, or the two nearest existing ones above it.
 const PLACES: u32 = 2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How much a file system holds.
+//! The size of a file system.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use super::error::HostError;
 /// The size of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Bytes in all.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Bytes that are free for processes without privileges.
+    /// Bytes that are free for unprivileged processes.
     pub free_bytes: u64,
-    /// Inodes in all; 0 where it has no such limit.
+    /// Total number of inodes; 0 if there is no limit.
     pub inodes: u64,
     pub free_inodes: u64,
 }
@@ -28,7 +28,7 @@ impl Size {
 /// The size of the file system of `place`. May hang with a network file system.
 ///
 /// # Errors
-/// There is no such path, or it cannot be read.
+/// The path does not exist, or cannot be read.
 pub fn size(place: &Path) -> Result<Size, HostError> {
     let facts = statvfs(place)
         .map_err(|e| HostError::new("read the size of the file system of", place, e))?;

@@ -1,4 +1,4 @@
-//! Errors of system calls, with the path.
+//! Errors of system calls with the path.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use crate::error::Kind;
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct HostError {
-    /// What was tried, as a verb with its preposition: "open", "rename to".
+    /// The failed action, as a verb with its preposition: "open", "rename to".
     pub action: &'static str,
     pub path: PathBuf,
     #[source]
@@ -26,12 +26,12 @@ impl HostError {
         Self { action, path: path.to_owned(), source: source.into() }
     }
 
-    /// Whether the path, or a directory above it, is absent.
+    /// Whether the path, or a directory above it, does not exist.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
 
-    /// A full disk is the only thing here that a caller can act on.
+    /// A full disk is the only cause on which a caller can act.
     pub fn kind(&self) -> Kind {
         match self.source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,

@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: tables of the kernel, and what a lock's file says.
+//! Entry points for `make fuzz`: tables of the kernel, and the content of lock files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{
     process, processes,
 };
 
-/// Every table, of the same text; each is read whatever the others would make of it.
+/// Parses the text as every kind of table.
 pub(crate) fn tables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for place in ["/", "/var/lib/docker", "/sys/fs/cgroup/memory"] {

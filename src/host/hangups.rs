@@ -1,21 +1,21 @@
-//! SIGHUP before there is a handler: it would end the process.
+//! SIGHUP before its handler is installed, which would end the process.
 
 use std::io;
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Holds it from now on. To be called before other threads are there: they inherit it.
+/// Blocks the signal from now on. Must be called before other threads exist, because they inherit this.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The system call fails.
 pub fn hold() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_block()?)
 }
 
-/// Ends [`hold`], in the same thread. A signal that arrived since then is delivered now.
+/// Unblocks the signal, in the same thread. If it has arrived since then, it is delivered now.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The system call fails.
 pub fn release() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_unblock()?)
 }

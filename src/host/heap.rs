@@ -24,11 +24,11 @@ fn set_up() {
     for (what, amount) in [
         (libc::M_ARENA_MAX, HEAPS),
         (libc::M_TRIM_THRESHOLD, SPARE),
-        // Set, because it otherwise grows with the largest answer.
+        // Without a fixed value, the threshold grows with the largest answer.
         (libc::M_MMAP_THRESHOLD, SPARE),
     ] {
-        // SAFETY: it takes two numbers, and its caller has seen that this thread is alone. What it
-        // does not know it refuses, which leaves everything as it was.
+        // SAFETY: it takes two numbers, and the caller has checked that there is only this thread. It
+        // refuses unknown parameters without an effect.
         unsafe { libc::mallopt(what, amount) };
     }
 }
@@ -38,8 +38,7 @@ fn set_up() {
 #[allow(unsafe_code, reason = "no safe wrapper of this call")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes a number, and each heap is locked while it looks at it. It tells only
-    // whether there was anything to give.
+    // SAFETY: it takes a number, and locks each heap while it reads it. It only returns whether memory was freed.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -47,7 +46,7 @@ pub fn trim() {
 
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
-/// Free bytes at the end of a heap that are kept.
+/// Free bytes that are kept at the end of a heap.
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 512 << 10;
 
@@ -70,14 +69,14 @@ mod tests {
     #[test]
     fn what_is_free_between_what_is_used_is_given_back() {
         let mut pieces: Vec<Option<Vec<u8>>> = (0..PIECES).map(|_| Some(vec![1; PIECE])).collect();
-        // The last of them, too, stays: the end of the heap is not free.
+        // The last piece also stays, so that the end of the heap is not free.
         for place in (0..PIECES).filter(|place| place % 64 != 63) {
             pieces[place] = None;
         }
         let before = resident();
         trim();
         let given = before.saturating_sub(resident());
-        // Other tests may take some at the same moment.
+        // Other tests may allocate memory at the same time.
         assert!(given > PIECES * PIECE / 2, "{given} bytes");
     }
 }

@@ -1,6 +1,6 @@
 //! Listening sockets that systemd opened and passed on (socket activation, sd_listen_fds(3)).
 //!
-//! They live as long as the socket unit: while the service restarts, callers wait in the backlog.
+//! The sockets exist as long as the socket unit. While the service restarts, clients wait in the backlog.
 
 use std::{
     fs, io,
@@ -15,20 +15,20 @@ use std::{
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use thiserror::Error;
 
-/// A listening unix socket with a path. It does not block, and other programs do not inherit it.
+/// A listening unix socket with a path. It is non-blocking, and other programs do not inherit it.
 #[derive(Debug)]
 pub struct InheritedSocket {
-    /// `FileDescriptorName=` of the socket unit, which is the unit's own name if it is not set, or
-    /// `unknown` if whatever started us names no sockets.
+    /// `FileDescriptorName=` of the socket unit, which defaults to the unit's name. It is `unknown` if the
+    /// program that started dockbridge sets no names.
     pub name: String,
-    /// Its descriptor when it was inherited.
+    /// Its number when it was inherited.
     pub descriptor: RawFd,
     /// The path it is bound to.
     pub path: PathBuf,
     pub listener: UnixListener,
 }
 
-/// What systemd passed on is not usable.
+/// The sockets from systemd cannot be used.
 #[derive(Debug, Error)]
 pub enum InheritedSocketError {
     #[error(
@@ -43,12 +43,12 @@ pub enum InheritedSocketError {
         /// Its number.
         descriptor: RawFd,
         name: String,
-        /// What the kernel says, if it says anything.
+        /// The kernel's error, if there is one.
         source: io::Error,
     },
 }
 
-/// Takes the sockets that were passed to this process. Only the first call of a process gets them.
+/// Takes the sockets that were passed to this process. Only the first call in a process returns them.
 ///
 /// # Errors
 /// See [`InheritedSocketError`].
@@ -85,15 +85,15 @@ fn listener(descriptor: RawFd) -> io::Result<(PathBuf, UnixListener)> {
     Ok((path.to_owned(), listener))
 }
 
-/// The descriptor as a value, if it is open and a socket.
+/// The descriptor as an owned value, if it is open and a socket.
 #[allow(unsafe_code, reason = "a descriptor's number becomes a value")]
 fn own(descriptor: RawFd) -> io::Result<OwnedFd> {
     let target = fs::read_link(format!("/proc/self/fd/{descriptor}"))?;
     if !target.as_os_str().as_encoded_bytes().starts_with(b"socket:") {
         return Err(io::Error::other(format!("it is {}", target.display())));
     }
-    // SAFETY: it is open, and ours: LISTEN_PID names this process, and `take` reads it once, before
-    // the program has opened anything itself.
+    // SAFETY: it is open, and belongs to this process: LISTEN_PID names this process, and `take` reads it
+    // once, before the program has opened anything itself.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -101,7 +101,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 mod tests {
-    //! Descriptors that are not sockets; tests/it starts the program with real sockets.
+    //! Descriptors that are not sockets. tests/it starts the program with real sockets.
 
     use super::*;
 

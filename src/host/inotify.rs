@@ -7,7 +7,7 @@ use tokio::io::Interest;
 
 use super::readiness::Registered;
 
-/// Opens an inotify descriptor. To be called in a runtime.
+/// Opens an inotify descriptor. Must be called inside a runtime.
 ///
 /// # Errors
 /// The kernel's limits on descriptors of this kind are reached.
@@ -23,7 +23,7 @@ pub(super) fn open() -> io::Result<(Arc<Inotify>, Notifications)> {
 pub(super) struct Notifications(Registered<Arc<Inotify>>);
 
 impl Notifications {
-    /// The next ones; at least one. Dropping the future loses none.
+    /// The next events, at least one. Dropping the future loses none.
     ///
     /// # Errors
     /// The descriptor can no longer be used.

@@ -1,5 +1,5 @@
-//! A unix socket of our own: made with its mode, never taken from a server that answers, removed at
-//! the end.
+//! A unix socket of dockbridge. It is created with its mode, never taken from a server that answers, and
+//! removed at the end.
 
 use std::{
     fs::Permissions,
@@ -15,12 +15,12 @@ use nix::sys::stat::{Mode, fchmod};
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-/// The socket cannot be made.
+/// The socket could not be created.
 #[derive(Debug, Error)]
 pub enum BindError {
     #[error("another process serves it")]
     InUse {
-        /// The process, if it can be seen.
+        /// The process, if it is visible.
         pid: Option<u32>,
     },
     #[error("it is not a socket")]
@@ -30,7 +30,7 @@ pub enum BindError {
     Io(#[from] io::Error),
 }
 
-/// A bound socket whose path disappears with this value.
+/// A bound socket. Dropping it removes its path.
 #[derive(Debug)]
 pub struct ListeningSocket {
     path: PathBuf,
@@ -38,14 +38,14 @@ pub struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Binds `path` with a mode, replacing a socket that is not served any more. Its directory is there.
+    /// Binds `path` with a mode, and replaces a socket that nobody serves. Its directory must exist.
     ///
     /// # Errors
     /// See [`BindError`].
     pub async fn bind(path: &Path, mode: u32) -> Result<(Self, UnixListener), BindError> {
         clear_stale(path).await?;
-        // Nobody can connect who may not: the file gets no more rights than its socket has, whatever the
-        // umask is, and it is renamed when the mode is right.
+        // No other user can connect in between: the file has no more permissions than the socket, whatever
+        // the umask is, and it gets its final name only after its mode is set.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         remove_socket(&hidden)?;
         let socket = UnixSocket::new_stream()?;
@@ -58,14 +58,14 @@ impl ListeningSocket {
         Ok((Self { path: path.to_owned(), inode }, listener))
     }
 
-    /// Whether the path still leads to it.
+    /// Whether the path still leads to this socket.
     pub fn is_in_place(&self) -> bool {
         std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
     }
 }
 
 impl Drop for ListeningSocket {
-    /// Removes the path, unless it is now another server's socket.
+    /// Removes the path, unless it now leads to another server's socket.
     fn drop(&mut self) {
         if self.is_in_place() {
             drop(std::fs::remove_file(&self.path));
@@ -92,7 +92,7 @@ async fn clear_stale(path: &Path) -> Result<(), BindError> {
 
 fn server(stream: &UnixStream) -> Option<u32> {
     let pid = stream.peer_cred().ok()?.pid()?;
-    // 0: a process that we cannot see, outside our own namespace of them.
+    // 0 means a process that is not visible, because it is outside this pid namespace.
     u32::try_from(pid).ok().filter(|pid| *pid != 0)
 }
 
@@ -103,7 +103,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Callers that wait to be accepted; the kernel has its own limit.
+/// How many clients may wait to be accepted. The kernel has its own limit.
 const BACKLOG: u32 = 1024;
 
 #[cfg(test)]

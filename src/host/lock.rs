@@ -1,4 +1,4 @@
-//! A lock for one process, which ends with the process. The lock file has the pid and the socket of
+//! A lock for one process, which ends with the process. The lock file contains the pid and the socket of
 //! the holder.
 
 use std::{
@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::{error::HostError, file};
 
-/// A held lock; dropping it frees it. The file stays: without it two processes could lock two files
-/// of one name.
+/// A held lock. Dropping it frees the lock. The file stays, because otherwise two processes could lock two
+/// files with the same name.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -27,7 +27,7 @@ pub struct Lock {
 pub enum LockError {
     #[error("{} is locked by {holder}", path.display())]
     Held { path: PathBuf, holder: Holder },
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -40,11 +40,11 @@ pub struct Holder {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, making its file when it is missing, for a process that serves on
-    /// `socket`. Does not wait.
+    /// Takes the lock at `path` for a process that serves on `socket`. Creates the file if it does not
+    /// exist. Does not wait.
     ///
     /// # Errors
-    /// Another process has it, or the file cannot be written.
+    /// Another process has the lock, or the file cannot be written.
     pub fn take(path: &Path, socket: &Path) -> Result<Self, LockError> {
         let mut file = options()
             .write(true)
@@ -61,13 +61,13 @@ impl Lock {
             Err(TryLockError::Error(e)) => return Err(HostError::new("lock", path, e).into()),
         }
         let me = Holder { pid: Some(process::id()), socket: Some(socket.to_owned()) };
-        // Only for messages of other processes; the lock holds without it.
+        // Only for messages of other processes. The lock is valid without it.
         let _ = file.set_len(0).and_then(|()| file.write_all(format!("{me}\n").as_bytes()));
         Ok(Self { file })
     }
 
-    /// Whether its file is still the one at `path`: if it was removed, another process can lock a new
-    /// one.
+    /// Whether the lock's file is still the one at `path`. If it was removed, another process can lock a
+    /// new one.
     pub fn is_at(&self, path: &Path) -> bool {
         let same =
             |one: Metadata, other: Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
@@ -75,7 +75,7 @@ impl Lock {
         held.and_then(|held| found.map(|found| same(held, found))).unwrap_or_default()
     }
 
-    /// The holder of the lock at `path`; none without such a file.
+    /// The holder of the lock at `path`. None if there is no such file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -85,7 +85,7 @@ impl Lock {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(HostError::new("open", path, e)),
         };
-        // Shared and short: another process that wants the lock at this moment retries.
+        // This lock is shared and short. Another process that wants the lock at this moment retries.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),
@@ -94,11 +94,11 @@ impl Lock {
     }
 }
 
-/// Creates the directory for locks and its parents. An existing one must be writable by root and us
-/// only: other users could take the lock.
+/// Creates the directory for locks and its parents. If it exists, only root and this user may have write
+/// access, because other users could take the lock.
 ///
 /// # Errors
-/// It cannot be made, or others can write to it.
+/// It cannot be created, or others can write to it.
 pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
     file::ensure_directory(path, DIRECTORY_MODE)?;
     let refused = |reason: io::Error| HostError::new("use the lock directory", path, reason);
@@ -152,7 +152,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// A user who can open the file could lock it; its directory may be listed.
+/// Any user who can open the file could lock it. Listing its directory is allowed.
 const DIRECTORY_MODE: u32 = 0o755;
 /// More than a process id and the longest path of a socket need.
 const LONGEST_TEXT: u64 = 256;

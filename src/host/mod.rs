@@ -1,7 +1,7 @@
 //! System calls, `/proc`, cgroups, mounts and files of this machine; the only `unsafe` code.
 //!
-//! Functions block unless they are async: call them in `spawn_blocking` when they may touch a disk.
-//! Nothing here knows pods, plugins or Docker.
+//! Functions block unless they are async, so those that may access a disk must be called in
+//! `spawn_blocking`. The module does not know pods, plugins or Docker.
 
 pub mod apparmor;
 pub mod beneath;

@@ -23,7 +23,7 @@ pub struct MountInfo<'a> {
     pub kind: &'a str,
     /// The mount source: a device, or any text.
     pub source: &'a str,
-    /// The file system's own options, [`unescaped`] one by one; empty when there are none.
+    /// The file system's own options, before [`unescaped`]. Empty if there are none.
     pub options: &'a str,
 }
 
@@ -32,19 +32,19 @@ pub struct MountInfo<'a> {
 pub struct MountPropagation {
     /// Mounts propagate in both directions.
     pub shared: bool,
-    /// Mounts propagate from elsewhere to here.
+    /// Mounts of the other side propagate to this mount.
     pub follows: bool,
 }
 
-/// The propagation of every mount, from one read of the table: a machine may have tens of thousands,
-/// and a container may need many.
+/// The propagation of every mount, from one read of the table. A machine may have tens of thousands of
+/// mounts, and a container may need many of them.
 #[derive(Debug)]
 pub struct MountTable {
     by_point: HashMap<PathBuf, MountPropagation>,
 }
 
 impl MountTable {
-    /// The mount table of the engine behind the socket; our own if it cannot be read.
+    /// The mount table of the engine behind the socket. If it cannot be read, that of this process.
     ///
     /// # Errors
     /// There is no mount table.
@@ -55,7 +55,7 @@ impl MountTable {
         Ok(Self::parse(&table))
     }
 
-    /// Of several mounts at one path the last one counts.
+    /// If several mounts have the same path, the last one counts.
     fn parse(table: &str) -> Self {
         let mounts = table.lines().filter_map(MountInfo::read);
         Self { by_point: mounts.map(|mount| (mount.point, mount.propagation)).collect() }
@@ -85,13 +85,13 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The upper directories of the overlays that are mounted below the engine's `root_dir`, by the name of
-/// their mount point. The engine mounts a container's root under the container's id.
+/// The upper directories of the overlays below the engine's `root_dir`, by the name of their mount point.
+/// The engine mounts a container's root under the container's id.
 ///
-/// The table has to be the host's: a container can mount what it likes in its own namespace.
+/// The table must be the host's, because a container can mount anything in its own namespace.
 pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBuf> {
     let mut found = HashMap::new();
-    // Most lines of a long table are something else; this is found without parsing the line.
+    // Skips lines of other file systems without parsing them, because the table may be long.
     let overlays = table.lines().filter(|line| line.contains(" - overlay "));
     for mount in overlays.filter_map(MountInfo::read) {
         let name = mount.point.file_name().and_then(|name| name.to_str());
@@ -105,7 +105,7 @@ pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBu
     found
 }
 
-/// The mount that a path is on; of several mounts at one path, the last.
+/// The mount that contains a path. If several mounts have the same path, the last one.
 pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
     let mounts = table.lines().filter_map(MountInfo::read);
     let mount_of = mounts.filter(|mount| place.starts_with(&mount.point));
@@ -113,7 +113,7 @@ pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
 }
 
 impl<'a> MountInfo<'a> {
-    /// Fields of a line: id, parent, device, root, mount point, options, any number of tags, `-`,
+    /// The fields of a line are: id, parent, device, root, mount point, options, any number of tags, `-`,
     /// type, source, options of the file system. None for a malformed line.
     pub fn read(line: &'a str) -> Option<Self> {
         let (place, source) = line.split_once(" - ")?;
@@ -137,8 +137,8 @@ impl<'a> MountInfo<'a> {
     }
 }
 
-/// The kernel writes what would part fields or options (blanks, tabs, newlines, backslashes,
-/// commas) as three octal digits behind a backslash.
+/// The kernel writes separators (spaces, tabs, newlines, backslashes, commas) as three octal digits after a
+/// backslash.
 pub fn unescaped(field: &str) -> PathBuf {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();

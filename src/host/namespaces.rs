@@ -1,8 +1,8 @@
-//! Makes user and network namespaces before a container is in them.
+//! Creates user and network namespaces before a container uses them.
 //!
-//! A network namespace belongs to the user namespace it was made in, and only who has rights there can
-//! mount its sysfs: a pod with both gets them from one child process, which makes the first and then
-//! the second.
+//! A network namespace belongs to the user namespace in which it was created, and only processes with
+//! rights there can mount its sysfs. For a pod with both, one child process creates first the user
+//! namespace and then the network namespace.
 
 use std::{
     fs::{self, File},
@@ -32,17 +32,18 @@ pub struct IdMaps {
     pub gids: String,
 }
 
-/// A child process that holds new namespaces. They end with it unless they are pinned or opened.
+/// A child process with new namespaces. They end with it unless they are pinned or opened.
 #[derive(Debug)]
 pub struct NamespaceHolder {
     pid: Pid,
 }
 
 impl NamespaceHolder {
-    /// Makes a user namespace with these ids, a network namespace, or both. Blocks for a moment.
+    /// Creates a user namespace with these ids, a network namespace, or both. Blocks for a moment.
     ///
     /// # Errors
-    /// Not permitted, a map is not valid, or the kernel is at a limit (`user.max_user_namespaces`).
+    /// Access is denied, a mapping is invalid, or a limit of the kernel is reached
+    /// (`user.max_user_namespaces`).
     pub fn make(ids: Option<&IdMaps>, with_network: bool) -> Result<Self, HostError> {
         let mut flags = CloneFlags::empty();
         flags.set(CloneFlags::CLONE_NEWUSER, ids.is_some());
@@ -60,7 +61,7 @@ impl NamespaceHolder {
     /// Opens the user namespace.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is left.
     pub fn open_user(&self) -> Result<OwnedFd, HostError> {
         let path = self.path("ns/user");
         Ok(File::open(&path).map_err(|e| HostError::new("open", &path, e))?.into())
@@ -90,25 +91,25 @@ impl NamespaceHolder {
 
 impl Drop for NamespaceHolder {
     fn drop(&mut self) {
-        // Our own child that nobody has waited for: the pid cannot be another process.
+        // The pid is that of a child which nobody has waited for, so it cannot be reused.
         let _ = kill(self.pid, Signal::SIGKILL);
         let _ = waitpid(self.pid, None);
     }
 }
 
-/// A child in new namespaces, which waits for its end. It has no pipe to wait on: children that are
-/// made at the same time would keep each other's open.
+/// A child in new namespaces, which waits for its end. It does not wait on a pipe, because children created
+/// at the same time would keep each other's pipes open.
 fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
     let (told, tell) = pipe2(OFlag::O_CLOEXEC)?;
     let parent = getpid();
     #[allow(unsafe_code, reason = "fork has no safe form; the child makes only system calls")]
-    // SAFETY: until it ends, the child calls nothing that is not async-signal-safe: `prctl`,
-    // `getppid`, `unshare`, `write`, `pause` and `_exit`, on memory and descriptors that it has a copy of.
+    // SAFETY: until it ends, the child calls only async-signal-safe functions: `prctl`, `getppid`,
+    // `unshare`, `write`, `pause` and `_exit`. They use its own copy of memory and descriptors.
     let forked = unsafe { fork() }?;
     match forked {
         ForkResult::Child => {
             let made = set_pdeathsig(Signal::SIGKILL).and_then(|()| unshare(flags));
-            // A parent killed before that call ends nobody.
+            // If the parent was killed before this call, the child would never be ended.
             if getppid() != parent {
                 end();
             }

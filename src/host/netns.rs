@@ -1,4 +1,4 @@
-//! Network namespaces: pins, and work inside of one.
+//! Network namespaces: pins, and work inside a namespace.
 //!
 //! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. It keeps the namespace
 //! after its last process has ended, so that plugins can still clean up inside it. Child processes
@@ -33,13 +33,13 @@ use super::{
     file::{self, Durability},
 };
 
-/// Pins the network namespace of process `pid` at `at`; creates the directories above it.
+/// Pins the network namespace of process `pid` at `at`. Creates the directories above it.
 ///
-/// A pin of the same namespace is success. A pin of another namespace left at `at` is replaced.
+/// If this namespace is already pinned there, this is a success. The pin of another namespace is replaced.
 ///
 /// # Errors
-/// The process has ended, is in dockbridge's own namespace (a reused pid or a mistake: plugins must
-/// never work in the host's namespace), or mounting is denied.
+/// The process has ended, is in dockbridge's own namespace (because the pid was reused, or by mistake:
+/// plugins must never use the host's namespace), or mounting is denied.
 pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
     let wanted = identity(&source)?;
@@ -62,10 +62,10 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     Err(HostError::new("pin", &source, io::Error::other("the process has ended")))
 }
 
-/// Creates an empty network namespace and pins it at `at`. A pin left at `at` is replaced.
+/// Creates an empty network namespace and pins it at `at`. Another pin at `at` is replaced.
 ///
 /// # Errors
-/// Not permitted, or the kernel is at a limit (`user.max_net_namespaces`).
+/// Access is denied, or a limit of the kernel is reached (`user.max_net_namespaces`).
 pub fn make(at: &Path) -> Result<(), HostError> {
     unpin(at)?;
     let made = on_own_thread(|| {
@@ -81,26 +81,26 @@ pub fn is_of(pid: u32, at: &Path) -> bool {
     of_process.is_ok_and(|process| identity(at).is_ok_and(|pinned| process == pinned))
 }
 
-/// Whether a process is in the network namespace at `at`. False for one that we cannot see.
+/// Whether a visible process is in the network namespace at `at`.
 pub fn is_used(at: &Path) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     is_pinned(at) && pids.any(|pid| is_of(pid, at))
 }
 
-/// Takes the pin at `at` away, with its file. The namespace ends with its last process.
+/// Removes the pin at `at` and its file. The namespace ends with its last process.
 ///
-/// Fine when there is no pin, no file, or no directory (after a reboot).
+/// If there is no pin, no file, or no directory (as after a reboot), this is a success.
 ///
 /// # Errors
-/// Not permitted, or `at` is a directory.
+/// Access is denied, or `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
-    // More than one mount can be stacked here after a crash between two steps of `pin`.
+    // After a crash between two steps of `pin`, several mounts may be stacked here.
     for _ in 0..MAX_STACKED {
         match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) => {}
             Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => break,
-            // Without the right to mount there can be no pin of ours.
+            // Without permission to mount, dockbridge cannot have a pin here.
             Err(Errno::EPERM) if !is_pinned(at) => break,
             Err(e) => return Err(HostError::new("unmount", at, e)),
         }
@@ -108,13 +108,13 @@ pub fn unpin(at: &Path) -> Result<(), HostError> {
     file::remove_if_present(at, Durability::Written).map(|_| ())
 }
 
-/// Whether `at` is a namespace that can be entered, not just a file of that name.
+/// Whether `at` is a namespace that can be entered, not only a file with this name.
 pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
 }
 
-/// Whether there is certainly no namespace at `at`: nothing, or a plain file. False without the
-/// permission to read it.
+/// Whether there is certainly no namespace at `at`, but nothing or a regular file. False without permission
+/// to read it.
 pub fn is_gone(at: &Path) -> bool {
     match statfs(at) {
         Ok(facts) => facts.filesystem_type() != NSFS_MAGIC,
@@ -122,16 +122,16 @@ pub fn is_gone(at: &Path) -> bool {
     }
 }
 
-/// Whether `at` is the namespace this process lives in, which on a node is the host's. A path
-/// through `/proc/<pid>` becomes that when the pid is used again.
+/// Whether `at` is this process's namespace, which on a node is the host's. A path through `/proc/<pid>`
+/// may lead to it after the pid was reused.
 pub fn is_our_own(at: &Path) -> bool {
     identity(Path::new(OWN)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
-/// Sets `lo` up in the namespace at `at`; the kernel adds its addresses.
+/// Sets `lo` up in the namespace at `at`. The kernel then adds its addresses.
 ///
 /// # Errors
-/// No namespace there, or not permitted.
+/// There is no namespace, or access is denied.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, || raise_interface(LOOPBACK))
 }
@@ -139,7 +139,7 @@ pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
 /// Addresses of an interface in the namespace at `at`, without link-local ones.
 ///
 /// # Errors
-/// No namespace there, or not permitted.
+/// There is no namespace, or access is denied.
 pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     within(at, || {
         let all = getifaddrs()?.filter(|one| one.interface_name == interface);
@@ -174,7 +174,7 @@ pub fn within<T: Send>(
     entered.map_err(fail)
 }
 
-/// For work that changes the namespace of its thread, which ends with it.
+/// For work that changes the namespace of its thread, which ends afterwards.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work)?;
@@ -190,7 +190,7 @@ fn open(at: &Path) -> Result<File, HostError> {
     File::open(at).map_err(|e| HostError::new("open", at, e))
 }
 
-/// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` yet, because mounts
+/// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` before, because mounts
 /// stack.
 ///
 /// # Errors
@@ -213,14 +213,14 @@ pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Device and inode name a namespace for as long as it is held.
+/// Device and inode identify a namespace as long as it exists.
 fn identity(path: &Path) -> Result<(u64, u64), HostError> {
     let facts = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
     Ok((facts.dev(), facts.ino()))
 }
 
-/// Raises an interface of the calling thread's namespace. A local socket is enough of a handle:
-/// the kernel passes interface requests on from any family, and this one is always built in.
+/// Raises an interface in the calling thread's namespace. A local socket is enough, because the kernel
+/// accepts interface requests on sockets of any family, and this family is always built in.
 fn raise_interface(name: &[u8]) -> io::Result<()> {
     let socket: OwnedFd =
         socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
@@ -230,8 +230,8 @@ fn raise_interface(name: &[u8]) -> io::Result<()> {
 
 #[allow(unsafe_code, reason = "interface flags have no safe call; the request outlives both")]
 fn add_up_flag(socket: &OwnedFd, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: the kernel reads the name and writes only the flags of a request we own, and the
-    // flags are the union's live field after the first call.
+    // SAFETY: the kernel reads the name and writes only the flags of a request owned here, and the flags
+    // are the union's active field after the first call.
     unsafe {
         read_flags(socket.as_raw_fd(), request)?;
         request.ifr_ifru.ifru_flags |= UP;
@@ -243,7 +243,7 @@ fn add_up_flag(socket: &OwnedFd, request: &mut libc::ifreq) -> io::Result<()> {
 fn interface_request(name: &[u8]) -> libc::ifreq {
     let mut field = [0; libc::IFNAMSIZ];
     for (to, from) in field.iter_mut().zip(name) {
-        // Signed on x86-64, unsigned on arm64.
+        // This type is signed on x86-64 and unsigned on arm64.
         *to = libc::c_char::from_ne_bytes([*from]);
     }
     libc::ifreq { ifr_name: field, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: 0 } }

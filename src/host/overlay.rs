@@ -1,8 +1,8 @@
 //! Read-only overlay mounts of image layers.
 //!
-//! The layers are passed to the kernel by path, so that the mount table shows where they are: pods with
-//! their own users mount them again. If paths are too long or contain separators of options, they are
-//! passed by file descriptor and cannot be found again.
+//! The layers are passed to the kernel by path, so that they appear in the mount table: pods with user
+//! namespaces mount them again. If paths are too long or contain option separators, they are passed by file
+//! descriptor and cannot be found again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,12 +23,11 @@ use nix::{
 
 use super::{capability::listening_pid, error::HostError, mounts::MountInfo};
 
-/// Mounts `layers`, the topmost first, as one read-only directory at `at`, which is created with what
-/// is missing above it. Only root can enter the directory above: files of an image may have
-/// set-user-ID bits.
+/// Mounts `layers`, the topmost first, as one read-only directory at `at`. Creates `at` and missing
+/// parents. Only root can enter the directory above, because files of an image may have set-user-ID bits.
 ///
 /// # Errors
-/// A layer is missing, or the kernel or our rights do not allow it.
+/// A layer is missing, or the mount is not supported or not permitted.
 pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(at);
     made.map_err(|e| HostError::new("create directory", at, e))?;
@@ -37,7 +36,7 @@ pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
         held.push(directory(layer).map_err(|e| HostError::new("open layer", layer, e))?);
     }
     if held.len() == 1 {
-        // The kernel wants two; the mount point itself is empty.
+        // The kernel needs two layers, so the empty mount point is the second one.
         held.push(directory(at).map_err(|e| HostError::new("open", at, e))?);
     }
     let options = by_path(layers, at).unwrap_or_else(|| by_descriptor(&held));
@@ -61,11 +60,11 @@ fn by_descriptor(held: &[File]) -> String {
     format!("lowerdir={}", named.join(":"))
 }
 
-/// Unmounts `at` and removes the directory. Fine when there is none. A container that has the mount
-/// keeps it.
+/// Unmounts `at` and removes the directory. If it does not exist, this is a success. A container that has
+/// the mount keeps it.
 ///
 /// # Errors
-/// Not permitted, or something is in the directory.
+/// Access is denied, or the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     while is_mounted(at) {
         match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
@@ -105,7 +104,7 @@ fn directory(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// A page, with room for what the kernel adds.
+/// A page, with room for options that the kernel adds.
 const LONGEST_OPTIONS: usize = 4000;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The pause program for this processor, assembled with dockbridge. Only a container runs it: here it is
-//! a few hundred bytes of data.
+//! The pause program for this processor, which is assembled into dockbridge. Only containers run it. For
+//! dockbridge it is a few hundred bytes of data.
 
 #![allow(unsafe_code, reason = "an assembled program, and its labels as a slice")]
 

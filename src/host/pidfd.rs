@@ -1,8 +1,8 @@
-//! A handle of one process that is safe against reuse of its pid.
+//! A handle of one process that remains correct if its pid is reused.
 //!
-//! A pid with its start time identifies one process. A pidfd is opened and then checked against the
-//! start time, so signals and waits reach that process or none. Kernels before 5.3 have no pidfd:
-//! there the start time is read right before each signal, and waiting is polling.
+//! A pid with its start time identifies one process. A pidfd is opened and then checked against the start
+//! time, so signals and waits reach this process or none. Kernels before 5.3 have no pidfd. There the start
+//! time is read right before each signal, and waiting is polling.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     readiness::Registered,
 };
 
-/// One process, running or not, never another one with its pid.
+/// One process, running or ended, and never another process with the same pid.
 #[derive(Debug)]
 pub struct ProcessHandle {
     who: Identity,
@@ -34,10 +34,10 @@ pub enum ProcessSignal {
 }
 
 impl ProcessHandle {
-    /// Opens a process; none when it has ended. To be called in a runtime.
+    /// Opens a process. None if it has ended. Must be called inside a runtime.
     ///
     /// # Errors
-    /// No descriptor is left for it.
+    /// No file descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Ok(descriptor) => Some(Registered::new(descriptor, Interest::READABLE)?),
@@ -50,10 +50,10 @@ impl ProcessHandle {
         Ok(held.is_same().then_some(held))
     }
 
-    /// Sends a signal; one that has ended is fine.
+    /// Sends a signal. If the process has ended, this is a success.
     ///
     /// # Errors
-    /// Not permitted.
+    /// Access is denied.
     pub fn signal(&self, message: ProcessSignal) -> io::Result<()> {
         let signal = match message {
             ProcessSignal::HangUp => Signal::HUP,
@@ -70,7 +70,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Resolves when it has ended, also before its parent has waited for it.
+    /// Resolves when the process has ended, even if its parent has not waited for it.
     pub async fn ended(&self) {
         if let Some(descriptor) = &self.descriptor
             && descriptor.readiness().readable().await.is_ok()
@@ -92,7 +92,7 @@ impl ProcessHandle {
     }
 }
 
-/// Numbers from the process table fit: the kernel's limit is far below.
+/// Numbers from the process table fit, because the kernel's limit is far lower.
 fn pid(number: u32) -> Result<Pid, Errno> {
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }

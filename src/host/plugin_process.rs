@@ -1,5 +1,5 @@
-//! A program that runs beside us and inherits one end of a socket pair as descriptor 3. It is killed
-//! when it is dropped, and when dockbridge is killed.
+//! A program that runs in parallel with dockbridge and inherits one end of a socket pair as descriptor 3.
+//! It is killed when this is dropped, and when dockbridge is killed.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use nix::{
 };
 use tokio::process::{Child, Command};
 
-/// The running program, with everything it starts.
+/// The running program, with all its child processes.
 #[derive(Debug)]
 pub struct PluginProcess {
     leader: Option<Pid>,
@@ -31,7 +31,7 @@ pub struct PluginProcess {
 }
 
 impl PluginProcess {
-    /// Starts a program with these variables only, without input and output.
+    /// Starts a program with only these variables, and without input and output.
     ///
     /// # Errors
     /// It cannot be started.
@@ -59,7 +59,7 @@ impl PluginProcess {
 impl Drop for PluginProcess {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It may have ended by itself.
+            // It may already have ended.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }
@@ -69,23 +69,24 @@ impl Drop for PluginProcess {
 fn inherit(command: &mut Command, socket: &OwnedFd) {
     let descriptor = socket.as_raw_fd();
     let hand_over = move || {
-        // Threads of the runtime start it, and end with dockbridge.
+        // Runtime threads start it. They end with dockbridge.
         set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
-            // SAFETY: the descriptor is the parent's, which is open until the child was spawned.
+            // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been
+            // spawned.
             let kept = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
             fcntl(kept, FcntlArg::F_SETFD(FdFlag::empty()))?;
             return Ok(());
         }
-        // SAFETY: dup2 takes two numbers; it is safe to call between fork and exec.
+        // SAFETY: dup2 takes two numbers, and may be called between fork and exec.
         match unsafe { libc::dup2(descriptor, INHERITED) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
     };
-    // SAFETY: the closure allocates nothing and calls nothing but prctl, dup2 and fcntl.
+    // SAFETY: the closure does not allocate, and calls only prctl, dup2 and fcntl.
     unsafe { command.pre_exec(hand_over) };
 }
 
-/// The first one after input, output and error output.
+/// The first descriptor after standard input, output and error.
 const INHERITED: i32 = 3;

@@ -1,9 +1,9 @@
-//! Runs another program to its end, with input, output, a deadline and a limit of output.
+//! Runs another program to its end, with input, output, a deadline and an output limit.
 //!
-//! The program has its own process group. A deadline, too much output or a dropped future kills the
-//! group. Background processes that remain after the program has exited are neither killed nor
-//! waited for, but if the program itself was killed from outside, [`run`] waits for them. What runs
-//! while dockbridge is killed is found again by [`super::orphans`].
+//! The program has its own process group. A deadline, too much output or a dropped future kills the group.
+//! Background processes that remain after the program has exited are neither killed nor waited for. But if
+//! the program was killed by another process, [`run`] waits for them. If dockbridge is killed,
+//! [`super::orphans`] finds programs that still run.
 
 use std::{
     fmt, io,
@@ -31,37 +31,37 @@ use crate::error::Kind;
 /// A program to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// The executable; a bare name is searched in `PATH`.
+    /// The executable. A name without a path is searched in `PATH`.
     pub executable: &'a Path,
     pub arguments: &'a [&'a str],
-    /// Variables in addition to ours; those of systemd are left out.
+    /// Variables in addition to dockbridge's, without those of systemd.
     pub environment: &'a [(&'static str, &'a str)],
     pub input: &'a [u8],
     pub time_limit: Duration,
-    /// Limit of its output in bytes; beyond it is killed.
+    /// Output limit in bytes. A program that exceeds it is killed.
     pub output_limit: usize,
 }
 
-/// A program that ended by itself.
+/// A program that ended on its own.
 #[derive(Clone, Debug)]
 pub struct Finished {
     pub exit: ProcessExit,
     pub stdout: Vec<u8>,
-    /// The beginning of its standard error, without control characters.
+    /// The start of its standard error, without control characters.
     pub stderr: String,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessExit {
-    /// By itself, with a code; 0 is success.
+    /// It exited with this code; 0 is success.
     Code(i32),
     Signal(i32),
 }
 
 impl ProcessExit {
     fn of(status: ExitStatus) -> Self {
-        // One of the two is always there.
+        // One of the two always exists.
         status.code().map_or_else(|| Self::Signal(status.signal().unwrap_or_default()), Self::Code)
     }
 }
@@ -75,7 +75,7 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// A program that did not end by itself.
+/// A program that did not end on its own.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("cannot start {}", program.display())]
@@ -88,7 +88,7 @@ pub enum ProcessError {
     Deadline {
         program: PathBuf,
         time_limit: Duration,
-        /// Its standard error until then.
+        /// Its standard error before that.
         stderr: String,
     },
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
@@ -114,7 +114,7 @@ impl ProcessError {
 /// Runs `program` and waits for its end. Dropping the future kills it.
 ///
 /// # Errors
-/// It could not be started, or was killed: see [`ProcessError`]. A failing exit is no error here.
+/// It could not be started, or was killed: see [`ProcessError`]. A non-zero exit code is not an error here.
 pub async fn run(program: Program<'_>) -> Result<Finished, ProcessError> {
     let mut group = ProcessGroup::start(&program).await?;
     let mut output = Output::default();
@@ -147,14 +147,14 @@ enum Stop {
     Lost(io::Error),
 }
 
-/// A running program with everything it starts, killed when dropped unless it ended.
+/// A running program with all its child processes. Unless it has ended, dropping this kills it.
 struct ProcessGroup {
     child: Child,
     leader: Option<Pid>,
 }
 
 impl ProcessGroup {
-    /// A binary that is being replaced cannot be executed for a moment; this is retried.
+    /// A binary that is being replaced cannot be executed for a moment, so the start is retried.
     async fn start(program: &Program<'_>) -> Result<Self, ProcessError> {
         let mut command = Command::new(program.executable);
         command
@@ -207,8 +207,7 @@ impl ProcessGroup {
         let status = tokio::select! {
             done = &mut pipes => { done?; self.child.wait().await }
             status = self.child.wait() => {
-                // Its output is complete in the pipes; only a process it left behind can
-                // keep them open.
+                // Its output is completely in the pipes. Only a process that it left behind can keep them open.
                 if let Ok(done) = timeout(DRAIN_TIMEOUT, &mut pipes).await { done?; }
                 status
             }
@@ -221,12 +220,12 @@ impl ProcessGroup {
         Ok(status)
     }
 
-    /// When a CNI plugin is killed, the IPAM plugin that it started is still running. It could
-    /// allocate an address after the DEL that should release it.
+    /// When a CNI plugin is killed, the IPAM plugin that it started still runs. It could allocate an
+    /// address after the DEL that should release it.
     async fn until_children_end(&self) {
         let Some(leader) = self.leader else { return };
         let until = Instant::now() + CHILDREN_TIMEOUT;
-        // The number cannot be another group's while one of these processes exists.
+        // While one of these processes exists, the group's number is not reused.
         while killpg(leader, None).is_ok() {
             if Instant::now() > until {
                 let _ = killpg(leader, Signal::SIGKILL);
@@ -240,7 +239,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It may have ended a moment ago.
+            // It may just have ended.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }
@@ -269,7 +268,7 @@ async fn read_output(
     Ok(())
 }
 
-/// Keeps the beginning and discards the rest, so that the program is not blocked.
+/// Keeps the start and discards the rest, so that the program is not blocked.
 async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), Stop> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = Vec::with_capacity(4096);
@@ -291,8 +290,8 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ETXTBSY as i32)
 }
 
-/// What systemd gives to a service alone. A program that has them speaks in the service's name:
-/// timedatectl that fails tells `ERRNO=` (sd_notify(3), sd_listen_fds(3)).
+/// Variables that systemd sets only for the service. A program with them would send notifications in the
+/// service's name: timedatectl sends `ERRNO=` if it fails (sd_notify(3), sd_listen_fds(3)).
 const SYSTEMD_VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -304,7 +303,7 @@ const SYSTEMD_VARIABLES: [&str; 6] = [
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the children of a killed program may take to end by themselves.
+/// How long the children of a killed program may take to end on their own.
 const CHILDREN_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILDREN_PAUSE: Duration = Duration::from_millis(5);
 const STDERR_LIMIT: usize = 16 * 1024;

@@ -1,6 +1,6 @@
 //! The process table: parents, sessions, cgroups.
 //!
-//! A process that ends while it is read counts as absent. Nothing is cached.
+//! A process that ends while it is read counts as missing. Nothing is cached.
 
 use std::{
     fs::{self, File},
@@ -11,11 +11,11 @@ use std::{
 
 use super::error::HostError;
 
-/// Identifies a process: a pid may be reused, but not with the same start time.
+/// Identifies a process. A pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub pid: u32,
-    /// When it began, in clock ticks since the machine did.
+    /// When it started, in clock ticks since boot.
     pub started: u64,
 }
 
@@ -23,7 +23,7 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     pub who: Identity,
-    /// Pid of its parent; for an orphan, of its reaper.
+    /// Pid of its parent, or of the process that adopted it.
     pub parent: u32,
     /// Pid of the leader of its process group, which may have ended.
     pub group: u32,
@@ -33,20 +33,20 @@ pub struct Process {
     pub lives: bool,
 }
 
-/// A process table, mounted somewhere. Cheap to clone.
+/// A process table, mounted at some path. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Processes {
     root: PathBuf,
 }
 
 impl Processes {
-    /// The table mounted at `root`, which is `/proc` but in tests.
+    /// The table mounted at `root`, which is `/proc` outside of tests.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Pids of root's processes of this name, which the kernel cuts after 15 bytes, that see the same
-    /// files as we do. A process of a container has other mounts, so it cannot pretend to be one.
+    /// Pids of root's processes with this name, which the kernel cuts after 15 bytes, and with the same
+    /// mounts as dockbridge. A process of a container has other mounts, so it cannot imitate one.
     pub fn find_services(&self, name: &str) -> Vec<u32> {
         let mounts = |place: &Path| fs::read_link(place.join("ns/mnt")).ok();
         let ours = mounts(&self.root.join("self"));
@@ -82,7 +82,7 @@ impl Processes {
         process(pid, &self.text(pid, "stat")?)
     }
 
-    /// The words of its command line, the program first; none for one that has ended.
+    /// The words of its command line, including the program. Empty if the process has ended.
     pub fn command_line(&self, pid: u32) -> Vec<String> {
         let bytes = self.bytes(pid, "cmdline").unwrap_or_default();
         let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|byte| *byte == 0);
@@ -90,7 +90,7 @@ impl Processes {
         if bytes.is_empty() { Vec::new() } else { words.collect() }
     }
 
-    /// The file that a process runs; none for one that has ended or that we may not look at.
+    /// The executable of a process. None if it has ended or access is denied.
     pub fn executable(&self, pid: u32) -> Option<PathBuf> {
         fs::read_link(self.path(pid, "exe")).ok()
     }
@@ -132,7 +132,7 @@ impl Processes {
     }
 }
 
-/// Reads `stat`: pid, name in brackets (which may hold anything, brackets too), then fields.
+/// Parses `stat`: pid, name in parentheses (which may itself contain parentheses), then fields.
 pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -148,7 +148,7 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
 /// Fields between the session and the start time.
 const FIELDS_TO_START: usize = 15;
 
-/// Limit of an environment; a larger one is truncated.
+/// Size limit for an environment. A larger one is truncated.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

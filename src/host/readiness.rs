@@ -1,4 +1,4 @@
-//! Registers descriptors with the async runtime, with a chosen interest.
+//! Registers file descriptors with the async runtime, with a chosen interest.
 
 #![allow(unsafe_code, reason = "the runtime trusts its caller to keep the descriptor")]
 
@@ -14,17 +14,17 @@ use std::{
 use nix::sys::inotify::Inotify;
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A type that keeps the same descriptor open as long as it lives.
+/// A type that keeps the same descriptor open as long as it exists.
 ///
 /// # Safety
-/// It does, also when it is moved.
+/// The implementation must guarantee this, even if the value is moved.
 pub unsafe trait StableFd: AsFd {}
 
-// SAFETY: it owns one.
+// SAFETY: it owns the descriptor.
 unsafe impl StableFd for OwnedFd {}
-// SAFETY: it owns one.
+// SAFETY: it owns the descriptor.
 unsafe impl StableFd for UnixStream {}
-// SAFETY: all share what owns one.
+// SAFETY: all clones share the owner of the descriptor.
 unsafe impl StableFd for Arc<Inotify> {}
 
 /// A [`StableFd`] that is registered with the runtime.
@@ -32,13 +32,13 @@ unsafe impl StableFd for Arc<Inotify> {}
 pub struct Registered<T: StableFd>(AsyncFd<Raw<T>>);
 
 impl<T: StableFd> Registered<T> {
-    /// Registers it. To be called in a runtime.
+    /// Registers it. Must be called inside a runtime.
     ///
     /// # Errors
-    /// The kernel cannot poll such a descriptor, or no more of them.
+    /// The kernel cannot poll such a descriptor, or a limit is reached.
     pub fn new(one: T, interest: Interest) -> io::Result<Self> {
-        // SAFETY: it is a `StableFd`, moves into the registration, and is not given out but by
-        // reference until that ends.
+        // SAFETY: it is a `StableFd`, moves into the registration, and is only borrowed until the
+        // registration ends.
         Ok(Self(unsafe { AsyncFd::register_with_interest(Raw(one), interest) }?))
     }
 

@@ -30,12 +30,11 @@ use super::error::HostError;
 /// The attribute of SELinux labels.
 pub const SELINUX: &str = "security.selinux";
 
-/// Sets attribute `name` to `value` on `root` and everything below it; returns how many were set.
-/// Skips entries that disappear and file systems without such attributes. Stops when `is_over` returns
-/// true.
+/// Sets attribute `name` to `value` on `root` and everything below it. Returns how many were set. Skips
+/// entries that disappear and file systems without such attributes. Stops when `is_over` returns true.
 ///
 /// # Errors
-/// More than [`MAX_FILES`] files, deeper than [`MAX_DEPTH`] directories, what the kernel refuses, or
+/// More than [`MAX_FILES`] files, deeper than [`MAX_DEPTH`] directories, an error of the kernel, or
 /// [`io::ErrorKind::Interrupted`].
 pub fn relabel(
     root: &Path,
@@ -54,7 +53,7 @@ struct Attribute<'a> {
 }
 
 impl Attribute<'_> {
-    /// On an entry of an open directory, on the link itself if it is one.
+    /// Sets it on an entry of an open directory. If the entry is a link, on the link itself.
     fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(entry);
         match lsetxattr(path, self.name, self.value.as_bytes(), XattrFlags::empty()) {
@@ -71,7 +70,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The root's own path may have links.
+    /// The path of the root itself may contain links.
     fn from(&mut self, root: &Path) -> io::Result<()> {
         let root = root.canonicalize()?;
         let above = root.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -91,7 +90,7 @@ impl Walk<'_> {
         self.attribute.set(directory, name)?;
         match openat(directory, name, DIRECTORY, Mode::empty()) {
             Ok(below) => self.entries(&below, depth + 1),
-            // A file, a link, or gone.
+            // It is a file or a link, or is gone.
             Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -123,9 +122,9 @@ impl Walk<'_> {
 
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
-/// Files relabelled at most: a volume with more takes longer than a pod's start may.
+/// Maximum number of files: relabelling more takes longer than a pod's start may take.
 pub const MAX_FILES: usize = 1_000_000;
-/// Directories below each other at most; each one is held open.
+/// Maximum depth of directories. Each of them is open.
 pub const MAX_DEPTH: usize = 200;
 
 #[cfg(test)]

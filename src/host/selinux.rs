@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// Whether the loaded policy has a context such as `system_u:system_r:container_t:s0:c1,c2`; none if
+/// Whether the loaded policy has a context such as `system_u:system_r:container_t:s0:c1,c2`. None if
 /// SELinux is off.
 ///
 /// # Errors
@@ -15,7 +15,7 @@ pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
     check(Path::new(CONTEXT), context)
 }
 
-/// The kernel answers the write itself: with "invalid" for what its policy does not have.
+/// The write itself fails with "invalid" if the policy does not have the context.
 fn check(file: &Path, context: &str) -> io::Result<Option<bool>> {
     let mut file = match OpenOptions::new().write(true).open(file) {
         Ok(file) => file,

@@ -1,14 +1,14 @@
-//! The unsent bytes of a connection.
+//! The number of unsent bytes of a connection.
 
 use std::{
     io,
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Bytes that were written to a connection and not yet acknowledged by the peer's kernel.
+/// Bytes that were written to a connection and are not yet acknowledged by the peer's kernel.
 ///
 /// # Errors
-/// Not a socket that is connected.
+/// It is not a connected socket.
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes = 0;
     ask(socket.as_fd().as_raw_fd(), &mut bytes)?;
@@ -17,8 +17,7 @@ pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
 
 #[allow(unsafe_code, reason = "no safe wrapper of this system call")]
 fn ask(socket: std::os::fd::RawFd, bytes: &mut nix::libc::c_int) -> nix::Result<()> {
-    // SAFETY: the descriptor is borrowed for the length of the call; the kernel writes one number
-    // into one of ours.
+    // SAFETY: the descriptor is borrowed during the call, and the kernel writes one number into a variable here.
     unsafe { ioctl::outq(socket, bytes) }.map(drop)
 }
 
@@ -29,7 +28,7 @@ mod ioctl {
 
     use nix::libc;
 
-    // For a socket, SIOCOUTQ; the number is the same.
+    // For a socket this is SIOCOUTQ, which has the same number.
     nix::ioctl_read_bad!(outq, libc::TIOCOUTQ, libc::c_int);
 }
 

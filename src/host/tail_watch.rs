@@ -1,8 +1,8 @@
 //! Watches log files for growth and rotation, many files with one inotify descriptor.
 //!
-//! A file that is written a thousand times a second must not wake us as often: a watch reports one
-//! event, and is set again after everything was read. Changes between the read and the new watch are
-//! not reported, so the file has to be read once more after setting it.
+//! A file that is written a thousand times a second must not wake dockbridge as often. So a watch reports
+//! one event, and is set again after everything was read. Changes between the read and the new watch are
+//! not reported, so the file must be read once more after the watch is set.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,27 +22,27 @@ pub struct TailWatch {
     inotify: Arc<Inotify>,
 }
 
-/// The events of a [`TailWatch`]; there is one of each.
+/// The events of a [`TailWatch`]. There is only one receiver.
 #[derive(Debug)]
 pub struct TailEvents {
     notices: Notifications,
 }
 
-/// One watch, as long as it is set. Never reused for another file.
+/// A watch. Its id is never reused for another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchedFile(WatchDescriptor);
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
-    /// These files were written, closed, moved or removed. Their watches are removed.
+    /// These files were written, closed, moved or removed. Their watches are gone.
     Changed(Vec<WatchedFile>),
-    /// The kernel's queue overflowed: any file may have changed, any watch may be removed.
+    /// The kernel's queue overflowed. Any file may have changed, and any watch may be gone.
     Anything,
 }
 
 impl TailWatch {
-    /// Opens the descriptor. To be called in a runtime.
+    /// Opens the descriptor. Must be called inside a runtime.
     ///
     /// # Errors
     /// The kernel's limits on watches or descriptors are reached.
@@ -53,19 +53,18 @@ impl TailWatch {
         Ok((Self { inotify }, TailEvents { notices }))
     }
 
-    /// Sets a watch on the file that has this path now. Setting it again while it is set changes
-    /// nothing.
+    /// Sets a watch on the file that has this path now. If the watch is already set, this changes nothing.
     ///
     /// # Errors
-    /// The file is absent, or the kernel's limit on watches is reached.
+    /// The file does not exist, or the kernel's limit on watches is reached.
     pub fn set(&self, path: &Path) -> Result<WatchedFile, HostError> {
         let set = self.inotify.add_watch(path, mask());
         set.map(WatchedFile).map_err(|e| HostError::new("watch", path, e))
     }
 
-    /// Removes a watch, also one that has reported.
+    /// Removes a watch, even if it has reported.
     pub fn remove(&self, tail: WatchedFile) {
-        // One that has reported is gone already.
+        // A watch that has reported no longer exists.
         let _ = self.inotify.rm_watch(tail.0);
     }
 }
@@ -83,7 +82,7 @@ impl TailEvents {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     return Ok(TailEvent::Anything);
                 }
-                // The removal of a watch follows its event.
+                // The event for the removal of a watch follows the watch's own event.
                 if !event.mask.contains(AddWatchFlags::IN_IGNORED) {
                     changed.push(WatchedFile(event.wd));
                 }
@@ -101,7 +100,7 @@ pub fn is_exhausted(error: &HostError) -> bool {
     matches!(errno, Some(Errno::ENOSPC | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
 }
 
-/// Removal is a change of the link count while the file is open elsewhere.
+/// If the file is open elsewhere, its removal is reported as a change of the link count.
 fn mask() -> AddWatchFlags {
     AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CLOSE_WRITE

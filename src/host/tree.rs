@@ -1,7 +1,7 @@
 //! Disk usage of a directory tree, in steps, while it may be changing.
 //!
-//! The walk never follows a symbolic link, never leaves the file system it began on, counts a file
-//! with several names once, and skips entries that are removed before it reads them.
+//! The walk never follows a symbolic link and never leaves the file system on which it began. It counts a
+//! file with several names once, and skips entries that are removed before it reads them.
 
 use std::{collections::HashSet, ffi::CStr, io, path::Path};
 
@@ -17,7 +17,7 @@ use super::error::HostError;
 pub struct Size {
     /// Bytes on disk, as `du` counts.
     pub bytes: u64,
-    /// Files, directories and everything else; the root of the tree included.
+    /// Number of files, directories and other entries, including the root of the tree.
     pub inodes: u64,
 }
 
@@ -25,18 +25,18 @@ pub struct Size {
 #[derive(Debug)]
 pub struct Walk {
     device: (u32, u32),
-    /// From the root to the directory that is being read, which is open.
+    /// From the root to the directory that is being read. The last one is open.
     levels: Vec<Level>,
-    /// Inodes with several names that were counted.
+    /// Inodes with several names that have been counted.
     linked: HashSet<u64>,
     size: Size,
 }
 
-/// A directory that was not read to its end yet.
+/// A directory that has not been read to its end.
 #[derive(Debug)]
 struct Level {
     inode: u64,
-    /// None while a directory below this one is read, if this is not one of the first [`KEPT_OPEN`].
+    /// None while a directory below it is read, unless it is one of the first [`KEPT_OPEN`].
     directory: Option<Dir>,
     /// Where to continue reading.
     position: i64,
@@ -46,7 +46,7 @@ impl Walk {
     /// Starts at a directory. Its path may contain symbolic links.
     ///
     /// # Errors
-    /// It is absent, not a directory, or not permitted.
+    /// It does not exist, is not a directory, or access is denied.
     pub fn begin(root: &Path) -> Result<Self, HostError> {
         let opened = openat(CWD, root, DIRECTORY, Mode::empty()).and_then(|root| {
             let facts = facts(&root, c"")?;
@@ -63,12 +63,12 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Reads this many further entries; returns the size at the end.
+    /// Reads this many further entries. At the end, returns the size.
     pub fn step(&mut self, entries: usize) -> Option<Size> {
         for _ in 0..entries {
             let Some(level) = self.levels.last_mut() else { return Some(self.size) };
             match level.directory.as_mut().and_then(Dir::read) {
-                // A directory that can no longer be read is at its end.
+                // A directory that can no longer be read counts as read.
                 None | Some(Err(_)) => self.leave(),
                 Some(Ok(entry)) => self.count_entry(&entry),
             }
@@ -83,14 +83,14 @@ impl Walk {
         };
         level.position = entry.offset();
         let Some(directory) = level.directory.as_ref().and_then(|it| it.fd().ok()) else { return };
-        // Of a link itself.
+        // The data of a link itself.
         let Ok(facts) = facts(directory, name) else { return };
         if device(&facts) != self.device {
             return;
         }
         let below = is_directory(&facts).then(|| openat(directory, name, BELOW, Mode::empty()));
         self.count(&facts);
-        // An error if it is no directory any more.
+        // This is an error if it is no longer a directory.
         if let Some(below) = below.and_then(Result::ok) {
             self.enter(below);
         }
@@ -145,7 +145,7 @@ impl Level {
         Self { inode: facts.stx_ino, directory: Some(directory), position: 0 }
     }
 
-    /// This directory again, from one that was in it.
+    /// Opens this directory again, from a directory that was in it.
     fn reopened(&self, device_of_walk: (u32, u32), below: &Dir) -> io::Result<Dir> {
         let above = openat(below.fd()?, c"..", BELOW, Mode::empty())?;
         let facts = facts(&above, c"")?;
@@ -158,7 +158,7 @@ impl Level {
     }
 }
 
-/// An empty name is the directory itself.
+/// An empty name means the directory itself.
 fn facts(directory: impl AsFd, name: &CStr) -> rustix::io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
@@ -174,12 +174,12 @@ fn is_directory(facts: &Statx) -> bool {
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const BELOW: OFlags = DIRECTORY.union(OFlags::NOFOLLOW);
-/// The unit of `stx_blocks`, whatever the file system's.
+/// The unit of `stx_blocks`, for every file system.
 const BLOCK: u64 = 512;
-/// Directories on the way from the root that stay open while those below them are read. Deeper ones are
-/// opened again by `..`, so that the depth of a tree needs no limit.
+/// How many directories from the root stay open while those below them are read. Deeper ones are opened
+/// again through `..`, so the depth of a tree is not limited.
 const KEPT_OPEN: usize = 16;
-/// Files with several names beyond this many count once for each name.
+/// How many files with several names are remembered. Further ones count once for each name.
 const MOST_LINKED: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The floor follows the listener's rights, never a guess.
+//! The lowest score follows from the capabilities of the listening process.
 
 use std::os::unix::net::UnixListener;
 

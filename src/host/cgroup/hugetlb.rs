@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-/// The sizes this kernel has, as control group files spell them: `2MB`, `1GB`. Empty when it has
-/// none.
+/// The sizes of huge pages that this kernel has, as in the names of cgroup files: `2MB`, `1GB`. Empty if it
+/// has none.
 pub fn page_sizes() -> Vec<String> {
     sizes_in(Path::new("/sys/kernel/mm/hugepages"))
 }
@@ -20,7 +20,7 @@ pub(super) fn sizes_in(directory: &Path) -> Vec<String> {
     kilobytes.into_iter().map(format_size).collect()
 }
 
-/// In the largest unit that needs no fraction.
+/// In the largest unit without a fraction.
 fn format_size(kilobytes: u64) -> String {
     match (kilobytes % (1 << 20), kilobytes % (1 << 10)) {
         (0, _) => format!("{}GB", kilobytes >> 20),

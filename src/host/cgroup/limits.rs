@@ -15,16 +15,16 @@ pub struct Limits {
     pub memory: Option<i64>,
     /// Memory and swap together in bytes; [`UNLIMITED`] for no limit.
     pub memory_and_swap: Option<i64>,
-    /// CPUs, in the kernel's list format; empty where nothing was set.
+    /// CPUs in the kernel's list format. Empty if it was not set.
     pub cpus: Option<String>,
-    /// Memory nodes, likewise.
+    /// Memory nodes in the kernel's list format. Empty if it was not set.
     pub mems: Option<String>,
     /// OOM score adjustment of the process.
     pub oom_score_adj: Option<i64>,
 }
 
 impl Limits {
-    /// Whether any limit was read, so that the cgroup existed.
+    /// Whether any limit was read. If so, the cgroup existed.
     pub const fn is_known(&self) -> bool {
         self.cpu_quota.is_some() || self.cpu_weight.is_some() || self.memory.is_some()
     }
@@ -43,9 +43,9 @@ impl Cgroup {
         }
     }
 
-    /// [`Self::limits`] without the lists.
+    /// As [`Self::limits`], without the lists.
     pub fn numbers(&self, pid: u32) -> Limits {
-        // First: if the cgroup has values afterwards, the process was still in it.
+        // This is read first: if the cgroup still has values after that, the process was in it.
         let score = self.oom_score_adj(pid);
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
@@ -61,15 +61,15 @@ impl Cgroup {
         }
     }
 
-    /// The OOM score of a process of the group; none if the process has ended.
+    /// The OOM score of a process in the cgroup. None if the process has ended.
     pub fn oom_score_adj(&self, pid: u32) -> Option<i64> {
         read(&self.proc.join(pid.to_string()), "oom_score_adj").ok()?.parse().ok()
     }
 
-    /// Sets the OOM score of a process of the group.
+    /// Sets the OOM score of a process in the cgroup.
     ///
     /// # Errors
-    /// The process has ended, or a score this low needs `CAP_SYS_RESOURCE`.
+    /// The process has ended, or such a low score needs `CAP_SYS_RESOURCE`.
     pub fn set_oom_score_adj(&self, pid: u32, score: i64) -> Result<(), HostError> {
         write(&self.proc.join(pid.to_string()), "oom_score_adj", &score.to_string())
     }
@@ -116,7 +116,7 @@ impl Cgroup {
         self.text(controller, file).as_deref().and_then(number)
     }
 
-    /// The text of a controller's file, trimmed; none if it cannot be read. The file stays open.
+    /// The text of a controller's file, trimmed. None if it cannot be read. The file stays open.
     pub fn text(&self, controller: &str, file: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let path = self.directory(controller)?.1.join(file_name(file).ok()?);
@@ -125,7 +125,7 @@ impl Cgroup {
     }
 }
 
-/// A number as the kernel writes limits.
+/// A number in the format of the kernel's limits.
 pub(in crate::host) fn number(text: &str) -> Option<i64> {
     match text {
         "max" => Some(UNLIMITED),
@@ -133,5 +133,5 @@ pub(in crate::host) fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Version 1 has no "no limit": it shows the largest number of pages; no machine has this much.
+/// Version 1 has no text for "no limit" and shows the largest number of pages instead. No machine has this much.
 pub const V1_NO_LIMIT: i64 = i64::MAX - (1 << 20);

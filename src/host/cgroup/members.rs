@@ -1,4 +1,4 @@
-//! The processes of a cgroup, so of a container, without reading the whole process table.
+//! The processes of a cgroup, and so of a container, without reading the whole process table.
 
 use std::{
     collections::BTreeSet,
@@ -10,11 +10,11 @@ use super::{Cgroup, Cgroups, read};
 
 impl Cgroups {
     /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any
-    /// hierarchy. Includes all processes that ran during the whole read, and perhaps some that have
-    /// ended. The cost depends only on the size of the cgroup.
+    /// hierarchy. Includes all processes that ran during the whole read, and perhaps some that have ended.
+    /// The cost depends only on the size of the cgroup.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if the process or its group has ended or is not visible.
+    /// [`io::ErrorKind::NotFound`] if the process or its cgroup has ended or is not visible.
     pub fn processes(&self, pid: u32, owner: &str) -> io::Result<BTreeSet<u32>> {
         self.find_uncached(pid, owner)?.processes()
     }
@@ -22,7 +22,7 @@ impl Cgroups {
 
 impl Cgroup {
     fn processes(&self) -> io::Result<BTreeSet<u32>> {
-        // Controllers that are mounted together have one directory.
+        // Controllers that are mounted together have the same directory.
         let places: BTreeSet<&Path> =
             self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
         let (mut found, mut seen) = (BTreeSet::new(), false);
@@ -35,13 +35,12 @@ impl Cgroup {
     }
 }
 
-/// Adds the pids of the cgroup at `top` and those below; returns whether the cgroup itself could
-/// be read.
+/// Adds the pids of the cgroup at `top` and of those below it. Returns whether the cgroup itself could be read.
 fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
     let mut seen = false;
     let mut groups = vec![top.to_owned()];
     while let Some(group) = groups.pop() {
-        // The processes of a threaded cgroup are listed above it; reading its file is refused.
+        // The processes of a threaded cgroup are listed above it. Its own file cannot be read.
         if let Ok(listed) = read(&group, "cgroup.procs") {
             found.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
             seen |= group == top;
@@ -51,7 +50,7 @@ fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
         let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         groups.extend(below.map(|entry| entry.path()));
     }
-    // A process of another pid namespace.
+    // 0 means a process of another pid namespace.
     found.remove(&0);
     seen
 }

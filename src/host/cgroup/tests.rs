@@ -1,4 +1,4 @@
-//! Trees as machines of every layout show them, in a folder.
+//! Cgroup trees of every layout, in a folder.
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
@@ -8,13 +8,13 @@ use super::{
 
 const ID: &str = "4f5c1e9d8b7a6f5e4d3c2b1a09f8e7d6c5b4a3928170f6e5d4c3b2a190817263";
 
-/// A machine: its mount table, one process and the files of its groups, all below a folder.
+/// A machine in a folder: its mount table, one process and the files of its cgroups.
 struct Machine {
     root: tempfile::TempDir,
 }
 
 impl Machine {
-    /// Mounts are `(what is shown, where, type, options)`.
+    /// Mounts are `(mounted directory, mount point, type, options)`.
     fn new(mounts: &[(&str, &str, &str, &str)], memberships: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let table: Vec<String> = mounts
@@ -94,7 +94,7 @@ fn version_2_without_limits_is_found() {
     assert_eq!((group.scope(), group.working_set()), (None, None));
 }
 
-/// The mount shows a part of the tree, and the process has moved to a group below it.
+/// The mount shows a part of the tree, and the process has moved to a cgroup below it.
 #[test]
 fn version_2_is_found_from_within_a_container() {
     let machine = Machine::new(
@@ -108,7 +108,7 @@ fn version_2_is_found_from_within_a_container() {
     assert_eq!(group.scope(), None);
 }
 
-/// In a control group namespace, dots name the groups above its root.
+/// In a cgroup namespace, `..` names the cgroups above its root.
 #[test]
 fn version_2_is_found_from_a_container_beside() {
     let machine = Machine::new(&[("/..", "cg", "cgroup2", "rw")], "0::/../kubepods/ID\n");
@@ -116,7 +116,7 @@ fn version_2_is_found_from_a_container_beside() {
     assert!(machine.cgroups().find(42, ID).is_ok());
 }
 
-/// Who finds it again keeps the files that are open.
+/// Finding a cgroup again keeps its open files.
 #[test]
 fn what_was_found_is_found_again() {
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw")], "0::/kubepods/ID\n");
@@ -175,7 +175,7 @@ fn version_1_with_controllers_mounted_together_is_found() {
     assert_eq!(group.working_set(), Some(2000));
 }
 
-/// Both beside each other: what version 1 has counts, and version 2 has the rest.
+/// With both versions, controllers of version 1 have priority, and version 2 has the others.
 #[test]
 fn hybrid_with_systemd_scopes_is_found() {
     let machine = Machine::new(
@@ -231,7 +231,8 @@ fn page_sizes_are_spelt_as_the_files_are() {
     assert!(sizes_in(&folder.path().join("none")).is_empty());
 }
 
-// Many processes whose group cannot be seen, on a machine of many mounts: reading the table for
+// Many processes whose cgroup is not visible, on a machine with many mounts. Reading the mount table for
+// each process would be most of the work.
 // each of them would be most of the work.
 #[test]
 fn a_long_table_of_mounts_is_not_read_for_every_process() {

@@ -1,6 +1,6 @@
-//! Shares of the CPU on the scales of both versions, and what one becomes on the other.
+//! CPU shares on the scales of both cgroup versions, and their conversion.
 
-/// A share of the CPU, in the scale of its hierarchy.
+/// A share of the CPU on the scale of its hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuWeight {
     /// Version 1: 2 to 262144, usually 1024.
@@ -10,11 +10,11 @@ pub enum CpuWeight {
 }
 
 impl CpuWeight {
-    /// On the scale of version 1: `requested` if a runtime makes this weight of so many shares (0 is no
-    /// request), the default for the default, and otherwise what cAdvisor makes of a weight.
+    /// The value on the scale of version 1: `requested` if a runtime converts these shares to this weight
+    /// (0 means no request), the default for the default weight, and otherwise cAdvisor's result.
     ///
-    /// Runtimes have two formulas, so a weight alone does not say which shares it was made of: 59 is
-    /// 512 shares with runc 1.3.2 and newer, and 1,522 with older ones.
+    /// Runtimes use two formulas, so a weight does not show from which shares it was made: 59 is 512 shares
+    /// with runc 1.3.2 and newer, and 1,522 with older ones.
     pub fn shares(self, requested: i64) -> i64 {
         match self {
             Self::Shares(shares) => shares,
@@ -33,12 +33,12 @@ fn is_made_of(weight: i64, shares: i64) -> bool {
     linear(shares) == weight || (curved(shares) - weight).abs() <= 1
 }
 
-/// 2..=262144 onto 1..=10000 in a straight line.
+/// Maps 2..=262144 linearly to 1..=10000.
 const fn linear(shares: i64) -> i64 {
     1 + (shares - MIN_SHARES) * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
-/// The same on a curve through (1024, 100): runc 1.3.2 and newer, and crun 1.23 and newer.
+/// The same on a curve through (1024, 100), as in runc 1.3.2 and newer, and crun 1.23 and newer.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

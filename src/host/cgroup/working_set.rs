@@ -1,9 +1,9 @@
-//! The working set: the memory of a cgroup by which kubelet evicts pods.
+//! The working set: the memory usage of a cgroup by which kubelet evicts pods.
 
 use super::{Cgroup, Hierarchy};
 
-/// The working set of a cgroup as kubelet and cAdvisor define it: usage without the page cache that
-/// was not used lately (`inactive_file`), which the kernel can reclaim at once.
+/// The working set of a cgroup as kubelet and cAdvisor define it: usage without the inactive page cache
+/// (`inactive_file`), which the kernel can reclaim at once.
 pub const fn working_set(usage: u64, inactive_file: Option<u64>) -> u64 {
     match inactive_file {
         Some(inactive) => usage.saturating_sub(inactive),

@@ -1,4 +1,4 @@
-//! Every way a directory's content can change under a path.
+//! All ways in which a directory's content can change.
 
 use std::{fs, os::unix::fs::symlink, time::Duration};
 

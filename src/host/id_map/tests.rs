@@ -1,4 +1,4 @@
-//! Mapped mounts on this machine's kernel, and what is read from mount tables.
+//! Mapped mounts with this machine's kernel, and parsing of mount tables.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ fn a_directory_and_a_file_are_shown_with_other_owners() {
     assert_eq!(owner(&source.join("file")), (7, 8));
 }
 
-/// As image volumes are mounted where the engine cannot.
+/// As image volumes are mounted if the engine cannot mount images.
 #[test]
 fn layers_of_an_image_are_found_again() {
     let Some(ids) = ids() else { return };
@@ -135,7 +135,7 @@ fn an_overlay_is_written_by_the_mapped_root() {
     let target = folder.path().join("target");
     overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
     assert_eq!(owner(&target.join("low")), (FIRST, FIRST));
-    // A file that is copied up and a new file both belong to 0 on disk.
+    // A copied-up file and a new file both belong to 0 on disk.
     let changed = File::options().append(true).open(target.join("low"));
     io::Write::write_all(&mut changed.unwrap(), b"er").unwrap();
     write_as_mapped_root(&target.join("new"));
@@ -166,7 +166,7 @@ fn overlays_are_read_as_engines_mount_them() {
         Overlay::at(&line, Path::new(point))
     };
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-    // The driver overlay2, short and with many layers.
+    // The overlay2 driver, with few and with many layers.
     let absolute = read(
         "lowerdir=/d/overlay2/l/A:/d/overlay2/l/B,upperdir=/d/overlay2/x/diff,workdir=/d/overlay2/x/work,index=off",
         "/d/overlay2/x/merged",
@@ -194,7 +194,7 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(snapshots, Some(wanted));
     let new_calls = read("lowerdir+=/c/s/2/fs,lowerdir+=/c/s/1/fs,upperdir=/c/s/3/fs", "/m");
     assert_eq!(new_calls.unwrap().lower, paths(&["2/fs", "1/fs"]));
-    // An SELinux context has commas.
+    // An SELinux context contains commas.
     let context = "context=\"system_u:object_r:container_file_t:s0:c1,c2\"";
     let labelled = read(&format!("{context},lowerdir=/d/l/A,upperdir=/d/x/diff"), "/d/x/merged");
     assert_eq!(labelled.unwrap().options, [context]);
@@ -205,7 +205,7 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(Overlay::at(bound, Path::new("/m")), None, "a directory of an overlay");
     let part = |table: &str, path: &str| Some(Overlay::around(table, Path::new(path))?.1);
     assert_eq!(part(bound, "/m"), Some("sub".into()));
-    // It is no image that can be written, where a volume may be.
+    // A writable overlay is not an image, because a volume may be there.
     assert_eq!(part(bound, "/m/below"), None);
     let image = "30 1 0:9 / /i rw - overlay dockbridge ro,lowerdir=/d/a/A:/d/b/B";
     assert_eq!(part(image, "/i/a/b"), Some("a/b".into()));

@@ -1,4 +1,4 @@
-//! The socket's manners.
+//! How the socket is created, replaced and removed.
 
 use std::os::{fd::AsRawFd, unix::fs::PermissionsExt};
 
@@ -24,8 +24,8 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     assert!(!path.exists());
 }
 
-/// The kernel gives the file no more rights than the socket has when it is bound; with a umask of 0 a new
-/// socket's are all.
+/// The kernel gives the file no more permissions than the socket has at the bind. With a umask of 0, a new
+/// socket has all.
 #[tokio::test]
 async fn the_socket_has_its_mode_before_it_has_a_name() {
     let directory = tempfile::tempdir().unwrap();

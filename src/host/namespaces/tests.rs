@@ -1,4 +1,4 @@
-//! New namespaces: their ids, who owns what, and their end.
+//! New namespaces: their ids, their owners, and their end.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 

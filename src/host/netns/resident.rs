@@ -9,15 +9,15 @@ use nix::{
 
 use crate::skips::{Lack, skip};
 
-/// A thread that sits in a fresh network namespace until dropped.
+/// A thread in a new network namespace, which ends when this is dropped.
 pub(crate) struct Resident {
-    /// Its id, good for `/proc`.
+    /// Its thread id, which can be used in `/proc`.
     pub(crate) tid: u32,
     _leave: mpsc::Sender<()>,
 }
 
 impl Resident {
-    /// None, and a skip, without the right to.
+    /// None without permission. The test is then skipped.
     #[track_caller]
     pub(crate) fn new() -> Option<Self> {
         let (tell, told) = mpsc::channel();
@@ -34,8 +34,8 @@ impl Resident {
     }
 }
 
-/// Moves the calling thread, and all it will start, into a fresh network namespace. False, and a
-/// skip, without the right to.
+/// Moves the calling thread, and all threads that it starts, into a new network namespace. False without
+/// permission. The test is then skipped.
 #[track_caller]
 pub(crate) fn enter_new_namespace() -> bool {
     let made = enter();

@@ -1,4 +1,4 @@
-//! Pins on namespaces of our own making; the machine's is never entered.
+//! Pins of namespaces that the tests create. The machine's namespace is not used.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use super::{resident::Resident, *};
 
 fn loopback_is_up(at: &Path) -> bool {
     within(at, || {
-        // Binding is possible either way; connecting needs the route that `lo` brings.
+        // Binding works in both cases. Connecting needs the route of `lo`.
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         Ok(std::net::TcpStream::connect(listener.local_addr()?).is_ok())
     })

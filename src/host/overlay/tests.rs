@@ -1,4 +1,4 @@
-//! Layers of our own, where the machine lets us mount.
+//! Layers that the tests create, if mounting is permitted.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Programs that behave, and every way in which they do not.
+//! Programs that work, and all ways in which they can fail.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -31,7 +31,7 @@ fn job(program: &Path) -> Program<'_> {
 
 fn is_alive(pid_file: &Path) -> bool {
     let pid = fs::read_to_string(pid_file).unwrap();
-    // A zombie waits for the runtime to reap it; it runs no more.
+    // A zombie waits for the runtime to reap it. It no longer runs.
     fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
@@ -100,7 +100,7 @@ async fn a_hang_is_killed_with_its_children() {
     assert!(dies(&mark).await);
 }
 
-/// A CNI plugin that is killed leaves its IPAM plugin running, which may still allocate an address.
+/// A CNI plugin that is killed leaves its IPAM plugin, which may still allocate an address.
 #[tokio::test]
 async fn what_a_killed_program_was_running_has_ended_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ async fn what_a_killed_program_was_running_has_ended_too() {
     assert!(dies(&mark).await);
 }
 
-/// Moves the clock past what is waited for, whenever that begins.
+/// Moves the clock forward, past any wait.
 async fn hurry() {
     loop {
         sleep(Duration::from_millis(20)).await;

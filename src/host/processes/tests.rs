@@ -14,7 +14,7 @@ fn write(root: &Path, pid: u32, stat: &str) {
     fs::write(place.join("stat"), stat).unwrap();
 }
 
-/// A line of `stat` as proc(5) has it.
+/// A line of `stat` in the format of proc(5).
 fn stat(pid: u32, name: &str, state: &str, started: u64) -> String {
     let rest = "0 ".repeat(30);
     format!("{pid} ({name}) {state} 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 {started} {rest}\n")

@@ -1,4 +1,4 @@
-//! The walk, with an attribute that everybody may set.
+//! The walk, with an attribute that any user may set.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -15,7 +15,7 @@ fn value(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// A folder on a file system that keeps such attributes; the temporary one may not.
+/// A folder on a file system with such attributes. The temporary one may not have them.
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().ok()?;
     fs::write(folder.path().join("probe"), "").ok()?;
@@ -37,7 +37,7 @@ fn everything_below_is_relabelled_and_nothing_else() {
         fs::write(file, "").unwrap();
     }
     symlink(outside.join("file"), outside.join("link")).unwrap();
-    // The kernel keeps no user attribute on a link, so one to a directory shows enough.
+    // A link cannot have a user attribute, so a link to a directory is used as proof.
     let links = folder.path().join("way");
     symlink(&inside, &links).unwrap();
     assert_eq!(relabel(&links, (NAME, "label"), &|| false).unwrap(), 5);

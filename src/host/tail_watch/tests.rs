@@ -1,4 +1,4 @@
-//! Watches tell once, of every way a log file changes.
+//! A watch reports only once, for every way in which a log file can change.
 
 use std::{
     fs::{self, OpenOptions},
@@ -24,8 +24,8 @@ impl Room {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("json.log");
-        // Made without opening it: a child that another test starts would inherit the descriptor, and
-        // its close would be an event.
+        // Created without opening it. A child that another test starts would inherit the descriptor, and
+        // closing it would be an event.
         mknod(&file, SFlag::S_IFREG, Mode::S_IRUSR | Mode::S_IWUSR, 0).unwrap();
         let (watch, tidings) = TailWatch::open().unwrap();
         Self { watch, tidings, file, directory }

@@ -20,7 +20,7 @@ fn measure(root: &Path) -> Size {
     }
 }
 
-/// What `du` and `find` say of it.
+/// The result of `du` and `find`.
 fn told(root: &Path) -> Size {
     let du = Command::new("du").args(["-s", "-x", "-B1"]).arg(root).output().unwrap().stdout;
     let du = String::from_utf8(du).unwrap();
@@ -77,7 +77,7 @@ fn what_changes_meanwhile_does_no_harm() {
     }
     let mut walk = Walk::begin(&root).unwrap();
     assert_eq!(walk.step(1), None, "it is in the first directory now");
-    // A directory that becomes a way out.
+    // A directory that is moved out of the tree.
     fs::rename(root.join("deep"), dir.path().join("moved")).unwrap();
     symlink(&outside, root.join("deep")).unwrap();
     let size = (0..100).find_map(|_| walk.step(1)).unwrap();
@@ -88,8 +88,8 @@ fn what_changes_meanwhile_does_no_harm() {
     assert!(Walk::begin(&outside.join("deep/er/file")).is_err());
 }
 
-/// Directories in each other below `root`, each with a file before and behind the next in the order
-/// of names, made by relative steps: the path of the last is too long for a call.
+/// Creates nested directories below `root`, each with a file before and after the next directory in name
+/// order. Uses relative steps, because the last path is too long for one call.
 fn nest(root: &Path, depth: usize) {
     let mut place = openat(CWD, root, DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..depth {
@@ -118,7 +118,7 @@ fn depth_costs_no_descriptors_and_hides_nothing() {
         };
         assert_eq!(size, told(dir.path()));
         assert_eq!(size.inodes, u64::try_from(3 * depth + 1).unwrap());
-        // The standard library's way holds a descriptor for each level.
+        // The standard library would hold a descriptor for each level.
         assert!(Command::new("rm").arg("-rf").arg(dir.path()).status().unwrap().success());
     }
 }
@@ -145,7 +145,7 @@ fn other_file_systems_are_not_entered() {
     let (root, proc) = (Path::new("/"), Path::new("/proc"));
     assert_ne!(fs::metadata(root).unwrap().dev(), fs::metadata(proc).unwrap().dev());
     let mut walk = Walk::begin(root).unwrap();
-    // Only the first level: what is below belongs to nobody's test.
+    // Only the first level, because the rest is not part of this test.
     while walk.levels.len() == 1 && walk.step(1).is_none() {
         let entered = walk.levels.get(1).and_then(|level| level.directory.as_ref());
         if let Some(entered) = entered {
