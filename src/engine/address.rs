@@ -1,29 +1,29 @@
-//! Paths and queries of engine calls, built so that no name can change what is called.
+//! Paths and queries of engine calls, built so that no name can turn one call into another.
 //!
-//! The engine's router decodes a path and then cleans it: an image named `../../containers/x`
-//! would become another call. Such names are refused here, and everything else is percent-encoded.
+//! The engine's router decodes a path and then cleans it, so an image named `../../containers/x` would
+//! become another call. Such names are refused here, and all other bytes are percent-encoded.
 
 use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::model::{reference::printable, stream::TerminalSize};
 
-/// The authority under which the connector finds the socket: its path in hexadecimal.
+/// The authority with which the connector finds the socket: its path in hexadecimal.
 pub(super) fn authority(socket: &Path) -> String {
     hex(socket.as_os_str().as_bytes())
 }
 
-/// `/containers/<id><tail>`; none for what no container is called.
+/// `/containers/<id><tail>`. None if the id is impossible.
 pub(super) fn container(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/containers/{id}{tail}"))
 }
 
-/// `/exec/<id><tail>`; none for what no exec is called.
+/// `/exec/<id><tail>`. None if the id is impossible.
 pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/exec/{id}{tail}"))
 }
 
-/// `/images/<name><tail>`; none for what no image is called. The engine repeats names in its errors, so
-/// one with a password in it is not sent.
+/// `/images/<name><tail>`. None if the name is impossible. The engine repeats names in its errors, so a
+/// name that contains a password is not sent.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let known =
         name.len() <= LONGEST_NAME && name.split('/').all(is_step) && printable(name) == name;
@@ -47,18 +47,18 @@ pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     text
 }
 
-/// Whether a container or exec can be called so.
+/// Whether a container or exec can have this id or name.
 fn plain(id: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
     id.len() <= LONGEST_NAME && id.bytes().all(plain) && is_step(id)
 }
 
-/// Whether the text can be one step of a path.
+/// Whether the text can be one part of a path.
 fn is_step(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
 
-/// The text with every byte escaped that is not plain and not `kept`.
+/// The text with every byte escaped that is neither plain nor in `kept`.
 pub(super) fn encoded(text: &str, kept: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -80,5 +80,5 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Longest name worth asking for: a reference with a long registry, repository, tag and digest.
+/// Longer than a reference with a long registry, repository, tag and digest.
 const LONGEST_NAME: usize = 1024;

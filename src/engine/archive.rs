@@ -1,7 +1,7 @@
-//! Stat and read of single paths inside a container, running or not (Docker's archive API).
+//! Properties and content of single paths inside a container, running or not (Docker's archive API).
 //!
-//! The engine follows symlinks in the directories of a path, within the container. It does not follow
-//! the last step of the path, and says where a symlink there leads.
+//! The engine follows symbolic links in the directories of a path, inside the container. It does not follow
+//! a link at the end of the path, but reports its target.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -18,39 +18,39 @@ use super::{
 };
 use crate::wire::nullable::nullable;
 
-/// What is at a path of a container.
+/// The type of a path in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathKind {
-    /// A plain file of so many bytes.
+    /// A regular file with this size in bytes.
     File(u64),
     Directory,
-    /// A link, and the path that it leads to after all further links inside the container. Nothing
+    /// A link, and the path to which it leads after all further links inside the container. This path may
+    /// not exist.
     /// may exist at that path.
     Link(String),
-    /// A device, a pipe, a socket.
+    /// A device, a pipe or a socket.
     Other,
 }
 
-/// What reading a path of a container gave.
+/// The result of reading a path in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathContent {
-    /// A plain file's bytes.
+    /// The content of a regular file.
     File(Vec<u8>),
-    /// Something that has no bytes to read, or more than wanted.
+    /// The path has no content, or more than the limit.
     Unread(PathKind),
 }
 
 impl Engine {
-    /// What is at an absolute path of a container; none if nothing is there.
+    /// The type of an absolute path in a container. None if it does not exist.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Failed`] for a loop
-    /// of links.
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Failed`] if links form a loop.
     pub async fn path_kind(&self, id: &str, path: &str) -> Result<Option<PathKind>, EngineError> {
         let request = self.archive(Method::HEAD, id, path)?;
         match self.beginning(&request).await {
             Ok(answer) => kind(&request.call, answer.headers()).map(Some),
-            // Such an answer has no body that says whether the path or the container is missing.
+            // Such an answer has no body, so it does not say whether the path or the container is missing.
             Err(EngineError::NotFound { .. } | EngineError::Failed { .. }) => {
                 let request = self.archive(Method::GET, id, path)?;
                 let answer = present(self.beginning(&request).await)?;
@@ -60,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// The bytes of a plain file at an absolute path of a container, if they are at most `limit`;
-    /// none if nothing is there.
+    /// The content of a regular file at an absolute path in a container, if it has at most `limit` bytes.
+    /// None if it does not exist.
     ///
     /// # Errors
     /// As [`Self::path_kind`].
@@ -93,9 +93,9 @@ impl Engine {
     }
 }
 
-/// An answer, or none if the path does not exist, also if a part of it is not a directory. The engine has
-/// no status for that case and passes on the kernel's text (ENOTDIR), which is the same in all versions.
-/// If another failure has that text, the path counts as missing.
+/// An answer, or none if the path does not exist or a part of it is not a directory. The engine has no
+/// status for the second case and returns the kernel's text (ENOTDIR), which is the same in all versions.
+/// If another failure has that text, the path also counts as missing.
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),
@@ -148,7 +148,7 @@ fn garbled(call: &Call, reason: &str) -> EngineError {
 struct Stat {
     #[serde(deserialize_with = "nullable")]
     size: i64,
-    /// Go's `FileMode`, whose upper bits are not Unix's.
+    /// Go's `FileMode`, whose upper bits differ from Unix.
     #[serde(deserialize_with = "nullable")]
     mode: u32,
     #[serde(deserialize_with = "nullable")]
@@ -156,16 +156,15 @@ struct Stat {
 }
 
 pub(super) const STAT: &str = "x-docker-container-path-stat";
-/// How the engine's text ends for a path below a file.
+/// The end of the engine's error text for a path below a file.
 const NO_FOLDER: &str = "not a directory";
 
-/// Go's bit for a folder.
+/// Go's bit for a directory.
 const DIRECTORY: u32 = 1 << 31;
-/// Go's bit for a link.
+/// Go's bit for a symbolic link.
 const LINK: u32 = 1 << 27;
-/// Go's bits for all that is no plain file: those, and pipes, sockets, devices and what it does
-/// not know.
+/// Go's bits for everything that is not a regular file: these two, and pipes, sockets, devices and unknown types.
 const KINDS: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
 
-/// Headers, extended attributes and padding of an archive of one file.
+/// Size of the headers, extended attributes and padding of an archive with one file.
 const AROUND_A_FILE: usize = 256 * 1024;

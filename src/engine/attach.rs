@@ -12,12 +12,12 @@ use super::{
 use crate::model::stream::{Streams, TerminalSize};
 
 impl Engine {
-    /// Connects to the main process, from now on: what it wrote before does not come again.
-    /// `streams.tty` must be the container's own, since the output is framed by it.
+    /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
+    /// container, because it determines the framing of the output.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does
-    /// not run or is paused.
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
+    /// run or is paused.
     pub async fn attach(&self, container: &str, streams: Streams) -> Result<Hijacked, EngineError> {
         let flag = |on: bool| if on { "1" } else { "0" };
         let query = [
@@ -36,8 +36,7 @@ impl Engine {
     /// Resizes the main process's terminal.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does
-    /// not run.
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not run.
     pub async fn resize_container(
         &self,
         container: &str,

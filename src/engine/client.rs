@@ -1,10 +1,10 @@
-//! The Docker Engine as one value: pooled connections to its socket, timeouts, and the API version
-//! negotiated with it.
+//! The client for the Docker Engine: pooled connections to its socket, timeouts, and the negotiated API
+//! version.
 //!
-//! Every call runs under one deadline that spans connecting, negotiating, headers and body. A
-//! call that found the connection dead is made once more, over a new one, if doing it twice does no
-//! harm; one that was refused for its API version is made once more in the new version, since the
-//! engine acted on nothing.
+//! Every call has one deadline for connecting, negotiating, headers and body. If a call used a dead
+//! connection, it is repeated once on a new one, provided that a repetition is harmless. If a call was
+//! refused because of its API version, it is repeated once with the new version, because the engine did
+//! nothing.
 
 use std::{
     error::Error,
@@ -54,7 +54,7 @@ struct Shared {
     socket: PathBuf,
     authority: String,
     http: Client<UnixConnector, Full<Bytes>>,
-    /// Keeps no connection.
+    /// Keeps no connections.
     unpooled: Client<UnixConnector, Full<Bytes>>,
     version: NegotiatedVersion,
     negotiating: SingleFlight<(), Result<ApiVersion, EngineError>>,
@@ -65,15 +65,15 @@ struct Shared {
 /// How long an answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Ping: an engine that is up answers at once.
+    /// For a ping, which a running engine answers at once.
     pub ping: Duration,
-    /// Every other call with one answer, from the first byte sent to the last byte read. Below
+    /// For every other call with a single answer, from the first byte sent to the last byte read. Less than
     /// kubelet's 2 min, so that the error says what was slow.
     pub short: Duration,
-    /// Beyond the grace period of a stop: the kill after it, and the removal of what is left.
+    /// Added to the grace period of a stop, for the kill and the cleanup after it.
     pub stop_margin: Duration,
-    /// Until a pull, load or event stream begins. The engine begins a pull's answer only when
-    /// the registry has been reached.
+    /// Until a pull, load or event stream begins. The engine answers a pull only after it has reached the
+    /// registry.
     pub stream: Duration,
 }
 
@@ -89,7 +89,7 @@ impl Default for Timeouts {
 }
 
 impl Engine {
-    /// The engine behind `socket`. Connects at the first call.
+    /// A client for the engine behind `socket`. It connects with the first call.
     pub fn new(socket: PathBuf, timeouts: Timeouts) -> Self {
         let client = |connections| {
             Client::builder(TokioExecutor::new())
@@ -113,17 +113,17 @@ impl Engine {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Where the engine listens.
+    /// The path of the engine's socket.
     pub fn socket(&self) -> &Path {
         &self.shared.socket
     }
 
-    /// The API version in use: the last one negotiated, the oldest before that.
+    /// The current API version: the one negotiated last, or the oldest if none was negotiated.
     pub fn api(&self) -> ApiVersion {
         self.shared.version.last()
     }
 
-    /// What is counted of its calls.
+    /// The metrics of calls to the engine.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.shared.metrics
     }
@@ -132,16 +132,16 @@ impl Engine {
         self.shared.timeouts
     }
 
-    /// The next request may reach another engine: its version is requested again.
+    /// The next request may reach another engine, so its version must be requested again.
     pub(super) fn invalidate_version(&self) {
         self.shared.version.invalidate();
     }
 
-    /// Pings the engine and settles on the newest API version both speak.
+    /// Pings the engine and selects the newest API version that both support.
     ///
     /// # Errors
-    /// [`EngineError::Incompatible`] for an engine older than [`ApiVersion::OLDEST`],
-    /// [`EngineError::NoEngine`] for something else at the socket, and every transport error.
+    /// [`EngineError::Incompatible`] if the engine is older than [`ApiVersion::OLDEST`],
+    /// [`EngineError::NoEngine`] if something else answers at the socket, and every transport error.
     pub async fn negotiate(&self) -> Result<ApiVersion, EngineError> {
         let path = Some("/_ping".to_owned());
         let ping = ApiRequest::new(PING, Method::GET, path, self.timeouts().ping)?;
@@ -160,12 +160,12 @@ impl Engine {
         Ok(version)
     }
 
-    /// The version to speak, asking for it when none is settled.
+    /// The API version to use, which is negotiated if necessary.
     pub(super) async fn version(&self) -> Result<ApiVersion, EngineError> {
         if let Some(version) = self.shared.version.settled() {
             return Ok(version);
         }
-        // A burst of calls costs one ping. It runs in a separate task, because the future of a call
+        // Concurrent calls cause only one ping. It runs in a separate task, because the future of one call
         // may no longer be polled while others wait for the version.
         let engine = self.clone();
         let version = self.shared.negotiating.run((), async move {
@@ -227,8 +227,8 @@ impl Engine {
         .await
     }
 
-    /// Makes a call whose answer is a list. `read` gets each entry as it arrives, and whether a part
-    /// of it was too large to be taken in; an unreadable one must not hide the others.
+    /// Makes a call whose answer is a list. `read` gets each entry when it arrives, and whether a part of
+    /// it was too large and was dropped. An unreadable entry does not hide the others.
     pub(super) async fn list<T: DeserializeOwned, U>(
         &self,
         request: ApiRequest,
@@ -259,7 +259,7 @@ impl Engine {
         .await
     }
 
-    /// Makes a call whose answer is of no interest.
+    /// Makes a call and ignores the content of its answer.
     pub(super) async fn done(&self, request: ApiRequest) -> Result<(), EngineError> {
         self.within(&request, async {
             let answer = self.answer(&request).await?;
@@ -268,12 +268,12 @@ impl Engine {
         .await
     }
 
-    /// Makes a call whose answer has no end: returns once it has begun.
+    /// Makes a call with an endless answer. Returns when the answer has begun.
     pub(super) async fn begin(&self, request: &ApiRequest) -> Result<Incoming, EngineError> {
         Ok(self.beginning(request).await?.into_body())
     }
 
-    /// The same with its head.
+    /// The same with the head of the answer.
     pub(super) async fn beginning(
         &self,
         request: &ApiRequest,
@@ -281,7 +281,7 @@ impl Engine {
         self.within(request, self.answer(request)).await
     }
 
-    /// Makes a call under no API version and returns its headers with an empty body.
+    /// Makes a call without an API version, and returns the headers of the answer.
     pub(super) async fn unversioned(
         &self,
         request: &ApiRequest,
@@ -321,7 +321,7 @@ impl Engine {
         outcome
     }
 
-    /// The successful head of an answer; another try where that is safe.
+    /// The head of a successful answer. Repeats the call if that is safe.
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
         let http = &self.shared.http;
         let mut first = self.attempt(http, request, Some(self.version().await?)).await;
@@ -340,7 +340,7 @@ impl Engine {
             return first;
         }
         self.shared.version.invalidate();
-        // An engine that restarts leaves many dead connections in the pool.
+        // After a restart of the engine, the pool has many dead connections.
         self.attempt(&self.shared.unpooled, request, Some(self.version().await?)).await
     }
 
@@ -354,7 +354,7 @@ impl Engine {
         let answer = http.request(http_request).await;
         let answer = answer.map_err(|error| self.unanswered(&request.call, error))?;
         let status = answer.status();
-        // 304: it was started, or stopped, already.
+        // 304 means that it was already started or stopped.
         let upgraded = request.upgrade && status == hyper::StatusCode::SWITCHING_PROTOCOLS;
         if status.is_success() || status == hyper::StatusCode::NOT_MODIFIED || upgraded {
             return Ok(answer);
@@ -374,7 +374,7 @@ impl Engine {
     fn unreachable(&self, error: &legacy::Error) -> EngineError {
         let cause = cause_of::<io::Error>(error);
         let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
-        // The number is for developers, and the name of the error stands in front of it.
+        // Only developers need the number, and the text before it has the name of the error.
         let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
         let advice = match cause.map(io::Error::kind) {
             Some(io::ErrorKind::NotFound) => {
@@ -398,7 +398,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// The error for a connection that failed after it was made.
+/// The error for a connection that broke after it was made.
 pub(super) fn broken(call: &Call, source: Arc<dyn Error + Send + Sync>) -> EngineError {
     let call = call.clone();
     match cause_of::<hyper::Error>(&*source) {
@@ -409,18 +409,18 @@ pub(super) fn broken(call: &Call, source: Arc<dyn Error + Send + Sync>) -> Engin
     }
 }
 
-/// What a collector of traces is shown of a call.
+/// The span of a call, as trace collectors see it.
 fn span(call: &Call) -> Span {
     let name = format_args!("docker {}", call.verb);
     info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
-/// The one object of an answer.
+/// The single object in an answer.
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
     let garbled = |reason| EngineError::Garbled { call: call.clone(), reason };
     let mut values = Values::new(body, Form::Document);
     let mut found = Err(garbled("it is not a complete JSON object".to_owned()));
-    // To its end: only then can the connection be used for another call.
+    // Reads to the end, because only then the connection can be used for another call.
     while let Some(value) = values.next::<T>().await {
         let cut = value.map_err(|error| broken(call, Arc::new(error)))?;
         found = cut.value.map_err(garbled);
@@ -428,7 +428,7 @@ async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T,
     found
 }
 
-/// Reads what is of no interest: only then can the connection be used for another call.
+/// Reads and ignores the rest, because only then the connection can be used for another call.
 async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError> {
     while let Some(frame) = body.frame().await {
         frame.map_err(|error| broken(call, Arc::new(error)))?;
@@ -436,7 +436,7 @@ async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError>
     Ok(())
 }
 
-/// The first cause of type `T` behind an error, the error itself included.
+/// The error itself, or the first of its causes that has type `T`.
 fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |error| (*error).source())
         .find_map(|e| e.downcast_ref::<T>())
@@ -444,14 +444,14 @@ fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
 
 const PING: Call = Call { verb: "ping", subject: Subject::Engine };
 
-/// How often a call is repeated if the engine asks for it. The engine reads its store again each time.
+/// How often a call is repeated if the engine requests it. The engine reads its store again each time.
 const RETRIES: usize = 4;
-/// How long an unused connection is kept: longer than kubelet's relist, shorter than any
+/// How long an unused connection is kept: longer than kubelet's relist interval, and shorter than any
 /// engine's own limit.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// How many unused connections are kept: a pod start uses a few side by side.
+/// How many unused connections are kept. A pod start uses a few in parallel.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// Of an error's text we keep less than that anyway.
+/// More of an error's text is not used.
 const LARGEST_REFUSAL: usize = 256 * 1024;

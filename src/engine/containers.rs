@@ -26,12 +26,12 @@ use crate::{
 impl Engine {
     /// Creates a container and returns its id.
     ///
-    /// Never repeated by itself: after a broken connection the container may exist, and the next
-    /// try meets its name.
+    /// Never repeated automatically. After a broken connection the container may exist, and the next
+    /// attempt finds its name in use.
     ///
     /// # Errors
-    /// [`EngineError::NameTaken`] when the name belongs to another container,
-    /// [`EngineError::NotFound`] when the image is missing.
+    /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image
+    /// is missing.
     pub async fn create_container(
         &self,
         name: &str,
@@ -47,24 +47,24 @@ impl Engine {
         Ok(answer.id)
     }
 
-    /// Starts a container; one that runs already is fine.
+    /// Starts a container. If it already runs, this is a success.
     ///
-    /// Never repeated after a broken connection: the engine starts an exited container again, so a
+    /// Never repeated after a broken connection. The engine would start an exited container again, so a
     /// short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] when the fault is the container's own.
+    /// [`EngineError::CannotRun`] if the container itself is the reason.
     pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
         self.done(self.post(Call::START, id, "/start", &[])?).await
     }
 
-    /// Asks the main process to end, and kills it after `grace`. One that ended already is fine.
+    /// Tells the main process to stop, and kills it after `grace`. If it has already ended, this is a
+    /// success.
     ///
-    /// Never repeated after a broken connection: many programs take a second SIGTERM as the order
-    /// to end at once.
+    /// Never repeated after a broken connection, because many programs exit at once on a second SIGTERM.
     ///
     /// # Errors
-    /// [`EngineError::Deadline`] when even the kill had no effect in time.
+    /// [`EngineError::Deadline`] if even the kill had no effect in time.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
@@ -75,16 +75,15 @@ impl Engine {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when there is none.
+    /// [`EngineError::Conflict`] if there is no main process.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
 
-    /// Changes limits of a container, running or not; what the body does not state stays.
+    /// Changes limits of a container, running or not. Limits that are not in the body stay.
     ///
     /// # Errors
-    /// [`EngineError::Rejected`] when the engine does not take the limits,
-    /// [`EngineError::Failed`] when the kernel does not.
+    /// [`EngineError::Rejected`] if the engine refuses the limits, [`EngineError::Failed`] if the kernel does.
     pub async fn update_container(
         &self,
         id: &str,
@@ -98,15 +97,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a container and its anonymous volumes, running or not, and returns once it is
-    /// gone, also when somebody else was removing it, or had removed it already.
+    /// Removes a container and its anonymous volumes, running or not. Returns when it is gone, also if
+    /// another client removes or has removed it.
     ///
     /// # Errors
     /// See [`EngineError`].
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.removal(id).await {
-            // A forced removal conflicts only with another removal. If that does not end in time, the
-            // engine's first answer says more than the timeout.
+            // A forced removal conflicts only with another removal. If that one does not end in time, the
+            // engine's first answer is more useful than the timeout.
             Err(conflict) if conflict.is_conflict() => {
                 match absent_is_fine(self.wait_until_removed(id).await) {
                     Ok(()) => self.removal(id).await,
@@ -121,15 +120,15 @@ impl Engine {
     /// Inspects a container.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none.
+    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
-    /// The SELinux label of a container's files; empty without SELinux, and for the privileged.
+    /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none.
+    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
@@ -138,7 +137,7 @@ impl Engine {
         self.json(self.request(Method::GET, Call::INSPECT, subject(id), "/json")?).await
     }
 
-    /// All containers, running or not, a pod's or not, each once.
+    /// All containers of any program, running or not, without duplicates.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -157,17 +156,17 @@ impl Engine {
         .await
     }
 
-    /// Ids of the containers made of an image, running or not, a pod's or not.
+    /// Ids of the containers created from an image by any program, running or not.
     ///
     /// # Errors
     /// See [`EngineError`].
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
-        // For the engine, an image is also an ancestor of the images built on it.
+        // The engine's filter also matches containers of images that were built on this one.
         self.container_ids(&filters, |entry| entry.image.as_deref() == Some(image.as_str())).await
     }
 
-    /// Ids of the containers that bear a label and whose name begins so, running or not.
+    /// Ids of the containers with this label whose name starts with this prefix, running or not.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -184,7 +183,7 @@ impl Engine {
         self.container_ids(&filters, named).await
     }
 
-    /// The ids in the order listed, each once.
+    /// The ids in the order of the list, without duplicates.
     async fn container_ids(
         &self,
         filters: &str,
@@ -243,15 +242,15 @@ fn listed_container(entry: ContainerSummary) -> Option<ListedContainer> {
     })
 }
 
-/// What identifies an entry.
+/// The fields that identify an entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct EntryIds {
     id: Option<String>,
-    /// Of a container: the id of its image.
+    /// For a container: the id of its image.
     #[serde(rename = "ImageID")]
     image: Option<String>,
-    /// Of a container: with a leading slash.
+    /// For a container: names with a leading slash.
     names: Option<Vec<String>>,
 }
 
@@ -266,11 +265,11 @@ fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {
     }
 }
 
-/// Grace in the engine's unit, rounded up, at most what its arithmetic can take.
+/// The grace period in the engine's unit, rounded up and limited to what its arithmetic supports.
 fn whole_seconds(grace: Duration) -> u64 {
     let up = u64::from(grace.subsec_nanos() > 0);
     grace.as_secs().saturating_add(up).min(LONGEST_GRACE)
 }
 
-/// The engine multiplies seconds to nanoseconds in 64 bits.
+/// The engine converts seconds to nanoseconds in 64 bits.
 const LONGEST_GRACE: u64 = i32::MAX as u64;

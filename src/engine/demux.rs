@@ -1,9 +1,9 @@
 //! Frames of an output stream: stream, length, bytes.
 //!
-//! A terminal's output comes as it is; everything else in frames with a header of 8 bytes
-//! (stream, three zeros, length in network order). Which of the two it is, the caller knows: it
-//! is never guessed from the content, where a terminal's first byte could be anything. Long
-//! frames are handed on in pieces as they come, so a frame may be of any length.
+//! The output of a terminal is sent unchanged. Other output is sent in frames with a header of 8 bytes
+//! (stream, three zeros, length in network order). The caller knows which of the two it is. It cannot be
+//! derived from the content, because a terminal's output may look like a frame. Long frames are passed on
+//! in pieces as they arrive, so a frame may have any length.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -17,23 +17,23 @@ pub(super) struct Demux {
     pub(super) pending: BytesMut,
 }
 
-/// Where in the frames we are.
+/// The position in the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
     /// Before a header.
     Header,
-    /// So many bytes of a frame are still to come.
+    /// This many bytes of the frame are left.
     Payload(Source, usize),
-    /// The engine's own complaint of this length.
+    /// An error message of the engine with this length.
     Complaint(usize),
 }
 
-/// Why the bytes cannot be cut further.
+/// Why the bytes cannot be split further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// They are no frames: this is wrong with them.
+    /// They are not frames, for this reason.
     Garbled(String),
-    /// The engine reports an error within the stream.
+    /// The engine reported an error in the stream.
     Complaint(String),
 }
 
@@ -47,7 +47,7 @@ impl Demux {
         matches!(self.frame, None | Some(Frame::Header)) && self.pending.is_empty()
     }
 
-    /// The next piece; none when more bytes are needed. Never empty.
+    /// The next piece. None if more bytes are needed. Never empty.
     pub(super) fn next(&mut self) -> Result<Option<(Source, Bytes)>, Stop> {
         while !self.pending.is_empty() {
             match self.frame {
@@ -72,7 +72,7 @@ impl Demux {
         Ok(None)
     }
 
-    /// What is here of a frame of which `length` bytes are to come.
+    /// The available part of a frame with `length` bytes left.
     fn payload(&mut self, source: Source, length: usize) -> Bytes {
         let here = length.min(self.pending.len());
         let left = length - here;
@@ -98,5 +98,5 @@ fn frame(header: [u8; HEADER]) -> Result<Frame, Stop> {
 
 const HEADER: usize = 8;
 
-/// Longer ones are not kept in memory to be read.
+/// Longer error messages are not kept in memory.
 const LONGEST_COMPLAINT: usize = 64 * 1024;

@@ -23,14 +23,14 @@ pub enum Subject {
     Container(String),
     /// An image, by id or reference.
     Image(String),
-    /// A process started in a container, by the engine's id for it.
+    /// A process started in a container, by the engine's id of the exec.
     Exec(String),
     /// A path inside a container, as `docker cp` writes it: `container:path`.
     Path(String),
 }
 
 impl Call {
-    /// Creates a container; the subject is its name.
+    /// Creates a container. The subject is its name.
     pub(super) const CREATE: &str = "create";
     /// Inspects an object.
     pub(super) const INSPECT: &str = "inspect";
@@ -50,7 +50,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// A request to the engine failed. Cheap to clone, so that joined callers can share one failure.
+/// A request to the engine failed. Cheap to clone, because several callers may share one failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("cannot reach the docker engine at {}: {advice} ({reason})", socket.display())]
@@ -60,7 +60,7 @@ pub enum EngineError {
     #[error("{call}: no answer from the docker engine within {after:?}")]
     Deadline {
         call: Call,
-        /// The timeout that ran out.
+        /// The timeout that expired.
         after: Duration,
     },
     #[error("{call}: unexpected answer from the docker engine: {reason}")]
@@ -68,7 +68,7 @@ pub enum EngineError {
     #[error("{call}: the answer is larger than {limit} bytes")]
     TooLarge {
         call: Call,
-        /// How much would have been taken.
+        /// The limit in bytes.
         limit: usize,
     },
     #[error(
@@ -77,26 +77,26 @@ pub enum EngineError {
         ApiVersion::NEWEST
     )]
     Incompatible { reason: String },
-    /// The ping was answered without a version we can read.
+    /// The answer to the ping had no readable API version.
     #[error("the server at {} is not a docker engine", socket.display())]
     NoEngine {
         socket: PathBuf,
-        /// What it stated as its version.
+        /// The version in the answer.
         source: InvalidApiVersion,
     },
-    /// The object does not exist. `subject` is the missing one, which need not be the one asked
-    /// about: a create can miss its image.
+    /// The object does not exist. `subject` is the missing object, which may differ from the requested one:
+    /// a create may miss its image.
     #[error("{message}")]
     NotFound { subject: Subject, message: String },
     #[error("container name {name} is already taken")]
     NameTaken { name: String },
-    /// The object is in the wrong state for this.
+    /// The state of the object does not allow this.
     #[error("{call}: {message}")]
     Conflict { call: Call, message: String },
-    /// The engine finds the request itself wrong.
+    /// The engine says that the request is invalid.
     #[error("{call}: {message}")]
     Rejected { call: Call, message: String },
-    /// The engine, or a plugin of it, does not allow it.
+    /// The engine, or an authorization plugin, does not allow it.
     #[error("{call}: not allowed: {message}")]
     Denied { call: Call, message: String },
     /// The container's main process cannot be started.
@@ -118,7 +118,7 @@ pub enum EngineError {
     NoContainerd { call: Call, message: String },
     #[error("{call}: {message}")]
     Failed { call: Call, status: u16, message: String },
-    /// The registry, or the way to it, failed a pull.
+    /// The registry, or the connection to it, failed a pull.
     #[error("{}{message}", fault.prefix())]
     Pull { reference: String, fault: PullFault, message: String },
 }
@@ -128,7 +128,7 @@ pub enum EngineError {
 pub enum PullFault {
     /// The registry answered 502, 503 or 504.
     RegistryUnavailable,
-    /// The image's signature is missing or wrong, and the engine insists on one.
+    /// The image's signature is missing or wrong, and the engine requires one.
     SignatureRefused,
     Other,
 }
@@ -145,7 +145,7 @@ impl PullFault {
 }
 
 impl EngineError {
-    /// What sort of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } | Self::NoContainerd { .. } => {
@@ -161,7 +161,7 @@ impl EngineError {
             Self::NameTaken { .. } => Kind::AlreadyExists,
             Self::Rejected { .. } => Kind::InvalidArgument,
             Self::Denied { .. } => Kind::PermissionDenied,
-            // Texts that kubelet shows in the pod's events as they are.
+            // kubelet shows these texts unchanged in the pod's events.
             Self::CannotRun { .. } | Self::Pull { .. } => Kind::Unknown,
             Self::Failed { status, .. } => match status {
                 429 => Kind::ResourceExhausted,
@@ -172,15 +172,15 @@ impl EngineError {
         }
     }
 
-    /// Whether the engine says that asking again may help: others changed its containerd store while
-    /// it was read. It has no status for that; wrongly taken for it, a call that may be repeated is
-    /// repeated.
+    /// Whether the engine says that a retry may help, because its containerd store changed while it was
+    /// read. The engine has no status for this. If another error is mistaken for this one, a harmless call
+    /// is repeated.
     pub(super) fn asks_to_retry(&self) -> bool {
         let changed = "data changed during operation, retry";
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
     }
 
-    /// Whether the engine may have done what it was asked, although its answer did not arrive.
+    /// Whether the engine may have executed the request although its answer did not arrive.
     pub fn leaves_outcome_open(&self) -> bool {
         matches!(
             self,
@@ -196,13 +196,13 @@ impl EngineError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the state of the object forbids it. The engine says how in words alone, so the caller
-    /// finds out what the state is.
+    /// Whether the state of the object does not allow it. Only the text of the error says which state, so
+    /// the caller must find out.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }
 
-    /// Whether the engine may have been replaced since its version was settled.
+    /// Whether the engine may have been replaced since its version was negotiated.
     pub(super) fn invalidates_version(&self) -> bool {
         matches!(
             self,

@@ -1,10 +1,10 @@
-//! The one table from an HTTP status and its text to an [`EngineError`].
+//! The only table from an HTTP status and its text to an [`EngineError`].
 //!
-//! In some cases the status does not say enough: a failed start is a 400, 404 or 500 depending on the
-//! engine's version, and a pull answers 200 before it begins. In these cases the text is read as well.
-//! The text decides how the failure is shown, never what is removed or what counts as released. A call
-//! with an unknown text still fails, with a broader error. Only the text of [`is_half_removed`] makes
-//! an object count as missing. The reason of a conflict (409) is only in the text, which is not read:
+//! In some cases the status is not enough: a failed start is a 400, 404 or 500 depending on the engine's
+//! version, and a pull answers 200 before it begins. In these cases the text is also read. The text
+//! determines how the failure is shown, but never what is removed or what counts as released. A call with
+//! an unknown text also fails, with a more general error. Only the text of [`is_half_removed`] makes an
+//! object count as missing. The reason of a conflict (409) is only in the text, which is not read. Instead,
 //! the caller inspects the object.
 
 use hyper::StatusCode;
@@ -12,7 +12,7 @@ use hyper::StatusCode;
 use super::error::{Call, EngineError, PullFault, Subject};
 use crate::wire::docker;
 
-/// The error for an answer whose status is no success.
+/// The error for an answer with a failure status.
 pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
     let message = message(status, body);
     match status.as_u16() {
@@ -32,7 +32,7 @@ pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineErr
     }
 }
 
-/// The error for a pull the engine gave up, before or within its stream.
+/// The error for a pull that the engine gave up, before or within its stream.
 pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let fault = if says(GATEWAY_WORDS) {
@@ -47,14 +47,14 @@ pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     EngineError::Pull { reference: reference.to_owned(), fault, message: shown(message) }
 }
 
-/// The engine's message, or that of the HTTP status when there is none.
+/// The engine's message, or the text of the HTTP status if there is none.
 fn message(status: StatusCode, body: &[u8]) -> String {
     let stated = serde_json::from_slice::<docker::ErrorAnswer>(body).unwrap_or_default().message;
     let text = if stated.is_empty() { String::from_utf8_lossy(body).into_owned() } else { stated };
     if text.trim().is_empty() { status.to_string() } else { shown(&text) }
 }
 
-/// The error for a name that no object can have, known without asking.
+/// The error for a name that no object can have. The engine is not asked.
 pub(super) fn invalid_name(call: Call) -> EngineError {
     let message = match &call.subject {
         Subject::Container(name) | Subject::Path(name) => {
@@ -67,7 +67,7 @@ pub(super) fn invalid_name(call: Call) -> EngineError {
     EngineError::NotFound { subject: call.subject, message: shown(&message) }
 }
 
-/// A text fit for an error: bounded, because it ends up in HTTP/2 trailers and pod events.
+/// A text for an error. Its length is limited, because it is used in HTTP/2 trailers and pod events.
 fn shown(text: &str) -> String {
     let text = text.trim();
     if text.chars().nth(SHOWN_CHARS).is_none() {
@@ -76,12 +76,12 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
 }
 
-/// Of all requests the engine refuses, the one to be repeated with another version.
+/// Whether a refused request should be repeated with another API version.
 fn is_version_refusal(message: &str) -> bool {
     message.starts_with("client version ") && message.contains(" is too ")
 }
 
-/// A create answers 404 for its image, its network, or a container whose namespace it joins.
+/// A create returns 404 for its image, its network, or a container whose namespace it joins.
 fn not_found(call: Call, message: String) -> EngineError {
     let named = |marker: &str| {
         let (_, name) = message.split_once(marker)?;
@@ -99,7 +99,7 @@ fn not_found(call: Call, message: String) -> EngineError {
     EngineError::NotFound { subject, message }
 }
 
-/// A create conflicts with nothing but another container of its name.
+/// A create only conflicts with another container of the same name.
 fn conflict(call: Call, message: String) -> EngineError {
     match call.subject {
         Subject::Container(name) if call.verb == Call::CREATE => EngineError::NameTaken { name },
@@ -107,8 +107,8 @@ fn conflict(call: Call, message: String) -> EngineError {
     }
 }
 
-/// A start misses the container whose namespace it joins: engines before 27 name it as if it were
-/// the one asked about.
+/// The container whose namespace the new one joins is missing. Engines before 27 report it as if it were
+/// the requested one.
 fn cannot_join(call: &Call, message: &str) -> bool {
     let Subject::Container(id) = &call.subject else { return false };
     is_container_start(call)
@@ -116,8 +116,8 @@ fn cannot_join(call: &Call, message: &str) -> bool {
         && !message.contains(id.as_str())
 }
 
-/// The engine's text has the gRPC code of its call to containerd as the last word, as the first word
-/// since 28, or begins as Go prints a status. The rest may quote a pod's configuration, so it is not
+/// The engine's text has the gRPC code of its containerd call as the last word, or as the first word since
+/// 28, or starts in Go's format of a status. The rest may quote a pod's configuration, so it is not
 /// searched.
 fn is_without_containerd(message: &str) -> bool {
     let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
@@ -137,16 +137,16 @@ fn is_task_left(call: &Call, message: &str) -> bool {
             || message == "id already in use")
 }
 
-/// An inspection found the image but not its layers, because a removal deletes names first and layers
-/// last. An engine that has lost layers gives the same answer until the image is pulled again, and
-/// omits the image from its lists.
+/// The inspect found the image but not its layers, because a removal deletes names first and layers last.
+/// An engine that has lost layers gives the same answer until the image is pulled again, and omits the
+/// image from its lists.
 fn is_half_removed(call: &Call, message: &str) -> bool {
     call.verb == Call::INSPECT
         && matches!(call.subject, Subject::Image(_))
         && message == "layer does not exist"
 }
 
-/// Not the start of an exec.
+/// This excludes the start of an exec.
 fn is_container_start(call: &Call) -> bool {
     call.verb == Call::START && matches!(call.subject, Subject::Container(_))
 }
@@ -166,13 +166,13 @@ fn container_of(call: Call) -> String {
     }
 }
 
-/// Takes off the chain of programs that passed a runtime's failure on.
+/// Removes the prefixes of programs that passed on a runtime's failure.
 fn own_words(message: &str) -> &str {
     let mut text = message.trim();
     while let Some(rest) = RELAYS.iter().find_map(|relay| text.strip_prefix(relay)) {
         text = rest.trim_start();
     }
-    // Old runc names the source line: `container_linux.go:380: `.
+    // Old runc versions add the source line: `container_linux.go:380: `.
     if let Some((place, rest)) = text.split_once(": ")
         && place.contains(".go:")
         && !place.contains(' ')
@@ -182,7 +182,7 @@ fn own_words(message: &str) -> &str {
     text.strip_suffix(": unknown").unwrap_or(text)
 }
 
-/// Texts of a failed start that are about the container, not about the engine.
+/// Texts of a failed start whose reason is the container, not the engine.
 const RUNTIME_WORDS: &[&str] = &[
     "executable file not found",
     "no such file or directory",
@@ -208,8 +208,8 @@ const RELAYS: &[&str] = &[
     "error during container init:",
 ];
 
-/// How the engine passes on a registry's gateway errors, in the wordings of Go, nginx and the
-/// containerd resolver.
+/// The engine's texts for a registry's gateway errors, in the wording of Go, nginx and the containerd
+/// resolver.
 const GATEWAY_WORDS: &[&str] = &[
     "502 Bad Gateway",
     "503 Service Unavailable",
@@ -221,8 +221,8 @@ const GATEWAY_WORDS: &[&str] = &[
     "HTTP status: 504",
 ];
 
-/// What verifiers of images say, cosign's words included. A signature alone is not enough: TLS and
-/// object stores have theirs.
+/// Texts of programs that verify images, such as cosign. The word signature is not enough, because TLS and
+/// object stores also use it.
 const SIGNATURE_WORDS: &[&str] = &[
     "SignatureValidationFailed",
     "signature verification failed",
@@ -231,5 +231,5 @@ const SIGNATURE_WORDS: &[&str] = &[
     "no signatures found",
 ];
 
-/// Longest text taken over from the engine, in characters.
+/// Maximum length of a text from the engine, in characters.
 const SHOWN_CHARS: usize = 2048;

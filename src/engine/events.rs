@@ -1,4 +1,4 @@
-//! The engine's event stream: what changed, as it changes.
+//! The engine's event stream.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,8 +16,8 @@ use crate::{
     wire::docker,
 };
 
-/// An open event stream. It may be silent for hours, so waiting on it has no deadline; an engine
-/// that dies ends it.
+/// An open event stream. It may be silent for hours, so reading from it has no deadline. It ends if the
+/// engine ends.
 #[derive(Debug)]
 pub struct Events {
     engine: Engine,
@@ -26,8 +26,7 @@ pub struct Events {
 }
 
 impl Engine {
-    /// Opens the event stream. What happens from the call on is in it, and a little of what
-    /// happened before.
+    /// Opens the event stream. It has all events from the call on, and a few earlier ones.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -45,18 +44,18 @@ impl Engine {
 }
 
 impl Events {
-    /// When the last event happened, by the engine's clock; unset before the first.
+    /// The time of the last event on the engine's clock. Unset before the first one.
     pub const fn at(&self) -> Nanos {
         self.at
     }
 
-    /// The next event; none when the engine ended the stream. After an error or an end the caller opens
-    /// another stream and lists everything again.
+    /// The next event. None if the engine ended the stream. After an error or the end, the caller opens a
+    /// new stream and lists everything again.
     ///
     /// Safe to drop before it returns: no event is lost.
     ///
     /// # Errors
-    /// [`EngineError::Broken`] when the connection broke.
+    /// [`EngineError::Broken`] if the connection broke.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
             match self.messages.next_of_any_form::<docker::Event>().await {
@@ -69,7 +68,7 @@ impl Events {
                 Some(Ok(Err(reason))) => return Some(Ok(EngineEvent::Unreadable { reason })),
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
-                    // An engine that hangs up is being stopped, perhaps to be replaced.
+                    // The engine closed the stream because it is being stopped, perhaps to be replaced.
                     self.engine.invalidate_version();
                     return None;
                 }
@@ -78,8 +77,8 @@ impl Events {
     }
 }
 
-/// The engine begins its answer before it begins to listen to itself: what happens between would
-/// be lost if it were not asked for what it remembers.
+/// The engine starts its answer before it subscribes to its own events. Events in between would be lost if
+/// past events were not requested.
 fn since() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = now.saturating_sub(OVERLAP);
@@ -88,12 +87,12 @@ fn since() -> String {
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];
 
-/// Everything that changes a record, and kills, which say why a container ended. First of containers,
-/// then of images, then of the daemon.
+/// Everything that changes a record, and kills, which explain why a container ended. First those of
+/// containers, then of images, then of the daemon.
 const ACTIONS: [&str; 17] = [
     "create", "start", "kill", "die", "oom", "pause", "unpause", "rename", "update", "destroy",
     "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
-/// How far before the call the stream begins: more than two clocks of one host differ.
+/// How long before the call the stream begins. This is more than two clocks of one host differ.
 const OVERLAP: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Docker's exec API: create, start, inspect and resize a process in a running container. The engine
-//! can neither kill one nor wait for one.
+//! Docker's exec API: create, start, inspect and resize a process in a running container. The engine can
+//! neither kill such a process nor wait for it.
 
 use hyper::Method;
 
@@ -14,35 +14,35 @@ use crate::{
     wire::docker,
 };
 
-/// How a process came to its end.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It ran, and exited so.
+    /// It ran, and exited with this code.
     Exited(i32),
-    /// There never was one. The engine may have an exit code for that, and its reason stands where
-    /// the output would.
+    /// The process never started. The engine may have an exit code for this, and sends the reason as
+    /// output.
     NeverBegun(Option<i32>),
 }
 
-/// A process to be started.
+/// A process to start.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecRequest<'a> {
     pub command: &'a [String],
     pub streams: Streams,
-    /// `NAME=value`, added to the container's own.
+    /// `NAME=value`, added to the container's environment.
     pub env: &'a [String],
-    /// What its terminal measures from the beginning; engines before API 1.42 ignore it.
+    /// The initial size of its terminal. Engines before API 1.42 ignore it.
     pub size: Option<TerminalSize>,
 }
 
 /// The result of an inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecState {
-    /// It has started and, as far as the engine knows, not ended.
+    /// It has started and, according to the engine, not ended.
     pub running: bool,
-    /// Its pid as the engine sees it; none before it has one.
+    /// Its pid in the engine's pid namespace. None before it has one.
     pub pid: Option<u32>,
-    /// How it ended; none before.
+    /// Its exit code. None before it has ended.
     pub exit_code: Option<i32>,
 }
 
@@ -52,14 +52,14 @@ impl ExecState {
         !self.running && self.exit_code.is_some()
     }
 
-    /// How it ended, once it has.
+    /// How it ended, or none before that.
     pub fn ending(self) -> Option<Ending> {
         let code = self.exit_code.filter(|_| self.has_ended())?;
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
     }
 
-    /// The same for an exec that was started and whose output has ended. An exec that the engine gave up
-    /// without reporting it has also ended.
+    /// The same for an exec that was started and whose output has ended. This includes an exec that the
+    /// engine gave up without reporting it.
     pub fn conclusion(self) -> Option<Ending> {
         let given_up = !self.running && self.exit_code.is_none() && self.pid.is_none();
         self.ending().or(given_up.then_some(Ending::NeverBegun(None)))
@@ -70,8 +70,8 @@ impl Engine {
     /// Creates an exec and returns its id. Nothing runs yet.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] without such a container, [`EngineError::Conflict`] when it does
-    /// not run or is paused.
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
+    /// run or is paused.
     pub async fn create_exec(
         &self,
         container: &str,
@@ -93,24 +93,24 @@ impl Engine {
         Ok(self.created(create.with_json(&body)?).await?.id)
     }
 
-    /// Starts an exec and connects to it. `tty` as it was made.
+    /// Starts an exec and connects to it. `tty` must be the same as at the create.
     ///
-    /// Never repeated by itself. That nothing could be started is no error here: the engine
+    /// Never repeated automatically. A process that cannot be started is not an error here: the engine
     /// writes the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] without such an exec, [`EngineError::Conflict`] when it was
-    /// started before or its container does not run any more.
+    /// [`EngineError::NotFound`] if there is no such exec, [`EngineError::Conflict`] if it was started
+    /// before or its container no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
         let start = self.request(Method::POST, "start", subject(exec), "/start")?;
         self.hijack(start.with_json(&body)?, tty).await
     }
 
-    /// Inspects an exec. The engine forgets one some minutes after its end.
+    /// Inspects an exec. The engine forgets it some minutes after its end.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] without such an exec.
+    /// [`EngineError::NotFound`] if there is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let request = self.request(Method::GET, Call::INSPECT, subject(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
@@ -124,7 +124,7 @@ impl Engine {
     /// Resizes an exec's terminal. Waits until it has started.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] without such an exec, others when it has ended.
+    /// [`EngineError::NotFound`] if there is no such exec, other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
         self.done(self.request(Method::POST, "resize", subject(exec), &tail)?.repeatable()).await
@@ -135,13 +135,13 @@ fn subject(exec: &str) -> Subject {
     Subject::Exec(exec.to_owned())
 }
 
-/// Exit codes are small; what is not is at least not success.
+/// Exit codes are small. Any other number must at least not be 0.
 fn narrow(code: i64) -> i32 {
     i32::try_from(code).unwrap_or(-1)
 }
 
-/// The key sequence that ends a terminal's connection. The engine cannot be told to have none: without
-/// one it uses ctrl-p ctrl-q. It holds the first key back until the next key is typed, so the sequence
-/// begins with NUL (ctrl-space), which programs use as a prefix or to mark a place: neither shows before
-/// the next key. The rest is a sequence that nobody types.
+/// The key sequence that disconnects a terminal. The engine cannot be configured to have none: without a
+/// setting it uses ctrl-p ctrl-q. It holds the first key back until the next key is typed. So the sequence
+/// begins with NUL (ctrl-space), which programs use as a prefix or to mark a place, and neither has a
+/// visible effect before the next key. The rest is a sequence that nobody types.
 pub(super) const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^";

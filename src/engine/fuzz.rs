@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: what comes from an engine beside its inspects and lists: framed output,
-//! log messages, endless answers, refusals, archives.
+//! Entry points for `make fuzz`: answers of an engine other than inspects and lists. These are framed
+//! output, log messages, endless answers, error texts and archives.
 
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header::HeaderValue};
@@ -21,7 +21,7 @@ use crate::{
     wire::docker,
 };
 
-/// Output of an exec or attach: the same in any cut, and never more than came.
+/// Output of an exec or attach. Any split gives the same result, and never more than was sent.
 pub(crate) fn demux(bytes: &[u8]) {
     for tty in [false, true] {
         let (whole, cut) = (output(tty, vec![bytes]), output(tty, portions(bytes)));
@@ -50,7 +50,7 @@ fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool)
     ([stdout, stderr], None, over)
 }
 
-/// Messages of a container's log: the same in any cut.
+/// Messages of a container's log. Any split gives the same result.
 pub(crate) fn log_messages(bytes: &[u8]) {
     for tty in [false, true] {
         let read = |portions: Vec<&[u8]>| {
@@ -62,7 +62,7 @@ pub(crate) fn log_messages(bytes: &[u8]) {
                     match decoder.next() {
                         Ok(Some(message)) => read.push(message),
                         Ok(None) => break,
-                        // How much comes before it is found out depends on the cut.
+                        // How much is read before the error depends on the split.
                         Err(_) => return (read, false),
                     }
                 }
@@ -79,7 +79,7 @@ pub(crate) fn log_messages(bytes: &[u8]) {
     }
 }
 
-/// JSON objects one after the other: in any cut those that a plain reading of each line finds.
+/// A sequence of JSON objects. Any split gives the objects that a simple parser finds in each line.
 pub(crate) fn messages(bytes: &[u8]) {
     assert_messages::<docker::Event>(bytes);
     let _ = streamed::<docker::Progress>(portions(bytes));
@@ -89,14 +89,14 @@ fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
     // A value that continues after a line break is skipped unless it arrived in one piece.
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let cut = streamed::<T>(lines.clone().flat_map(portions).collect());
-    // Where a number ends is known by what follows it: no engine sends one alone.
+    // The end of a number is only known from what follows it. No engine sends a bare number.
     let Some(plain) = lines.map(of_line).collect::<Option<Vec<Vec<T>>>>() else { return };
     let plain: Vec<T> = plain.into_iter().flatten().collect();
     assert_eq!(format!("{cut:?}"), format!("{plain:?}"));
 }
 
-/// The objects of a line up to the first that is no object; none when what comes behind an
-/// unreadable object depends on where that ends.
+/// The objects of a line up to the first value that is not an object. None if the content after an
+/// unreadable object depends on where that object ends.
 fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<Vec<T>> {
     let (mut rest, mut found) = (line, Vec::new());
     loop {
@@ -124,7 +124,7 @@ fn streamed<T: DeserializeOwned>(portions: Vec<&[u8]>) -> Vec<T> {
     found
 }
 
-/// Answers that are none of an object: the engine's own, images, progress, refusals, archives.
+/// Other answers: the engine's data, images, progress, errors and archives.
 pub(crate) fn answers(bytes: &[u8]) {
     let call = || Call { verb: "fuzz", subject: Subject::Container("c".to_owned()) };
     for status in [400, 404, 409, 500] {

@@ -1,7 +1,7 @@
-//! Connections taken over for a process's streams: the answer's head, then bytes both ways.
+//! Hijacked connections to a process's streams: the head of the answer, then bytes in both directions.
 //!
-//! The engine answers 101 and hands the connection over. The form from before it knew upgrades is
-//! 200 and a body that ends with the connection; it has output but takes no input.
+//! The engine answers 101 and hijacks the connection. Engines without upgrades answer 200 with a body that
+//! ends with the connection. Such a connection has output but accepts no input.
 
 use std::{io, sync::Arc};
 
@@ -19,14 +19,14 @@ use super::{
 };
 use crate::model::stream::Source;
 
-/// A connection to a process. Dropping it closes it, which ends nothing in the container.
+/// A connection to a process. Dropping it closes it, which does not end the process.
 #[derive(Debug)]
 pub struct Hijacked {
     output: Output,
     input: Input,
 }
 
-/// What the process writes.
+/// The output of the process.
 #[derive(Debug)]
 pub struct Output {
     call: Call,
@@ -34,7 +34,7 @@ pub struct Output {
     demux: Demux,
 }
 
-/// What the process reads.
+/// The input of the process.
 #[derive(Debug)]
 pub struct Input {
     call: Call,
@@ -50,7 +50,7 @@ enum From {
 }
 
 impl Engine {
-    /// Makes a call that takes its connection over. `tty` says how the output is framed.
+    /// Makes a call that hijacks its connection. `tty` says how the output is framed.
     pub(super) async fn hijack(
         &self,
         what: ApiRequest,
@@ -74,19 +74,19 @@ impl Engine {
 }
 
 impl Hijacked {
-    /// Both directions, to be used side by side. The connection closes with the last of them.
+    /// Both directions, to use in parallel. The connection closes when the last one is dropped.
     pub fn split(self) -> (Output, Input) {
         (self.output, self.input)
     }
 }
 
 impl Output {
-    /// The next piece of output, at most 16 KiB; none at the end. Safe to drop and call again.
+    /// The next piece of output, at most 16 KiB. None at the end. Safe to drop and call again.
     ///
     /// # Errors
-    /// Once, followed by the end: [`EngineError::Broken`] if the connection broke or ended within a
-    /// frame, [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] if the engine
-    /// reports a failure.
+    /// Returned once, before the end: [`EngineError::Broken`] if the connection broke or ended within a
+    /// frame, [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] if the engine reports
+    /// a failure.
     pub async fn next(&mut self) -> Option<Result<(Source, Bytes), EngineError>> {
         loop {
             match self.demux.next() {
@@ -110,7 +110,7 @@ impl Output {
         }
     }
 
-    /// Reads available bytes; returns whether there were any.
+    /// Reads available bytes. Returns false at the end.
     async fn read(&mut self) -> Result<bool, EngineError> {
         let pending = &mut self.demux.pending;
         match &mut self.from {
@@ -152,7 +152,7 @@ impl Output {
 }
 
 impl Input {
-    /// Hands bytes to the process; returns when the engine has taken them.
+    /// Sends bytes to the process. Returns when the engine has received them.
     ///
     /// # Errors
     /// [`EngineError::Broken`] if nothing reads the bytes: the process has closed its input or
@@ -165,7 +165,7 @@ impl Input {
         outcome.map_err(|reason| broken(&self.call, Arc::new(reason)))
     }
 
-    /// Ends the input, not the output. A second call has no effect.
+    /// Ends the input but not the output. A second call has no effect.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -175,8 +175,9 @@ impl Input {
     }
 }
 
-/// The most taken from the socket at once, and so the longest piece. Each of 1,000 streams may hold one.
+/// How many bytes are read at once, which is the maximum length of a piece. Each of 1,000 streams may have
+/// one in memory.
 const LARGEST_READ: usize = 16 * 1024;
 
-/// Room left below which new memory is taken rather than many small reads made.
+/// If less room is left, new memory is allocated, to avoid many small reads.
 const LEAST_READ: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! Image calls, but for the pull.
+//! Image calls except the pull.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Engine {
-    /// All images but intermediate layers, each once, as the list has them.
+    /// All images except intermediate layers, without duplicates, with the data of the list.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -37,11 +37,11 @@ impl Engine {
 
     /// Inspects an image, by id or reference.
     ///
-    /// The engine also answers to prefixes of ids: a caller who asked by name must see that the
-    /// record carries it.
+    /// The engine also finds images by a prefix of their id. A caller that asked by name must check that
+    /// the record has the name.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none.
+    /// [`EngineError::NotFound`] if there is no such image.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
         // Older engines ignore the word, and so do graph drivers.
@@ -52,22 +52,21 @@ impl Engine {
             .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
     }
 
-    /// Takes away a name of an image, or the image where it is the last name or an id; parents
-    /// without names go with it.
+    /// Removes a name of an image. With its last name or its id, removes the image and its parents without names.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none, [`EngineError::Conflict`]
-    /// with its reason while containers or images need it.
+    /// [`EngineError::NotFound`] if there is no such image, [`EngineError::Conflict`] with a reason while
+    /// containers or other images need it.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
         let (subject, how) = (Subject::Image(name.to_owned()), "?force=0&noprune=0");
         let removal = self.request(Method::DELETE, "remove", subject, how)?;
         self.done(removal.repeatable()).await
     }
 
-    /// Loads an image archive, as `docker save` writes it.
+    /// Loads an image archive in the format of `docker save`.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] with the engine's message when it cannot load the archive.
+    /// [`EngineError::Failed`] with the engine's message if it cannot load the archive.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
@@ -86,9 +85,9 @@ impl Engine {
         tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
     }
 
-    /// Bytes of all images. Shared layers count once.
+    /// Size of all images in bytes. Shared layers count once.
     ///
-    /// Slow: the engine walks its store. Before 23.0 it also walks containers' layers and volumes.
+    /// Slow, because the engine walks its store. Before 23.0 it also walks containers' layers and volumes.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -102,7 +101,7 @@ impl Engine {
     }
 }
 
-/// `GET /system/df`: the old fields, and those that replace them from API 1.52.
+/// `GET /system/df`: the old fields, and the fields that replace them from API 1.52 on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Usage {
@@ -116,7 +115,7 @@ struct UsagePart {
     total_size: Option<i64>,
 }
 
-/// The engine answers 200 before it knows whether the archive is any good.
+/// The engine answers 200 before it knows whether the archive is valid.
 fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineError> {
     match failure(message) {
         None => Ok(()),

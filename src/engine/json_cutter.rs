@@ -1,31 +1,31 @@
-//! Cuts the bytes of an answer into JSON values as they arrive, and bounds each of them.
+//! Splits the bytes of an answer into JSON values as they arrive, and limits the size of each.
 //!
-//! One object must not make an answer unreadable, however large its labels are. A text, list or map
-//! above its limit is replaced by `false`. Readers of lists and of labels treat that as absent, all
-//! others fail, so nothing important is taken for empty.
+//! A single object must not make an answer unreadable, however large its labels are. A text, list or map
+//! above its limit is replaced by `false`. Readers of lists and labels read this as missing, and all others
+//! fail, so no important value is mistaken for empty.
 
 use bytes::{Buf, Bytes};
 use serde::de::DeserializeOwned;
 
-/// What the bytes of an answer are.
+/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Objects, one after the other. A line break ends whatever is not complete: one odd message
-    /// must not end a stream of events.
+    /// A sequence of objects. A line break ends an incomplete object, because one invalid message must not
+    /// end a stream of events.
     Messages,
     Document,
-    /// One list, whose entries are the values.
+    /// One list whose entries are the values.
     List,
 }
 
-/// Cuts one answer.
+/// Splits one answer.
 #[derive(Debug)]
 pub(super) struct JsonCutter {
     form: Form,
     limits: Limits,
-    /// The value that has begun, without what was too large.
+    /// The current value, without parts that were too large.
     kept: Vec<u8>,
-    /// Where in `kept` each open object or list begins, the outermost first.
+    /// Where in `kept` each open object or list begins, outermost first.
     open: Vec<usize>,
     /// Where in `kept` the open text begins.
     text: Option<usize>,
@@ -35,7 +35,7 @@ pub(super) struct JsonCutter {
     /// How many objects and lists were open when the innermost of them became too large.
     drops_from: Option<usize>,
     has_dropped: bool,
-    /// Not JSON: ignored up to the next line break.
+    /// This is not JSON. Everything up to the next line break is ignored.
     is_noise: bool,
     list: ListState,
 }
@@ -43,7 +43,7 @@ pub(super) struct JsonCutter {
 /// A complete value.
 #[derive(Debug)]
 pub(super) struct Cut<T> {
-    /// The value, or why it cannot be read.
+    /// The value, or the reason why it cannot be read.
     pub(super) value: Result<T, String>,
     /// A part of it was too large and is missing.
     pub(super) has_dropped: bool,
@@ -65,7 +65,7 @@ enum ListState {
     Closed,
 }
 
-/// What a step led to.
+/// The result of a step.
 enum Step {
     More,
     Complete,
@@ -93,7 +93,7 @@ impl JsonCutter {
         }
     }
 
-    /// Takes bytes from `input` up to the end of the next value; none when more bytes are needed.
+    /// Consumes `input` up to the end of the next value. None if more bytes are needed.
     pub(super) fn next<T: DeserializeOwned>(&mut self, input: &mut Bytes) -> Option<Cut<T>> {
         while let Some(first) = input.first().copied() {
             let (taken, step) = self.step(first, input);
@@ -122,12 +122,12 @@ impl JsonCutter {
         Cut { value, has_dropped }
     }
 
-    /// Frees the memory: the next value is most likely small.
+    /// Frees the memory, because the next value is probably small.
     fn reset(&mut self) {
         *self = Self { list: self.list, ..Self::with_limits(self.form, self.limits) };
     }
 
-    /// Handles the first byte, or as many as belong together; returns their number.
+    /// Handles the first byte, or all bytes that belong together. Returns their number.
     fn step(&mut self, first: u8, input: &[u8]) -> (usize, Step) {
         if self.form == Form::Messages && first == b'\n' {
             let is_partial = self.is_noise || !self.open.is_empty();
@@ -161,7 +161,7 @@ impl JsonCutter {
         (1, Step::More)
     }
 
-    /// Whether a value, or an entry of the list, may begin or go on here.
+    /// Whether a value, or an entry of the list, may begin or continue here.
     fn is_inside(&self) -> bool {
         !self.open.is_empty() || self.list == ListState::Open
     }
@@ -176,7 +176,7 @@ impl JsonCutter {
         }
     }
 
-    /// Handles bytes of a text up to what ends or escapes it.
+    /// Handles the bytes of a text up to its end or an escape sequence.
     fn continue_text(&mut self, start: usize, first: u8, input: &[u8]) -> usize {
         let is_plain = self.is_escaped || !matches!(first, b'"' | b'\\');
         let length = if self.is_escaped || !is_plain {
@@ -216,7 +216,7 @@ impl JsonCutter {
         } else {
             self.keep(&[bracket]);
             self.check_innermost();
-            // Its end is here.
+            // The part that is too large ends here.
             self.drops_from = self.drops_from.filter(|depth| *depth != self.open.len());
         }
         self.open.pop();
@@ -257,14 +257,14 @@ impl JsonCutter {
     }
 }
 
-/// How many bytes there are before the first of these.
+/// How many bytes precede the first one for which `is_end` holds.
 fn length_before(input: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     input.iter().position(|byte| is_end(*byte)).unwrap_or(input.len())
 }
 
 const BROKEN: &str = "it is not JSON";
-/// What dockbridge has the engine store stays below all of these: 4 MiB of labels and 6 MiB of
-/// command and environment, each of whose bytes takes six in JSON at worst.
+/// Values that dockbridge stores in the engine stay below all of these: 4 MiB of labels and 6 MiB of
+/// command and environment, of which each byte needs at most six in JSON.
 const LIMITS: Limits = Limits { value: 256 << 20, part: 64 << 20, text: 32 << 20 };
 
 #[cfg(test)]

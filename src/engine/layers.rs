@@ -1,4 +1,4 @@
-//! The layer directories of an image, from its inspect.
+//! The directories of an image's layers, from its inspect.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use super::{
 use crate::{model::id::ImageId, wire::docker};
 
 impl Engine {
-    /// The directories of an image's layers, topmost first; none if the storage driver is not overlay2,
-    /// or if the engine does not report them.
+    /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or
+    /// if the engine does not report them.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is no such image.
+    /// [`EngineError::NotFound`] if there is no such image.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let subject = Subject::Image(image.to_string());
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;

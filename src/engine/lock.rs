@@ -1,7 +1,7 @@
-//! Which server uses an engine: a lock with the engine's name, in a place that no setting moves.
+//! Which server uses an engine: a lock named after the engine, in a directory that no setting changes.
 //!
-//! Two servers of one engine would adopt each other's pods, write the same logs and clean up each
-//! other's work. They find the same file, whichever socket each of them uses to reach the engine.
+//! Two servers of one engine would adopt each other's pods, write the same logs and remove each other's
+//! objects. They find the same file, whichever socket of the engine they use.
 
 use std::path::{Path, PathBuf};
 
@@ -39,16 +39,16 @@ impl EngineLocks {
         Some(self.directory.join(name(&engine.daemon_id, &engine.root_dir)?))
     }
 
-    /// Takes the lock whose file is `file`, for a server on `socket`. Does not wait.
+    /// Takes the lock with this file for a server on `socket`. Does not wait.
     ///
     /// # Errors
-    /// Another server has it, or the file cannot be made.
+    /// Another server has it, or the file cannot be created.
     pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
         lock::ensure_directory(&self.directory)?;
         Lock::take(file, socket)
     }
 
-    /// The server that has the engine.
+    /// The server that has the lock of the engine.
     ///
     /// # Errors
     /// The lock's file cannot be read.
@@ -57,14 +57,14 @@ impl EngineLocks {
     }
 }
 
-/// The engine's id as the name of a file. Docker 20.10 takes the id from a key in `/etc/docker`, so
-/// all engines of one host have the same; so the data root is part of the name.
+/// The engine's id as a file name. Docker 20.10 takes the id from a key in `/etc/docker`, so all engines of
+/// a host have the same id. Therefore the data root is part of the name.
 fn name(id: &str, root: &Path) -> Option<String> {
     if id.is_empty() {
         return None;
     }
     let whole = [id, &root.to_string_lossy()].map(|text| encoded(text, b":")).join("@");
-    // The longest name of a file is 255 bytes.
+    // A file name may have at most 255 bytes.
     let name = if whole.len() > LONGEST_NAME { hex(&Sha256::digest(&whole)) } else { whole };
     Some(format!("{name}.lock"))
 }

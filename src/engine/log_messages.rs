@@ -1,19 +1,19 @@
-//! Messages of a container's log as the engine sends them: each with its time in front.
+//! Messages of a container's log in the engine's format: each starts with its time.
 //!
-//! Without a terminal every message is a frame: one byte for the stream, three of nothing, four
-//! for the length, then `time text`. With a terminal there are no frames: a message ends at its
-//! line break, or, in a line longer than the engine's buffer, after a whole buffer. The
-//! caller must know which of the two it is; the content does not say.
+//! Without a terminal, every message is a frame: one byte for the stream, three zeros, four for the length,
+//! then `time text`. With a terminal there are no frames. A message then ends at its line break, or after a
+//! full buffer if a line is longer than the engine's buffer. The caller must know which of the two it is,
+//! because the content does not say.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
 use crate::model::stream::Source;
 
-/// One message: a line, or a part of one when the line break is missing.
+/// One message: a line, or a part of a line if there is no line break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMessage {
-    /// Where it was written; with a terminal always standard output.
+    /// The stream; with a terminal always standard output.
     pub source: Source,
     /// When the engine read it, RFC 3339.
     pub time: String,
@@ -21,7 +21,7 @@ pub struct LogMessage {
     pub text: Bytes,
 }
 
-/// Cuts bytes into messages.
+/// Splits bytes into messages.
 #[derive(Debug)]
 pub(super) struct Decoder {
     tty: bool,
@@ -40,7 +40,7 @@ impl Decoder {
     /// The next complete message, if there is one.
     ///
     /// # Errors
-    /// What came is not what the engine sends; nothing after it can be trusted.
+    /// The bytes are not in the engine's format. Nothing after them can be trusted.
     pub(super) fn next(&mut self) -> Result<Option<LogMessage>, &'static str> {
         let found = if self.tty { self.line(false)? } else { self.frame()? };
         found.map(|(source, bytes)| message(source, bytes)).transpose()
@@ -89,7 +89,7 @@ impl Decoder {
                 Ok(None)
             };
         };
-        // The first byte after a whole buffer of text: another message, or the line's own.
+        // The first byte after a full buffer of text: it starts another message, or belongs to this line.
         let next = self.pending.get(part..).unwrap_or_default();
         let cut = end > part && memchr(b' ', next).is_some_and(|at| is_time(next.get(..at)));
         let length = if cut { part } else { end };
@@ -122,11 +122,11 @@ fn time(bytes: &[u8]) -> Option<&str> {
 }
 
 const HEAD: usize = 8;
-/// What the engine reads of a container at once, and so the longest text of one message.
+/// How much the engine reads from a container at once, and so the maximum length of one message.
 const BUFFER: usize = 16 * 1024;
 /// RFC 3339 with nine digits and an offset.
 const LONGEST_TIME: usize = 35;
-/// Drivers with larger buffers of their own stay below.
+/// Also enough for log drivers with larger buffers.
 const LARGEST_MESSAGE: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]

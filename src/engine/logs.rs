@@ -1,4 +1,4 @@
-//! A container's log through the engine, for where its file cannot be read from here.
+//! A container's log from the engine, if its file cannot be read from here.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
     log_messages::{Decoder, LogMessage},
 };
 
-/// The messages of a log, old ones first, then new ones as they come. Dropping it ends the call.
+/// The messages of a log: first old ones, then new ones as they arrive. Dropping it ends the call.
 #[derive(Debug)]
 pub struct LogMessages {
     engine: Engine,
@@ -23,12 +23,12 @@ pub struct LogMessages {
 }
 
 impl Engine {
-    /// Follows a container's log from the messages of `since` on,
-    /// those of that very instant included. Whether it has a terminal must be known.
+    /// Follows a container's log from the time `since` on, including messages of exactly that time. The
+    /// caller must know whether the container has a terminal.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is no such container; others when its log driver keeps
-    /// nothing that could be read.
+    /// [`EngineError::NotFound`] if there is no such container, other errors if its log driver stores
+    /// nothing that can be read.
     pub async fn follow_logs(
         &self,
         id: &str,
@@ -51,11 +51,11 @@ impl Engine {
 }
 
 impl LogMessages {
-    /// The next message; none when the container has ended and all was sent, or the engine gives
+    /// The next message. None if the container has ended and everything was sent, or if the engine gives
     /// up. Safe to drop and call again.
     ///
     /// # Errors
-    /// The connection broke, or what came is no log. Nothing more comes then.
+    /// The connection broke, or the data is not a log. Nothing follows.
     pub async fn next(&mut self) -> Option<Result<LogMessage, EngineError>> {
         loop {
             match self.decoder.next() {
@@ -96,7 +96,8 @@ impl LogMessages {
     }
 }
 
-/// The engine's form of a time. Without one everything is sent: better twice than never.
+/// The engine's format of a time. If there is none, everything is sent, because duplicates are better than
+/// losses.
 fn seconds(time: Timestamp) -> Option<String> {
     let nanos = u64::try_from(time.as_nanosecond()).ok()?;
     Some(format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000))

@@ -1,4 +1,4 @@
-//! What is counted of the calls to the engine.
+//! The metrics of calls to the engine.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The metrics of one engine. Clones count together.
+/// The metrics of one engine. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct EngineMetrics(Operations<3>);
 
@@ -30,12 +30,12 @@ impl EngineMetrics {
     }
 }
 
-/// A call until it has ended, or begun where its answer is endless.
+/// A call until it has ended, or until an endless answer has begun.
 #[derive(Debug)]
 pub(super) struct PendingCall(Operation<3>);
 
 impl PendingCall {
-    /// It has ended; how long it took.
+    /// The call has ended. Returns how long it took.
     pub(super) fn finish(self, error: Option<&EngineError>) -> Duration {
         let failure = error.map(EngineError::kind);
         self.0.finish(failure.map_or(OK, Kind::word), failure)

@@ -1,11 +1,10 @@
 //! Requests to the Docker Engine, answers decoded into `model`.
 //!
-//! It knows HTTP and Docker's bodies, and nothing of pods. Start with [`client`]: one pooled client
-//! on the engine's socket makes every request under a timeout, in the API [`version`] that a ping
-//! negotiated. Paths are built in [`address`], endless answers (pull, load, events) come through
-//! [`stream`], connections taken over for a process's streams through [`hijack`]. Which error an
-//! HTTP status and its text become is decided in [`error_response`] alone. [`lock`] gives an engine one
-//! server.
+//! The module knows HTTP and Docker's bodies, but not pods. Start with [`client`]: one pooled client on the
+//! engine's socket makes every request with a timeout, in the API [`version`] negotiated by a ping. Paths
+//! are built in [`address`]. Endless answers (pull, load, events) come through [`stream`], and hijacked
+//! connections to a process's streams through [`hijack`]. Only [`error_response`] maps an HTTP status and
+//! its text to an error. [`lock`] makes sure that an engine has only one server.
 
 pub mod archive;
 pub mod attach;

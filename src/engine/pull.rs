@@ -19,7 +19,7 @@ use crate::{
     wire::docker,
 };
 
-/// A pull under way. Dropping it cancels it; layers already complete stay with the engine.
+/// A running pull. Dropping it cancels it, and the engine keeps completed layers.
 #[derive(Debug)]
 pub struct Pull {
     reference: String,
@@ -30,23 +30,23 @@ pub struct Pull {
 /// One message of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullProgress {
-    /// Short id of the layer; empty for messages about the image, the tag in the first message.
+    /// Short id of the layer. Empty for messages about the image. In the first message, the tag.
     pub layer: String,
     /// `Downloading`, `Extracting`, `Pull complete`, …
     pub status: String,
-    /// Bytes done of this step; 0 where the engine counts something else (some engines count the
-    /// seconds an unpacking has taken, which is no progress).
+    /// Bytes of this step that are done. 0 if the engine counts something else (some engines count the
+    /// seconds of unpacking, which is not progress).
     pub current: u64,
-    /// Bytes of this step, 0 when unknown.
+    /// Total bytes of this step; 0 if unknown.
     pub total: u64,
 }
 
 impl Engine {
-    /// Starts a pull. The image is there when the returned stream ends without an error; there
-    /// is no deadline after the beginning, since only the caller knows what a stall is.
+    /// Starts a pull. The image is complete when the returned stream ends without an error. After the start
+    /// there is no deadline, because only the caller knows when a pull has stalled.
     ///
     /// # Errors
-    /// [`EngineError::Pull`] when the registry refuses before anything is transferred.
+    /// [`EngineError::Pull`] if the registry refuses before anything is transferred.
     pub async fn pull_image(&self, request: &PullRequest) -> Result<Pull, EngineError> {
         let reference = request.reference.to_string();
         let call = Call { verb: "pull", subject: Subject::Image(reference.clone()) };
@@ -61,7 +61,7 @@ impl Engine {
 }
 
 impl Pull {
-    /// The next message; none when the pull has succeeded. After an error comes nothing more.
+    /// The next message. None if the pull has succeeded. Nothing follows an error.
     ///
     /// # Errors
     /// [`EngineError::Pull`] with the registry's message, and every transport error.
@@ -79,7 +79,7 @@ impl Pull {
     }
 }
 
-/// What the engine decodes from `X-Registry-Auth`.
+/// The content of `X-Registry-Auth`.
 #[derive(Serialize)]
 struct Authorisation<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -102,7 +102,7 @@ impl fmt::Debug for Authorisation<'_> {
     }
 }
 
-/// Path and query. A digest goes where the tag would: with neither, the engine pulls every tag.
+/// Path and query. A digest is passed as the tag. With neither, the engine would pull every tag.
 fn pull_target(request: &PullRequest) -> String {
     let reference = request.reference.clone().with_default_tag();
     let repository = reference.repository();
@@ -110,7 +110,7 @@ fn pull_target(request: &PullRequest) -> String {
     address::with_query("/images/create", &[("fromImage", &repository), ("tag", which)])
 }
 
-/// The header's value: JSON in the URL-safe alphabet with padding, the one the engine decodes.
+/// The header's value: JSON in base64 with the URL-safe alphabet and padding, as the engine decodes it.
 fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
     let credentials = credentials.filter(|given| **given != Credentials::default())?;
     let json = serde_json::to_vec(&Authorisation {
@@ -125,7 +125,7 @@ fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// A refusal before the stream is the registry's too, unless the engine itself is in trouble.
+/// An error before the stream is the registry's, unless the engine itself has a problem.
 fn of_registry(reference: &str, error: EngineError) -> EngineError {
     match error {
         EngineError::NotFound { message, .. }

@@ -1,4 +1,4 @@
-//! One call as it will go over the wire, before the version is known.
+//! One HTTP request to the engine, before the API version is known.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::engine::ApiVersion;
 
-/// A call to be made: what, where, with what, and how long it may take.
+/// A request: its call, path, body and timeout.
 #[derive(Debug)]
 pub(super) struct ApiRequest {
     pub(super) call: Call,
@@ -24,19 +24,19 @@ pub(super) struct ApiRequest {
     target: String,
     payload: Option<(HeaderValue, Bytes)>,
     credentials: Option<HeaderValue>,
-    /// The connection itself is asked for.
+    /// The connection will be hijacked.
     pub(super) upgrade: bool,
-    /// Deadline of the answer; for a stream, of its beginning.
+    /// Deadline of the answer. For a stream, of its start.
     pub(super) timeout: Duration,
-    /// Repeating it does no harm.
+    /// A repetition is harmless.
     pub(super) repeatable: bool,
 }
 
 impl ApiRequest {
-    /// A call without body. `target` is path and query behind the version; none means that the
-    /// subject's name cannot exist.
+    /// A request without a body. `target` is path and query after the version. None means that the
+    /// subject's name is impossible.
     ///
-    /// Reading calls may be repeated, others only when [`ApiRequest::repeatable`] says so.
+    /// Requests that read may be repeated, others only after [`ApiRequest::repeatable`].
     pub(super) fn new(
         call: Call,
         method: Method,
@@ -78,7 +78,7 @@ impl ApiRequest {
         self
     }
 
-    /// The request, under `version` or, for a ping, under none.
+    /// The HTTP request with this version, or for a ping without one.
     pub(super) fn to_http(
         &self,
         authority: &str,
@@ -87,7 +87,7 @@ impl ApiRequest {
         let prefix = version.map(|v| format!("/v{v}")).unwrap_or_default();
         let uri = format!("unix://{authority}{prefix}{}", self.target);
         let mut builder = Request::builder().method(self.method.clone()).uri(uri);
-        // The authority is a path in disguise; the engine is owed a plain host name.
+        // The authority is an encoded path, so the engine gets an ordinary host name instead.
         builder = builder.header(HOST, HeaderValue::from_static("docker"));
         if let Some((media_type, _)) = &self.payload {
             builder = builder.header(CONTENT_TYPE, media_type);

@@ -1,5 +1,5 @@
-//! Where the engine keeps layers. It is asked nothing here: what it said of itself is compared with
-//! what can be seen.
+//! The engine's directories of layers. The engine is not asked: its earlier answers are compared with the
+//! files on this host.
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -11,10 +11,9 @@ use tokio::fs::read_to_string;
 
 use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
-/// The directory images and writable layers are kept in, or the nearest one above it that is
-/// visible here.
+/// The directory of images and writable layers, or the nearest directory above it that is visible here.
 ///
-/// With containerd's image store the engine does not say where that is.
+/// With containerd's image store, the engine does not report it.
 pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     if engine.containerd_store {
         let table = read_to_string(MOUNTS).await.unwrap_or_default();
@@ -33,10 +32,10 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// Where containerd's snapshotter may keep layers, the most certain place first: where the host's mount
-/// table shows those of running containers, below the configured root of containerd, below the default
-/// root of the engine's own containerd and of the system's. So a directory that an earlier configuration
-/// left behind comes after the one in use.
+/// The possible layer directories of containerd's snapshotter, the most certain one first: where the host's
+/// mount table has layers of running containers, below the configured root of containerd, below the default
+/// root of the engine's own containerd and of the system's. So a directory left by an earlier configuration
+/// comes after the one in use.
 fn containerds_layers(
     engine: &EngineInfo,
     table: &str,
@@ -95,9 +94,9 @@ async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
 }
 
-/// The mounts of this host: dockbridge runs in its mount namespace.
+/// The mounts of this host. dockbridge runs in the host's mount namespace.
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Of the system's containerd.
+/// The configuration of the system's containerd.
 const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
 /// Where the engine looks for the system's containerd.
 const SYSTEM_SOCKETS: [&str; 2] =
@@ -111,7 +110,7 @@ const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
 
 #[cfg(test)]
 mod tests {
-    //! Where containerd's layers are looked for.
+    //! Where containerd's layers are searched.
 
     use super::*;
     use crate::{model::engine::ApiVersion, translate::observe, wire::docker};
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!(layers("", None), usual);
         let moved = "version = 3\nroot = \"/disk/c\"\nstate = \"/run/c\"\n[plugins]\n";
         assert_eq!(layers("", Some(moved))[..2], ["/disk/c/…", usual[0]]);
-        // The system's containerd, so nothing below the engine's root is in use.
+        // The engine uses the system's containerd, so nothing below the engine's root is in use.
         assert_eq!(layers("", Some("version = 3"))[0], usual[1]);
         let line = |point: &str, upper: &str| {
             format!("9 1 0:9 / {point} rw - overlay overlay rw,lowerdir=/l,upperdir={upper}\n")

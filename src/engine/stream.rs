@@ -1,7 +1,6 @@
-//! Messages of an endless answer: JSON objects, one after the other, cut anywhere by the
-//! transport.
+//! Messages of an endless answer: a sequence of JSON objects, split at any byte.
 //!
-//! The engine ends each with a line break, but proxies and old engines join them.
+//! The engine ends each object with a line break, but proxies and old engines may join them.
 
 use std::sync::Arc;
 
@@ -17,8 +16,7 @@ use super::{
 };
 use crate::wire::docker;
 
-/// The messages of one answer. Dropping it ends the call: the connection is closed, which the
-/// engine takes as the request to stop.
+/// The messages of one answer. Dropping it closes the connection, which tells the engine to stop.
 #[derive(Debug)]
 pub(super) struct Messages {
     engine: Engine,
@@ -31,7 +29,7 @@ impl Messages {
         Self { engine, call, values: Values::new(body, Form::Messages) }
     }
 
-    /// The next message that can be read; none at the orderly end. Safe to drop and call again.
+    /// The next readable message. None at the regular end. Safe to drop and call again.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
         loop {
             match self.next_of_any_form().await? {
@@ -42,8 +40,8 @@ impl Messages {
         }
     }
 
-    /// The next message, or why it cannot be read; none at the orderly end. Safe to drop and call
-    /// again.
+    /// The next message, or the reason why it cannot be read. None at the regular end. Safe to drop and
+    /// call again.
     pub(super) async fn next_of_any_form<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {
@@ -58,7 +56,7 @@ impl Messages {
     }
 }
 
-/// The failure a message of a pull or load reports, if it does.
+/// The failure in a message of a pull or load, if there is one.
 pub(super) fn failure(message: &docker::Progress) -> Option<&str> {
     let stated = [message.error_detail.message.as_str(), message.error.as_str()];
     stated.into_iter().find(|text| !text.is_empty())

@@ -1,10 +1,10 @@
-//! Reads as much of a tar archive as an answer about one file needs: the bytes of its first entry.
+//! Reads the content of a tar archive's first entry, which is enough for an answer about one file.
 
 /// The bytes of the first file in an archive. Skips entries that only describe the next one (long
 /// names, times, attributes).
 ///
 /// # Errors
-/// What is wrong with the archive.
+/// The error in the archive.
 pub(super) fn first_file(archive: &[u8]) -> Result<&[u8], &'static str> {
     let mut rest = archive;
     loop {
@@ -13,7 +13,7 @@ pub(super) fn first_file(archive: &[u8]) -> Result<&[u8], &'static str> {
         let size = number(header.get(SIZE).unwrap_or_default()).ok_or("a size is not a number")?;
         match header.get(KIND) {
             Some(b'0' | 0) => return behind.get(..size).ok_or(CUT),
-            // Of pax, for the next entry or for all; long names as GNU writes them.
+            // Entries of pax, for the next entry or for all, and long names as GNU tar writes them.
             Some(b'x' | b'g' | b'L' | b'K') => {
                 let padded = size.checked_next_multiple_of(BLOCK).ok_or(CUT)?;
                 rest = behind.get(padded..).ok_or(CUT)?;
@@ -23,7 +23,7 @@ pub(super) fn first_file(archive: &[u8]) -> Result<&[u8], &'static str> {
     }
 }
 
-/// The checksum is the sum of the header's bytes with its own taken as blanks.
+/// The checksum is the sum of the header's bytes, with its own field counted as spaces.
 fn check(header: &[u8]) -> Result<(), &'static str> {
     let own = header.get(CHECKSUM).unwrap_or_default();
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| usize::from(*byte)).sum::<usize>();
@@ -31,7 +31,7 @@ fn check(header: &[u8]) -> Result<(), &'static str> {
     if number(own) == Some(wanted) { Ok(()) } else { Err("a header's checksum is wrong") }
 }
 
-/// A number in octal digits, among blanks and zeros.
+/// A number in octal digits, with spaces or zeros around it.
 fn number(field: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(field).ok()?.trim_matches(['\0', ' ']);
     usize::from_str_radix(text, 8).ok()

@@ -1,5 +1,5 @@
-//! The pure parts of the module: the table of error responses, addresses, the cutting of streams. Whole
-//! calls are tested against the fake dockerd in `tests/it/engine`.
+//! The parts without I/O: the table of error responses, addresses, and the splitting of streams. Whole
+//! calls are tested with the fake dockerd in `tests/it/engine`.
 
 use hyper::StatusCode;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
@@ -27,7 +27,7 @@ fn image() -> Subject {
     Subject::Image("busybox:1.36".to_owned())
 }
 
-/// Whatever the engine's words are.
+/// With any text of the engine.
 #[test]
 fn a_conflict_is_a_status() {
     for message in ["removal of container aaa is already in progress", "something new"] {
@@ -60,7 +60,7 @@ fn a_missing_object_is_the_one_the_engine_names() {
     assert_eq!(missing(error), image());
     let error = refused(Call::INSPECT, image(), 500, "layer does not exist");
     assert_eq!(missing(error), image());
-    // Docker's router redirects what it cleaned.
+    // Docker's router redirects a path that it has cleaned.
     assert_eq!(missing(refused(Call::INSPECT, image(), 301, "")), image());
     let error = refused(Call::START, container(), 404, "No such container: aaa");
     assert_eq!(missing(error), container());
@@ -148,7 +148,7 @@ fn an_engine_without_its_containerd_is_unavailable() {
             assert_eq!(error.kind(), Kind::Unavailable);
         }
     }
-    // The author of a container chooses the name of its command.
+    // The author of a container may choose such a name for its command.
     for name in ["Unavailable: ", "x: unavailable"] {
         let text = format!("OCI runtime create failed: exec: \"{name}\": not found: unknown");
         let error = refused(Call::START, container(), 500, &text);

@@ -1,4 +1,4 @@
-//! The JSON values of one answer, read as its bytes arrive.
+//! The JSON values of one answer, read as they arrive.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -13,7 +13,7 @@ pub(super) struct Values {
     /// None after the end or an error.
     body: Option<Incoming>,
     cutter: JsonCutter,
-    /// Bytes behind the last value.
+    /// Bytes after the last value.
     pending: Bytes,
 }
 
@@ -22,7 +22,7 @@ impl Values {
         Self { body: Some(body), cutter: JsonCutter::new(form), pending: Bytes::new() }
     }
 
-    /// The next value; none at the orderly end. Safe to drop and call again.
+    /// The next value. None at the regular end. Safe to drop and call again.
     pub(super) async fn next<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Cut<T>, hyper::Error>> {
@@ -41,7 +41,7 @@ impl Values {
         }
     }
 
-    /// Whether the answer was a list that has arrived to its end.
+    /// Whether the answer was a list that was read to its end.
     pub(super) fn is_whole_list(&self) -> bool {
         self.cutter.is_whole_list()
     }

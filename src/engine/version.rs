@@ -1,8 +1,8 @@
 //! The API version negotiated with the engine.
 //!
-//! The version is settled by the first ping and doubted whenever the daemon may have been
-//! replaced: a connection broke, the event stream ended, or a call was refused as too new or too
-//! old. A doubted version is settled again before the next call.
+//! The first ping negotiates the version. It is negotiated again before the next call if the daemon may
+//! have been replaced: a connection broke, the event stream ended, or a call was refused because of its
+//! version.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
@@ -10,12 +10,12 @@ use tracing::debug;
 
 use crate::model::engine::ApiVersion;
 
-/// The version settled with the engine.
+/// The negotiated version.
 #[derive(Debug, Default)]
 pub(super) struct NegotiatedVersion {
     /// Minor version, 0 before the first ping.
     minor: AtomicU16,
-    /// No reason to ask again.
+    /// The version need not be negotiated again.
     settled: AtomicBool,
 }
 

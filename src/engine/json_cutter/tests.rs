@@ -1,4 +1,4 @@
-//! Values come whole through any cut, and none is larger than its limit.
+//! Values are complete for any split, and none is larger than its limit.
 
 use bytes::Bytes;
 use proptest::prelude::{any, prop_assert_eq, proptest};
@@ -78,7 +78,7 @@ proptest! {
     }
 }
 
-/// A text of ten bytes is dropped, and a part of twenty-five.
+/// A text of ten bytes is too large, and a part of twenty-five.
 const SMALL: Limits = Limits { value: 40, part: 25, text: 10 };
 
 #[test]
@@ -102,7 +102,7 @@ fn what_is_too_large_is_replaced() {
     }
 }
 
-/// The small labels of an entry, which say whose a container is, outlive a large one.
+/// The small labels of an entry, which identify its pod, are kept if another label is too large.
 #[test]
 fn a_large_label_costs_only_itself() {
     let limits = Limits { text: 1000, part: 1500, value: 5000 };
@@ -120,7 +120,7 @@ fn a_large_label_costs_only_itself() {
     assert_eq!(seen, [("a", 1), ("b", 0), ("c", 0)]);
 }
 
-/// Without its user an image would be run as root.
+/// If the user were dropped, an image would run as root.
 #[test]
 fn an_inspect_that_lacks_more_than_labels_is_unreadable() {
     let limits = Limits { text: 100, part: 300, value: 1000 };

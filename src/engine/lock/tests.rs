@@ -1,4 +1,4 @@
-//! One name for one engine, and one that stays in its directory.
+//! Each engine has one name, and the name cannot leave its directory.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Messages come whole, however the transport cuts them.
+//! Messages are complete, however the bytes are split.
 
 use proptest::prelude::*;
 
