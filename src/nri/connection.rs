@@ -1,5 +1,5 @@
-//! The connection to one plugin: calls to it, and its calls to us. Everything that waits has a bound;
-//! what the protocol does not permit closes it.
+//! The connection to one plugin: calls to it, and its calls to dockbridge. Everything that waits has a
+//! limit, and a violation of the protocol closes the connection.
 
 use std::{
     collections::HashMap,
@@ -42,7 +42,7 @@ pub(super) enum CloseReason {
     Timeout { method: &'static str, limit: Duration },
     #[error("{0}")]
     Violation(String),
-    /// What the plugin has to know is not known yet.
+    /// The data for the plugin is not known yet.
     #[error("Docker has not listed its containers yet")]
     NotReady,
     #[error("dockbridge is stopping")]
@@ -56,19 +56,19 @@ pub(super) enum CallError {
     Refused { code: i32, message: String },
     #[error("the request has {0} bytes, more than a message may have")]
     TooLong(usize),
-    /// There is no connection any more.
+    /// The connection has ended.
     #[error(transparent)]
     Closed(#[from] CloseReason),
 }
 
-/// A call of the plugin to us.
+/// A call from the plugin to dockbridge.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) stream: u32,
     pub(super) request: Request,
 }
 
-/// The connection. Clones are one.
+/// The connection. Clones refer to the same one.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -85,7 +85,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Serves a socket until it is closed. What the plugin asks of us arrives at the receiver.
+    /// Serves a socket until it is closed. The plugin's calls arrive at the receiver.
     pub(super) fn open(socket: UnixStream) -> (Self, mpsc::Receiver<Incoming>) {
         let (outgoing, queue) = mpsc::channel(WAITING_MESSAGES);
         let (requests, incoming) = mpsc::channel(WAITING_REQUESTS);
@@ -101,8 +101,8 @@ impl Connection {
         (connection, incoming)
     }
 
-    /// Calls a method of the plugin. A plugin that does not answer in time is disconnected: its
-    /// answer would be taken for that of another call.
+    /// Calls a method of the plugin. A plugin that does not answer in time is disconnected, because its
+    /// late answer could be mistaken for that of another call.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
@@ -125,7 +125,7 @@ impl Connection {
             self.send(Channel::Plugin, &envelope).await;
             answer.await.ok()
         };
-        // A plugin that keeps the limit may answer just at its end.
+        // A plugin that observes the limit may answer just at its end.
         let answered = tokio::select! {
             answered = time::timeout(limit + LATE_ANSWER, exchange) => answered,
             () = self.closed.cancelled() => Ok(None),
@@ -154,7 +154,7 @@ impl Connection {
         self.send(Channel::Runtime, &Envelope::response(stream, &response)).await;
     }
 
-    /// Ends it. The first reason counts, and is returned.
+    /// Closes it. The first reason counts, and is returned.
     pub(super) fn close(&self, reason: CloseReason) -> CloseReason {
         let first = self.reason.get_or_init(|| reason).clone();
         self.closed.cancel();
@@ -175,7 +175,7 @@ impl Connection {
         self.reason.get().cloned().unwrap_or(CloseReason::ByPlugin)
     }
 
-    /// A new stream, odd as the caller's are.
+    /// Opens a new stream, with an odd number as required for the caller.
     fn expect_answer(&self) -> (u32, oneshot::Receiver<Response>) {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock();
@@ -191,7 +191,7 @@ impl Connection {
     async fn send(&self, channel: Channel, envelope: &Envelope) {
         let bytes = frames(channel, &envelope.encoded());
         tokio::select! {
-            // The writer is gone only when the connection is.
+            // If the writer is gone, the connection has also ended.
             _ = self.outgoing.send(bytes) => {}
             () = self.closed.cancelled() => {}
         }
@@ -237,7 +237,7 @@ impl Connection {
     }
 }
 
-/// What arrives, decoded.
+/// Handles what arrives, after decoding.
 struct Reader<'a> {
     connection: &'a Connection,
     requests: mpsc::Sender<Incoming>,
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Connection {
-    /// An answer; one to no open call is an error.
+    /// Handles an answer. An answer to no open call is an error.
     fn answered(&self, envelope: &Envelope) -> Result<(), ProtocolError> {
         let Envelope { kind, stream, payload } = envelope;
         let unexpected = || ProtocolError::Unexpected { kind: *kind, stream: *stream };
@@ -278,13 +278,13 @@ impl Connection {
         }
         let answer = self.waiting.lock().answers.remove(stream).ok_or_else(unexpected)?;
         let response = Response::decode(payload.as_slice()).map_err(|_| ProtocolError::Message)?;
-        // The caller may have given up a moment ago.
+        // The caller may just have given up.
         let _ = answer.send(response);
         Ok(())
     }
 }
 
-/// A call: streams are odd and ascend.
+/// Decodes a call. Its stream must be odd and higher than earlier ones.
 fn call_of(envelope: &Envelope, last: &mut u32) -> Result<Incoming, ProtocolError> {
     let Envelope { kind, stream, payload } = envelope;
     if *kind != REQUEST || stream % 2 == 0 || *stream <= *last {
@@ -304,9 +304,9 @@ fn of_socket(error: &io::Error) -> CloseReason {
 
 /// Full name of the service that plugins serve.
 pub(super) const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
-/// Calls of a plugin that wait for ours to be done.
+/// How many calls of a plugin may wait.
 const WAITING_REQUESTS: usize = 16;
-/// Messages to a plugin that it has not read.
+/// How many messages to a plugin may be unread.
 const WAITING_MESSAGES: usize = 16;
 const READ_AT_ONCE: usize = 64 << 10;
 /// How much later than its limit an answer may arrive.

@@ -1,4 +1,4 @@
-//! Updates and evictions of containers that plugins ask for, in an answer or by UpdateContainers.
+//! Updates and evictions of containers that plugins request, in an answer or by UpdateContainers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,27 +15,27 @@ use crate::{
 };
 
 pub(super) struct RequestedUpdates {
-    /// Its index and name; in logs only.
+    /// Its index and name, for logs only.
     pub(super) plugin: String,
     pub(super) updates: Vec<nri::ContainerUpdate>,
     pub(super) evictions: Vec<nri::ContainerEviction>,
 }
 
 impl Shared {
-    /// Does what a plugin asked for in an answer, beside the call that it answered.
+    /// Executes the updates in a plugin's answer, in parallel with the call that it answered.
     pub(super) fn carry_out(self: &Arc<Self>, requested: RequestedUpdates) {
         if requested.updates.is_empty() && requested.evictions.is_empty() {
             return;
         }
         let shared = Arc::clone(self);
         self.tracker.spawn(async move {
-            // What failed is in the log.
+            // Failures are logged.
             let _ = shared.update_containers(requested).await;
         });
     }
 
-    /// Changes and stops containers as a plugin asks for. Returns the updates that failed, and an error
-    /// when one of them may not.
+    /// Changes and stops containers as a plugin requests. Returns the updates that failed, and an error if
+    /// one of them must not fail.
     pub(super) async fn update_containers(
         &self,
         requested: RequestedUpdates,
@@ -47,7 +47,7 @@ impl Shared {
         let is_there = |id: &str| {
             now.container(id).is_some_and(|record| !self.creations.hides_container(record))
         };
-        // Once for each container, however long the list is.
+        // Only once for each container, however long the list is.
         let evicted: BTreeMap<String, String> = (evictions.into_iter())
             .filter(|eviction| is_there(&eviction.container_id))
             .map(|eviction| (eviction.container_id, shortened(eviction.reason)))
@@ -62,7 +62,7 @@ impl Shared {
             }
         }
         let mut merged = Updates::default();
-        // One plugin does not contradict itself.
+        // Updates of one plugin cannot conflict with each other.
         let _ = merged.add(&mut Owners::default(), &plugin, &updates);
         let (mut failed, mut error) = (Vec::new(), None);
         for update in merged.all() {
@@ -89,5 +89,5 @@ impl Shared {
     }
 }
 
-/// In logs, for what several plugins ask for together.
+/// Used in logs if several plugins request something together.
 pub(super) const ALL_PLUGINS: &str = "all";

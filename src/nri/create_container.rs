@@ -1,4 +1,4 @@
-//! CreateContainer: plugins are asked about a container that Docker has made and nobody sees yet.
+//! CreateContainer: asks plugins about a container that Docker has created and nobody sees yet.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::{
 };
 
 impl Nri {
-    /// Whether a plugin is connected that may change a new container.
+    /// Whether a connected plugin may change a new container.
     pub async fn may_adjust(&self) -> bool {
         let Some(shared) = self.connected() else { return false };
         let plugins = shared.plugins().await;
         plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
 
-    /// Asks plugins about a container that was created and is not yet visible. Returns their changes;
-    /// none if no plugin was asked, or all were asked before.
+    /// Asks plugins about a container that was created and is not yet visible. Returns their changes. None
+    /// if no plugin was asked, or all were asked before.
     ///
     /// # Errors
-    /// A plugin rejects the container or requests an impossible change. Plugins that were asked before
-    /// have received an event for its end.
+    /// A plugin rejects the container or requests an impossible change. Plugins that were asked before it
+    /// get an event for the container's end.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,
@@ -109,7 +109,8 @@ impl Shared {
         Ok(wanted)
     }
 
-    /// Asks the plugins that validate what all of them want. One that fails to answer rejects it.
+    /// Asks the validating plugins about the merged changes. If one fails to answer, the container is
+    /// rejected.
     async fn validate(
         &self,
         plugins: &Plugins,

@@ -1,6 +1,5 @@
-//! Pods and containers that are being made. They are in the store, because Docker has them, but no
-//! plugin has agreed to them yet: no answer shows them, and a plugin that connects now is not told
-//! of them twice.
+//! Pods and containers that are being created. They are in the store, because Docker has them, but plugins have
+//! not accepted them yet. No answer shows them, and a plugin that connects now does not receive them twice.
 
 use std::{collections::HashMap, future::pending, sync::Arc};
 
@@ -14,21 +13,21 @@ use crate::model::{
     sandbox::PodMetadata,
 };
 
-/// What is being made, by the identity that it has before Docker gives it an id.
+/// What is being created, by the identity that it has before Docker gives it an id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     Pod(PodMetadata),
     Container(SandboxId, ContainerMetadata),
 }
 
-/// Everything that is being made. Clones are one.
+/// Everything that is being created. Clones refer to the same data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Creations {
     state: Arc<Mutex<State>>,
     revealed: watch::Sender<()>,
 }
 
-/// Tells when something that was hidden is shown.
+/// Reports when a hidden object becomes visible.
 #[derive(Debug, Default)]
 pub struct Reveals(Option<watch::Receiver<()>>);
 
@@ -47,7 +46,7 @@ impl Reveals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether plugins are asked: then what they were not asked about is hidden.
+    /// Whether plugins are asked. Objects that plugins were not asked about are then hidden.
     asks: bool,
     pending: HashMap<Identity, Pending>,
 }
@@ -60,7 +59,7 @@ struct Pending {
     asked: bool,
 }
 
-/// Ends with the call that makes it.
+/// Ends with the call that creates the object.
 #[derive(Debug)]
 #[must_use = "hidden only until it is dropped"]
 pub struct Creation {
@@ -117,7 +116,7 @@ impl Creations {
         self.state.lock().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
 
-    /// Whether there may be anything to leave out.
+    /// Whether there may be anything to hide.
     pub(super) fn hide_anything(&self) -> bool {
         self.state.lock().pending.values().any(|pending| pending.hidden)
     }

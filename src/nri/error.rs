@@ -1,4 +1,4 @@
-//! Why a pod or container cannot be as plugins want it.
+//! Why a pod or container cannot be as plugins request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     translate::{nri::owners::Conflict, parse::adjustment::AdjustmentError},
 };
 
-/// A plugin stands in the way. Cheap to clone: several callers may wait for one task.
+/// An error caused by a plugin. Cheap to clone, because several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum NriError {
     #[error("the NRI plugin {plugin} refused {call}: {message}")]
@@ -18,19 +18,19 @@ pub enum NriError {
     Missing { missing: String },
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// A plugin does not adjust the container that it is asked about, but wants it changed.
+    /// A plugin does not adjust the container about which it is asked, but requests an update of it.
     #[error(
         "the NRI plugin {plugin} answered CreateContainer with an update of the same container; \
          it must be an adjustment"
     )]
     OwnUpdate { plugin: String },
-    /// What plugins ask for cannot be done.
+    /// The changes that plugins request are impossible.
     #[error(transparent)]
     Adjustment(Arc<AdjustmentError>),
 }
 
 impl NriError {
-    /// What sort of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused { .. } => Kind::Unknown,

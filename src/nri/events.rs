@@ -1,6 +1,6 @@
 //! Events of pods and containers. Each is sent to all plugins that subscribed to it, in their order.
 //!
-//! Plugins may refuse a start but not a stop or a removal: a plugin must not keep a pod from ending.
+//! Plugins may refuse a start, but not a stop or a removal, so a plugin cannot keep a pod from ending.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use crate::{
 };
 
 impl Nri {
-    /// A pod was made and nothing runs in it yet.
+    /// A pod was created and nothing runs in it yet.
     ///
     /// # Errors
-    /// A plugin refuses it; those that were asked were told of its end.
+    /// A plugin refuses it. Plugins that were asked before it got an event for its end.
     pub async fn run_pod(
         &self,
         creation: Option<&Creation>,
@@ -53,7 +53,7 @@ impl Nri {
         agreed
     }
 
-    /// Whether the plugins know a pod; they know every pod where there are none.
+    /// Whether the plugins know a pod. Without plugins, every pod counts as known.
     pub async fn knows_pod(&self, id: &str) -> bool {
         let Some(shared) = self.connected() else { return true };
         let plugins = shared.plugins().await;
@@ -92,7 +92,7 @@ impl Nri {
         shared.announce(&plugins, Event::PostUpdatePodSandbox, &subject).await;
     }
 
-    /// All containers of a pod have ended, and it will.
+    /// All containers of a pod have ended, and the pod is about to end.
     pub async fn stop_pod(&self, id: &str) {
         let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
@@ -138,11 +138,11 @@ impl Nri {
         shared.announce(&plugins, Event::PostCreateContainer, &subject).await;
     }
 
-    /// A container was started, or was not. Its end is not told before.
+    /// A container was started, or its start failed. Its end is not reported before this.
     pub async fn container_started(&self, id: &str, was_started: bool) {
         let Some(shared) = self.connected() else { return };
         let mut plugins = shared.plugins().await;
-        // A container that plugins already know as running has had its event.
+        // A container that plugins already know as running has had this event.
         let Some(Stage::Created | Stage::Starting) = plugins.lifecycles.stage_of(id) else {
             return;
         };
@@ -167,10 +167,10 @@ impl Nri {
         shared.announce(&plugins, Event::PostUpdateContainer, &subject).await;
     }
 
-    /// Limits of a container are about to change: to what plugins make of them.
+    /// Limits of a container are about to change. Returns them with the changes of plugins.
     ///
     /// # Errors
-    /// A plugin refuses, or asks for what no container can have.
+    /// A plugin refuses, or requests an impossible limit.
     pub async fn update_container(
         &self,
         record: &ContainerRecord,
@@ -224,7 +224,7 @@ impl Nri {
         shared.sweep(&mut plugins);
     }
 
-    /// The plugins, if there is one.
+    /// The plugins, if at least one is connected.
     pub(super) fn connected(&self) -> Option<&Arc<Shared>> {
         let shared = self.shared()?;
         match shared.plugins_now() {
@@ -234,8 +234,8 @@ impl Nri {
         }
     }
 
-    /// The plugins, if they must be asked about the object that is being created. While they are locked,
-    /// none can connect: one that connected before is asked as well, and one that connects later receives
+    /// The plugins, if they must be asked about the object that is being created. While they are locked, no
+    /// plugin can connect. One that connected before is also asked, and one that connects later receives
     /// the object as existing.
     pub(super) async fn asked_about(
         &self,
@@ -252,7 +252,7 @@ impl Nri {
 }
 
 impl Shared {
-    /// Tells all plugins; the first that refuses ends it. Counts those that were asked.
+    /// Asks all plugins until one refuses. Returns how many were asked.
     async fn propose(
         &self,
         plugins: &Plugins,
@@ -265,11 +265,11 @@ impl Shared {
             let answer = plugin.tell(event, subject, limit, &self.metrics).await;
             self.agreed(plugin, event, answer)?;
         }
-        // One that is required may have been dropped just now.
+        // A required plugin may just have been disconnected.
         self.require(&plugins.connected)
     }
 
-    /// Tells all plugins of what is done already.
+    /// Notifies all plugins of something that has already happened.
     pub(super) async fn announce(&self, plugins: &Plugins, event: Event, subject: &EventSubject) {
         for plugin in &plugins.connected {
             let limit = self.settings.request_timeout;
@@ -361,12 +361,12 @@ impl Shared {
         self.announce(plugins, Event::RemoveContainer, &subject).await;
     }
 
-    /// What is in the store and plugins were not asked about yet.
+    /// Whether this object is in the store, but plugins were not asked about it yet.
     pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
         self.creations.is_unasked(identity)
     }
 
-    /// Forgets plugins that were dropped; without any, what they knew is of no use.
+    /// Forgets plugins that were disconnected. Without plugins, their knowledge is also forgotten.
     pub(super) fn sweep(&self, plugins: &mut Plugins) {
         plugins.connected.retain(|plugin| !plugin.connection.is_closed());
         let many = plugins.connected.len();

@@ -1,5 +1,5 @@
-//! Starts, ends and removals without a CRI call, e.g. by `docker rm`, or by one whose answer was lost: seen in
-//! the store, told to plugins.
+//! Starts, ends and removals without a CRI call, e.g. by `docker rm`, or by a call whose answer was lost.
+//! They are found in the store and reported to plugins.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::store::snapshot::Snapshot;
 
 impl Shared {
-    /// Tells plugins of what the store shows, until dockbridge ends.
+    /// Reports the store's changes to plugins until dockbridge stops.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut last = self.store.snapshot();
         loop {
@@ -30,7 +30,7 @@ impl Shared {
         }
     }
 
-    /// Each start, end and removal that has not been told.
+    /// Reports each start, end and removal that was not reported yet.
     pub(super) async fn catch_up(self: &Arc<Self>, plugins: &mut Plugins, now: &Snapshot) {
         if plugins.connected.is_empty() || !now.is_synced() {
             return;
@@ -59,7 +59,7 @@ impl Shared {
     }
 }
 
-/// Containers that were started and those that have ended; keeps the latest record of all.
+/// Containers that were started and those that have ended. Stores the latest record of all.
 fn changed(plugins: &mut Plugins, now: &Snapshot) -> (Vec<String>, Vec<String>) {
     let (mut started, mut ended) = (Vec::new(), Vec::new());
     for (id, known) in &mut plugins.lifecycles.containers {

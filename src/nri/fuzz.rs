@@ -1,5 +1,5 @@
-//! Target of `make fuzz`: bytes from a plugin, in any pieces, are decoded to the same messages or to the same
-//! error, in bounded memory.
+//! Target of `make fuzz`: a plugin's bytes, split anywhere, are decoded to the same messages or the same
+//! error, with limited memory.
 
 use super::{
     mux::{Channel, Demux, MESSAGE_HEADER, MESSAGE_LIMIT, ProtocolError, frames},

@@ -1,5 +1,5 @@
 //! Callbacks to `container`, which is above this module: what plugins may do to containers, and which
-//! limits they are shown.
+//! limits they see.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::model::{
 /// The callbacks.
 #[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
 pub struct NriHooks {
-    /// Changes the limits of a container; returns why that failed.
+    /// Changes the limits of a container. Returns the reason if that fails.
     pub update:
         Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// Kills a container; [`super::follower`] reports its end.
+    /// Kills a container. [`super::follower`] reports its end.
     pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// The limits of a container that were asked for last.
+    /// The last requested limits of a container.
     pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
-    /// What kubelet said last of the limits of a pod.
+    /// The last limits of a pod from kubelet.
     pub pod_limits: Box<dyn Fn(&SandboxRecord) -> PodResources + Send + Sync>,
 }
 

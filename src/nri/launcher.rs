@@ -1,5 +1,5 @@
-//! Plugins that dockbridge starts: executables `NN-name` of a directory, each with one end of a socket
-//! pair. One that ends is started again, after longer and longer pauses.
+//! Plugins that dockbridge starts: executables named `NN-name` in a directory, each with one end of a
+//! socket pair. A plugin that ends is started again, after increasing pauses.
 
 use std::{
     ffi::OsStr,
@@ -24,7 +24,7 @@ use crate::{
     host::{file, plugin_process::PluginProcess},
 };
 
-/// A plugin in the directory: the name of its file says who it is.
+/// A plugin in the directory, identified by its file name.
 #[derive(Clone, Debug)]
 pub(crate) struct InstalledPlugin {
     pub(super) index: String,
@@ -46,7 +46,7 @@ impl Shared {
         join_all(found.into_iter().map(|(path, plugin)| self.keep_running(path, plugin))).await;
     }
 
-    /// The plugins of the directory, in their order.
+    /// The plugins in the directory, in their order.
     fn installed(&self) -> Vec<(PathBuf, InstalledPlugin)> {
         let directory = &self.settings.plugin_dir;
         let entries = match std::fs::read_dir(directory) {
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Runs it until its connection ends; then it is killed.
+    /// Runs it until its connection ends, then kills it.
     async fn run(self: &Arc<Self>, path: &Path, plugin: &InstalledPlugin) -> io::Result<()> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -112,10 +112,10 @@ impl Shared {
     }
 }
 
-/// The plugin that a file of the directory is.
+/// The plugin of a file in the directory.
 ///
 /// # Errors
-/// Why it is not started: its name, or its configuration.
+/// The reason why it is not started: its name or its configuration.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
     let file = path.file_name().and_then(OsStr::to_str).ok_or("its name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));
@@ -124,7 +124,7 @@ pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<Installed
     Ok(InstalledPlugin { index: index.to_owned(), name: name.to_owned(), config })
 }
 
-/// Its own file, or that of its name whatever the index.
+/// The configuration file with index and name, otherwise the one with only the name.
 fn configuration(directory: &Path, index: &str, name: &str) -> Result<String, String> {
     for file in [format!("{index}-{name}.conf"), format!("{name}.conf")] {
         let path = directory.join(file);
@@ -144,5 +144,5 @@ pub(crate) fn is_executable(path: &Path) -> bool {
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Far more than a plugin needs.
+/// Much larger than a plugin needs.
 const LONGEST_CONFIGURATION: u64 = 1 << 20;

@@ -1,31 +1,31 @@
-//! What plugins know about each pod and container, so that each plugin receives one event for its end.
+//! What plugins know about each pod and container, so that each plugin receives exactly one event for its end.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::model::record::{ContainerRecord, SandboxRecord};
 
-/// All that plugins were told of.
+/// Everything that was reported to plugins.
 #[derive(Debug, Default)]
 pub(super) struct Lifecycles {
     pub(super) pods: HashMap<String, Lifecycle<SandboxRecord>>,
     pub(super) containers: HashMap<String, Lifecycle<ContainerRecord>>,
 }
 
-/// A pod or container that plugins were told of.
+/// A pod or container that was reported to plugins.
 #[derive(Debug)]
 pub(super) struct Lifecycle<R> {
-    /// As it was seen last: events of a removed one show this.
+    /// Its last record, which events of a removed object contain.
     pub(super) record: Arc<R>,
     pub(super) stage: Stage,
 }
 
-/// The last event that plugins were told of.
+/// The last reported event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Created,
     /// It is being started. Its end is reported after its start.
     Starting,
-    /// It was started, as every pod was that is ready.
+    /// It was started. Every ready pod is in this stage.
     Running,
     Stopped,
 }
@@ -41,12 +41,12 @@ impl Lifecycles {
         self.containers.insert(record.id.to_string(), known);
     }
 
-    /// The pod, if its stop has not been told; it counts as told from now on.
+    /// The pod, if its stop was not reported. It counts as reported from now on.
     pub(super) fn stop_pod(&mut self, id: &str) -> Option<Arc<SandboxRecord>> {
         stop(&mut self.pods, id)
     }
 
-    /// The container, if its stop has not been told; it counts as told from now on.
+    /// The container, if its stop was not reported. It counts as reported from now on.
     pub(super) fn stop_container(&mut self, id: &str) -> Option<Arc<ContainerRecord>> {
         stop(&mut self.containers, id)
     }
@@ -55,7 +55,7 @@ impl Lifecycles {
         self.containers.get(container).map(|known| known.stage)
     }
 
-    /// Notes the last event of a container that is known.
+    /// Records the last event of a known container.
     pub(super) fn set_stage(&mut self, container: &str, stage: Stage) {
         if let Some(known) = self.containers.get_mut(container) {
             known.stage = stage;

@@ -1,4 +1,4 @@
-//! The socket that plugins connect to. Only root may: a plugin can run anything on this node.
+//! The socket for plugins. Only root may connect, because a plugin can run anything on this node.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Shared {
-    /// Serves plugins, started ones and others, until dockbridge ends.
+    /// Serves plugins that dockbridge started and others, until dockbridge stops.
     pub(super) async fn serve(self: &Arc<Self>) {
         let listening = Arc::clone(self).listen();
         tokio::join!(listening, self.launch_all(), Arc::clone(self).follow());
@@ -37,7 +37,7 @@ impl Shared {
         }
     }
 
-    /// The socket, however long it takes; none when dockbridge ends.
+    /// The socket, however long it takes to bind it. None when dockbridge stops.
     async fn bound(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
         let mut is_logged = false;
         while !self.leaving.is_cancelled() {
@@ -85,14 +85,14 @@ impl Shared {
     }
 }
 
-/// Waits until it is so.
+/// Waits until this holds.
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         sleep(LOOK_EVERY).await;
     }
 }
 
-/// Binds the socket in a directory of root's. One that answers belongs to another runtime.
+/// Binds the socket in a directory of root. If another runtime answers there, this fails.
 async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError> {
     if let Some(directory) = path.parent() {
         file::ensure_directory(directory, 0o700)?;
@@ -109,8 +109,8 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
 
 const USED: &str = "another runtime serves NRI plugins there (containerd does with its CRI plugin)";
 const BIND_AGAIN: Duration = Duration::from_secs(10);
-/// containerd removes the socket when it starts, whoever's it is.
+/// containerd removes the socket when it starts, even another runtime's.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
-/// Connections at once, registered or not.
+/// Maximum number of connections, registered or not.
 const MOST_PLUGINS: usize = 64;

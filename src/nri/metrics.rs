@@ -1,4 +1,4 @@
-//! What is counted of plugins: calls, how they ended, and how long they took.
+//! Metrics of plugins: calls, their results, and their duration.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry, Sample, counted},
 };
 
-/// The metrics of NRI. Clones count together.
+/// The metrics of NRI. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct NriMetrics {
     calls: Arc<Mutex<BTreeMap<(String, &'static str), Calls>>>,
@@ -90,6 +90,6 @@ impl RegisterMetrics for NriMetrics {
     }
 }
 
-/// More plugins and calls than a node has; a plugin that comes back under ever new names makes no more.
+/// More plugins and calls than a node has. A plugin that connects with ever new names adds no more.
 const MOST_ROWS: usize = 512;
 const OTHERS: &str = "others";

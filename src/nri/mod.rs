@@ -8,8 +8,8 @@
 //! store ──▶ follower: containers that end or are removed without a CRI call
 //! ```
 //!
-//! One event at a time is sent, so that all plugins see the same order. A plugin that fails is
-//! disconnected and may connect again. Start at [`service::Nri`]; without a connected plugin every call returns at once.
+//! Events are sent one at a time, so all plugins see the same order. A plugin that fails is disconnected and may
+//! connect again. Start with [`service::Nri`]. Without a connected plugin, every call returns at once.
 
 mod connection;
 mod container_updates;

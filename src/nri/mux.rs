@@ -1,5 +1,5 @@
 //! The two connections that share a plugin's socket: one for calls to the plugin, one for its calls to
-//! us. A frame is four bytes of connection id, four of length, both big-endian, and its payload.
+//! dockbridge. A frame is four bytes of connection id, four of length, both big-endian, and its payload.
 
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ pub(super) enum Channel {
     Runtime = 2,
 }
 
-/// The bytes are not what the protocol says.
+/// The bytes violate the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ProtocolError {
     #[error("it sent a frame of connection {0}, which NRI does not have")]
@@ -28,16 +28,16 @@ pub(super) enum ProtocolError {
     Message,
 }
 
-/// Splits what arrives into the two connections. Holds no payload.
+/// Splits received bytes into the two connections. Keeps no payload.
 #[derive(Debug, Default)]
 pub(super) struct Demux {
     header: Vec<u8>,
-    /// Of the frame whose header is complete: what is still to come.
+    /// After a complete header: the rest of its frame.
     frame: Option<(Channel, usize)>,
 }
 
 impl Demux {
-    /// Hands on the payload in `bytes`, piece by piece.
+    /// Passes on the payload in `bytes`, piece by piece.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -59,7 +59,7 @@ impl Demux {
         Ok(())
     }
 
-    /// The frame that begins with a complete header. One without payload is over at once.
+    /// The frame that starts with a complete header. A frame without payload ends at once.
     fn begun(&mut self) -> Result<Option<(Channel, usize)>, ProtocolError> {
         let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
         self.header.clear();
@@ -74,8 +74,8 @@ impl Demux {
     }
 }
 
-/// A message in frames. Plugins in Go read a frame into a buffer that must hold all of it: the first
-/// read of a message has 4096 bytes of room, the next as much as the message says.
+/// Splits a message into frames. Plugins in Go read a frame into a buffer that must have room for all of
+/// it: the first read of a message has room for 4096 bytes, the next one for the rest of the message.
 pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
     let (first, rest) = message.split_at(message.len().min(FIRST_FRAME));
     let mut out = Vec::with_capacity(message.len() + 2 * HEADER);
@@ -95,5 +95,5 @@ const FIRST_FRAME: usize = 4096;
 pub(super) const MESSAGE_HEADER: usize = 10;
 /// Longest ttrpc message, without its header.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 20;
-/// Most entries of a message: several for each container that a node can have.
+/// Maximum number of entries in a message: several for each container that a node can have.
 pub(super) const MOST_ENTRIES: usize = 16 << 10;

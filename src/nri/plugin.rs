@@ -1,4 +1,4 @@
-//! A plugin that is connected, and one call to it.
+//! A connected plugin, and one call to it.
 
 use std::{
     sync::Arc,
@@ -21,16 +21,16 @@ use crate::{
 /// A plugin that is registered and configured.
 #[derive(Debug)]
 pub(super) struct Plugin {
-    /// Two digits: plugins are asked in this order.
+    /// Two digits. Plugins are asked in this order.
     pub(super) index: String,
-    /// Without the index.
+    /// The name without the index.
     pub(super) name: String,
-    /// The events it wants, a bit for each.
+    /// The events to which it subscribed, one bit for each.
     pub(super) events: i32,
     pub(super) connection: Connection,
 }
 
-/// What an event is about: a pod, or a container with its pod.
+/// The subject of an event: a pod, or a container with its pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EventSubject {
     pub(super) pod: Option<nri::PodSandbox>,
@@ -45,7 +45,7 @@ pub(super) enum Answer<A> {
         code: i32,
         message: String,
     },
-    /// The plugin does not want the event, or was dropped because of it.
+    /// The plugin did not subscribe to the event, or was disconnected because of it.
     None,
 }
 
@@ -59,7 +59,7 @@ impl Plugin {
         self.events & bit(event) != 0 && !self.connection.is_closed()
     }
 
-    /// Asks it about an event it wants. A plugin that does not answer as it must is dropped.
+    /// Sends it an event to which it subscribed. A plugin that does not answer correctly is disconnected.
     pub(super) async fn ask<A: Message + Default>(
         &self,
         event: Event,
@@ -73,8 +73,8 @@ impl Plugin {
         self.call(method(event), message, limit, metrics).await
     }
 
-    /// Tells it of an event whose answer says nothing but yes or no. Plugins of before NRI 0.10 have
-    /// one method for all of these.
+    /// Sends it an event whose answer is only success or failure. Plugins before NRI 0.10 have one method
+    /// for all of these.
     pub(super) async fn tell(
         &self,
         event: Event,
@@ -112,7 +112,7 @@ impl Plugin {
                 Answer::Refused { code: UNKNOWN, message: error.to_string() }
             }
             Err(CallError::Closed(reason)) => {
-                // Its session says every other reason, and that it is gone.
+                // Its session logs every other reason, and the end of the connection.
                 if reason == CloseReason::ByPlugin {
                     let plugin = self.full_name();
                     warn!(
@@ -137,7 +137,7 @@ pub(super) const fn bit(event: Event) -> i32 {
     1 << (event as i32 - 1)
 }
 
-/// All events that there are.
+/// All events.
 pub(super) const ALL_EVENTS: i32 = bit(Event::Last) - 1;
 
 /// The method of the plugin that is called for an event.
@@ -175,7 +175,7 @@ pub(super) const fn label(reason: &CloseReason) -> &'static str {
     }
 }
 
-/// Index and name of a plugin, as it registers or as its file is named.
+/// Checks index and name of a plugin, from its registration or its file name.
 pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
     let is_index = index.len() == 2 && index.bytes().all(|byte| byte.is_ascii_digit());
     if !is_index {

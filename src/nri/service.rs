@@ -1,4 +1,4 @@
-//! The plugins of this node, and what all calls to them share.
+//! The plugins of this node, and the state that all calls to them share.
 
 use std::{
     path::PathBuf,
@@ -29,11 +29,11 @@ use crate::{
     translate::render::nri::{ContainerView, PodView, container, pod},
 };
 
-/// The plugins of this node; nothing where NRI is off. Clones share everything.
+/// The plugins of this node. Empty if NRI is off. Clones share everything.
 #[derive(Clone, Debug, Default)]
 pub struct Nri(Option<Arc<Shared>>);
 
-/// What all parts share.
+/// The shared state.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: NriSettings,
@@ -44,14 +44,14 @@ pub(super) struct Shared {
     /// Cancelled when dockbridge ends.
     pub(super) leaving: CancellationToken,
     pub(super) creations: Creations,
-    /// Network namespaces of pods are pinned here, by id.
+    /// The directory in which network namespaces of pods are pinned, by id.
     netns_dir: PathBuf,
     plugins: Mutex<Plugins>,
-    /// One plugin at a time is synchronised: an event waits for one at most.
+    /// Only one plugin at a time is synchronised, so an event waits for one at most.
     pub(super) joining: Mutex<()>,
 }
 
-/// What one event at a time may change.
+/// State that only one event at a time may change.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
     /// In the order in which they are asked.
@@ -60,7 +60,7 @@ pub(super) struct Plugins {
 }
 
 impl Nri {
-    /// Plugins by these settings. They are served from [`Self::serve`] on.
+    /// Plugins with these settings. They are served after [`Self::serve`].
     pub fn new(
         settings: NriSettings,
         store: Store,
@@ -81,15 +81,15 @@ impl Nri {
         })))
     }
 
-    /// Starts the plugins of the directory, and listens for others, until dockbridge ends.
+    /// Starts the plugins of the directory, and listens for others, until dockbridge stops.
     pub async fn serve(&self, hooks: NriHooks) {
         let Some(shared) = &self.0 else { return };
-        // There is one set of services.
+        // There is only one set of services.
         let _ = shared.hooks.set(hooks);
         shared.serve().await;
     }
 
-    /// Its metrics.
+    /// The metrics of plugins.
     pub fn metrics(&self) -> NriMetrics {
         self.0.as_ref().map(|shared| shared.metrics.clone()).unwrap_or_default()
     }
@@ -98,7 +98,7 @@ impl Nri {
         self.0.as_ref()
     }
 
-    /// Announces that a pod is being created: while plugins are asked about it, no answer shows it.
+    /// Announces that a pod is being created. While plugins are asked about it, no answer shows it.
     ///
     /// # Errors
     /// A required plugin is not connected.
@@ -124,7 +124,7 @@ impl Nri {
         Ok(Some(shared.creations.begin(identity)))
     }
 
-    /// Whether all plugins are connected that the administrator requires.
+    /// Whether all plugins that the administrator requires are connected.
     pub(super) async fn require(&self) -> Result<(), NriError> {
         match &self.0 {
             Some(shared) if !shared.settings.required.is_empty() => {
@@ -134,7 +134,7 @@ impl Nri {
         }
     }
 
-    /// What callers see of it: nothing that plugins are being asked about.
+    /// The snapshot for callers, without objects about which plugins are being asked.
     pub fn shown(&self, now: Arc<Snapshot>) -> Arc<Snapshot> {
         let Some(shared) = &self.0 else { return now };
         let creations = &shared.creations;
@@ -144,12 +144,12 @@ impl Nri {
         now.without(|pod| creations.hides_pod(pod), |one| creations.hides_container(one))
     }
 
-    /// Tells when something is shown that was hidden.
+    /// Reports when a hidden object becomes visible.
     pub fn reveals(&self) -> Reveals {
         self.0.as_ref().map(|shared| shared.creations.reveals()).unwrap_or_default()
     }
 
-    /// Whether callers do not see the pod, because plugins are asked about it.
+    /// Whether the pod is hidden from callers because plugins are being asked about it.
     pub fn hides_pod(&self, record: &SandboxRecord) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.creations.hides_pod(record))
     }
@@ -161,12 +161,12 @@ impl Shared {
         self.plugins.lock().await
     }
 
-    /// The plugins, if nobody has them.
+    /// The plugins, if they are not locked.
     pub(super) fn plugins_now(&self) -> Option<MutexGuard<'_, Plugins>> {
         self.plugins.lock().now_or_never()
     }
 
-    /// Whether those that the administrator requires are among these.
+    /// Whether these include all plugins that the administrator requires.
     pub(super) fn require(&self, connected: &[Arc<Plugin>]) -> Result<(), NriError> {
         let is_there = |name: &&String| {
             connected.iter().any(|plugin| {
@@ -188,7 +188,7 @@ impl Shared {
         EventSubject { pod: Some(pod(&self.pod_view(now, record))), container: None }
     }
 
-    /// A container for plugins, with its pod as far as it is known.
+    /// A container for plugins, with its pod if that is known.
     pub(super) fn container_subject(
         &self,
         now: &Snapshot,

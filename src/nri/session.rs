@@ -1,5 +1,5 @@
-//! The life of one connection: the plugin registers, is configured and synchronised, is asked about
-//! events by others, and asks for updates, until it ends.
+//! The lifecycle of one connection: the plugin registers, is configured and synchronised, gets events, and
+//! requests updates, until it ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ impl Shared {
         let ended = tokio::select! {
             ended = self.serve_plugin(&connection, &mut calls, installed) => ended,
             () = self.leaving.cancelled() => {
-                // Whatever the plugin answers, the connection ends.
+                // The connection ends, whatever the plugin answers.
                 let _ = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SHUTDOWN_TIMEOUT).await;
                 CloseReason::Shutdown
             }
@@ -73,7 +73,7 @@ impl Shared {
         reason
     }
 
-    /// Registers, configures and synchronises a plugin; says who it is once that is known.
+    /// Registers, configures and synchronises a plugin. Reports its name when it is known.
     async fn set_up(
         self: &Arc<Self>,
         connection: &Connection,
@@ -86,7 +86,7 @@ impl Shared {
         let late = || CloseReason::Timeout { method: "RegisterPlugin", limit };
         let (index, name) = registering.map_err(|_| late())??;
         let (index, name, config) = match installed {
-            // The name of its file counts, whatever it registers as.
+            // The name of its file counts, whatever name it registers.
             Some(InstalledPlugin { index, name, config }) => (index, name, config),
             None => (index, name, String::new()),
         };
@@ -98,7 +98,7 @@ impl Shared {
         Ok(plugin)
     }
 
-    /// Configures the plugin; returns the events that it wants.
+    /// Configures the plugin. Returns the events to which it subscribes.
     async fn configure(&self, plugin: &Plugin, config: String) -> Result<i32, CloseReason> {
         let limit = self.settings.request_timeout;
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
@@ -112,8 +112,7 @@ impl Shared {
         };
         let answer: nri::ConfigureResponse =
             self.call_required(plugin, "Configure", &request, limit).await?;
-        // No events mean all. Those that we do not know will not happen: a newer plugin works with
-        // the rest.
+        // No events mean all. Unknown events will not happen, so a newer plugin works with the others.
         let events = if answer.events == 0 { ALL_EVENTS } else { answer.events };
         let unknown = events & !ALL_EVENTS;
         if unknown != 0 {
@@ -126,11 +125,11 @@ impl Shared {
         Ok(events & ALL_EVENTS)
     }
 
-    /// Tells the plugin what there is; from then on it is asked about everything.
+    /// Sends the plugin all existing objects. From then on it is asked about everything.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
         let _turn = self.joining.lock().await;
         let mut plugins = self.plugins().await;
-        // Before the store is read: what is made from now on is asked about.
+        // This must precede the read of the store, so that all later objects are asked about.
         self.creations.set_asking(true);
         let updates = self.synchronise(plugin, &mut plugins).await;
         if updates.is_ok() {
@@ -175,8 +174,9 @@ impl Shared {
         Ok(Vec::new())
     }
 
-    /// What there is. Where others are connected, it is what they know: what they were not told of, as
-    /// they refused it or will be asked about it, is not for the new one either.
+    /// The existing objects. If other plugins are connected, these are the objects that they know. Objects
+    /// that they do not know were refused or will be asked about, so the new plugin does not get them
+    /// either.
     fn existing(
         &self,
         now: &Snapshot,
@@ -238,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Answers what the plugin asks for by itself, until its connection ends.
+    /// Answers the plugin's own calls until its connection ends.
     async fn serve_requests(
         self: &Arc<Self>,
         plugin: &Plugin,
@@ -281,7 +281,7 @@ impl Shared {
     }
 }
 
-/// Waits for the plugin's first call; it says index and name.
+/// Waits for the plugin's first call, which has its index and name.
 async fn registration(
     connection: &Connection,
     calls: &mut mpsc::Receiver<Incoming>,
@@ -319,7 +319,7 @@ fn stage(process: &Process) -> Stage {
     }
 }
 
-/// Whether a plugin can be told of it: one pod must not keep plugins from connecting.
+/// Whether it fits into a message. A single pod must not keep plugins from connecting.
 fn fits(id: &str, length: usize) -> bool {
     let fits = length <= PORTION;
     if !fits {
@@ -332,7 +332,8 @@ fn fits(id: &str, length: usize) -> bool {
     fits
 }
 
-/// All that there is, in messages that are not too long. One at least, as it begins the events.
+/// All existing objects, in messages that are not too long. There is at least one message, because it
+/// starts the events.
 fn portions(
     pods: Vec<nri::PodSandbox>,
     containers: Vec<nri::Container>,
@@ -370,11 +371,11 @@ fn refusal(code: i32, message: &str) -> Status {
 }
 
 const RUNTIME_SERVICE: &str = "nri.pkg.api.v1alpha1.Runtime";
-/// The release of NRI whose interface this is.
+/// The release of NRI with this interface.
 const NRI_VERSION: &str = "v0.12.0";
 /// How long a plugin may take to answer Shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Bytes of a portion: less than a message may have, with room for what is around it.
+/// Size of a message's items in bytes: less than the limit, with room for the rest of the message.
 const PORTION: usize = 3 << 20;
 /// The most bytes that an item needs in addition to its content.
 const PER_ITEM: usize = 8;

@@ -1,6 +1,6 @@
-//! ttrpc, the protocol of both connections: ten bytes of header (length, stream, type, flags) and a
-//! protobuf message. Only single requests and single responses are used by NRI. Why it is our own:
-//! docs/decisions/0034.
+//! ttrpc, the protocol of both connections: a header of ten bytes (length, stream, type, flags) and a
+//! protobuf message. NRI only uses single requests and single responses. docs/decisions/0034 says why
+//! dockbridge has its own implementation.
 
 use prost::{
     Message,
@@ -18,14 +18,14 @@ pub(super) struct Request {
     pub(super) method: String,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) payload: Vec<u8>,
-    /// How long the caller waits; 0 where it does not say.
+    /// How long the caller waits; 0 if it does not say.
     #[prost(int64, tag = "4")]
     pub(super) timeout_nano: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Response {
-    /// Absent on success, or with code 0.
+    /// Missing or with code 0 on success.
     #[prost(message, optional, tag = "1")]
     pub(super) status: Option<Status>,
     #[prost(bytes = "vec", tag = "2")]
@@ -45,7 +45,7 @@ pub(super) struct Status {
 pub(super) struct Envelope {
     /// Its type, [`REQUEST`] or [`RESPONSE`].
     pub(super) kind: u8,
-    /// The stream: a call and its answer have the same.
+    /// The stream. A call and its answer have the same one.
     pub(super) stream: u32,
     pub(super) payload: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Envelope {
         Self { kind: RESPONSE, stream, payload: response.encode_to_vec() }
     }
 
-    /// Whether a peer takes a message of this length.
+    /// Whether a peer accepts a message of this length.
     pub(super) fn is_sendable(&self) -> bool {
         self.payload.len() <= MESSAGE_LIMIT
     }
@@ -75,14 +75,14 @@ impl Envelope {
     }
 }
 
-/// Puts messages together. Holds less than one of the longest.
+/// Assembles messages. Buffers at most one message of the maximum length.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     buffer: Vec<u8>,
 }
 
 impl Decoder {
-    /// Takes a piece in, and hands on the messages that it completes.
+    /// Adds a piece, and passes on the messages that it completes.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -93,7 +93,7 @@ impl Decoder {
             let (more, rest) = bytes.split_at(bytes.len().min(wanted - self.buffer.len()));
             self.buffer.extend_from_slice(more);
             bytes = rest;
-            // The header may have been completed just now: then the length is known only now.
+            // The header may just have been completed, so the length is only known now.
             if self.buffer.len() < wanted || self.wanted()? > self.buffer.len() {
                 if bytes.is_empty() {
                     return Ok(());
@@ -104,13 +104,13 @@ impl Decoder {
         }
     }
 
-    /// Bytes of a message that is not complete.
+    /// Bytes of an incomplete message.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
     }
 
-    /// How long the buffer must be for the next step: a header, or a header with its payload.
+    /// How many bytes the next step needs: a header, or a header with its payload.
     fn wanted(&self) -> Result<usize, ProtocolError> {
         let [a, b, c, d, ..] = *self.buffer.as_slice() else { return Ok(HEADER) };
         if self.buffer.len() < HEADER {
@@ -135,8 +135,8 @@ impl Decoder {
     }
 }
 
-/// Reads what a plugin sent. An entry takes two bytes there and hundreds here, so there may not be as many
-/// as fit.
+/// Decodes a plugin's message. An entry needs two bytes there and hundreds in memory, so the number of
+/// entries is limited.
 pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolError> {
     let (mut rest, mut entries) = (bytes, 0);
     while !rest.is_empty() {
@@ -155,7 +155,7 @@ pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolEr
 pub(super) const REQUEST: u8 = 1;
 /// Type of an answer.
 pub(super) const RESPONSE: u8 = 2;
-/// gRPC codes that we send.
+/// The gRPC codes that dockbridge sends.
 pub(super) const UNKNOWN: i32 = 2;
 pub(super) const INVALID_ARGUMENT: i32 = 3;
 pub(super) const FAILED_PRECONDITION: i32 = 9;

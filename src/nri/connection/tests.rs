@@ -13,14 +13,14 @@ use crate::wire::nri;
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// A connection, what arrives at it, and the plugin's end.
+/// A connection, its received calls, and the plugin's end.
 fn connected() -> (Connection, mpsc::Receiver<Incoming>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (connection, incoming) = Connection::open(ours);
     (connection, incoming, theirs)
 }
 
-/// A frame as the published protocol has it.
+/// A frame in the format of the published protocol.
 fn frame(connection: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = connection.to_be_bytes().to_vec();
     out.extend(u32::try_from(payload.len()).unwrap().to_be_bytes());
@@ -102,7 +102,7 @@ async fn a_long_text_is_cut() {
     assert!(refused.len() < 4096, "{} bytes", refused.len());
 }
 
-/// Two bytes of a message may be hundreds in memory.
+/// Two bytes of a message may need hundreds in memory.
 #[tokio::test]
 async fn an_answer_of_too_many_entries_closes_the_connection() {
     let (connection, _incoming, mut plugin) = connected();
