@@ -1,27 +1,27 @@
-//! Lets in clients whose `:authority` is not a valid one.
+//! Accepts clients that send an invalid `:authority`.
 //!
-//! grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, gRPC's C core (Python,
-//! Ruby, C++) its percent-encoded form, and the HTTP/2 library resets every such call. Nothing here
-//! reads the authority. So each one that a client spells out is overwritten with as many letters,
+//! grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, and gRPC's C core (Python, Ruby,
+//! C++) sends it percent-encoded. The HTTP/2 library resets every such call. Nothing in dockbridge uses the
+//! authority. So each authority that a client sends as text is overwritten with the same number of letters,
 //! in the bytes that were read, before the library sees them.
 //!
-//! No length changes, so nothing has to be held back. The decoder's table keeps its meaning, too: a
-//! plain value keeps its length. A Huffman-coded one becomes a letter for each byte, which is not
-//! longer than what the client has in its own table, as the code is used where it saves bytes: the
-//! decoder keeps its entries at least as long as the client does, and every index of the client
-//! means the same entry (RFC 7541, section 4).
+//! No length changes, so nothing has to be delayed. The decoder's table also stays correct. A plain value
+//! keeps its length. A Huffman-coded value becomes one letter per byte, which is not longer than in the
+//! client's own table, because clients use the code only if it is shorter. So the decoder keeps its entries
+//! at least as long as the client does, and every index of the client means the same entry (RFC 7541,
+//! section 4).
 //!
-//! A name that is an index into the dynamic table is not followed: `:authority` has an index in the
-//! static one, which encoders use.
+//! A name given as an index into the dynamic table is not followed, because encoders use the index of
+//! `:authority` in the static table.
 
-/// How far a connection's bytes have been read.
+/// The position in a connection's bytes.
 #[derive(Debug)]
 pub(super) struct AuthorityFilter {
     part: Part,
     field: Field,
 }
 
-/// A part of the connection (RFC 9113, sections 3.4, 4.1 and 6.2), with what is left of it.
+/// A part of the connection (RFC 9113, sections 3.4, 4.1 and 6.2), with the bytes that are left of it.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Preface {
@@ -46,7 +46,7 @@ enum Part {
     },
 }
 
-/// A header block, or the piece of one that is in a frame.
+/// A header block, or the piece of one in a frame.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     left: usize,
@@ -57,7 +57,7 @@ struct Block {
 #[derive(Clone, Copy, Debug)]
 enum Field {
     Start,
-    /// More bytes of an index. No index of more than one byte is that of `:authority`.
+    /// Further bytes of an index. `:authority` has an index of only one byte.
     LongIndex {
         has_value: bool,
     },
@@ -71,17 +71,17 @@ enum Field {
         text: Text,
         left: usize,
     },
-    /// This is no header block: the HTTP/2 library ends the connection.
+    /// This is not a header block. The HTTP/2 library will end the connection.
     Invalid,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Text {
-    /// A name, with what is missing until it is `:authority`; none when it is another one.
+    /// A name, and the rest that it must have to be `:authority`. None if it is another name.
     Name { missing: Option<&'static [u8]> },
-    /// A value, and what its bytes are overwritten with.
+    /// A value, and the letter that replaces its bytes.
     Value { letter: Option<u8> },
-    /// The value of `:authority`, before it is known how it is coded.
+    /// The value of `:authority`, before its coding is known.
     Authority,
 }
 
@@ -90,12 +90,12 @@ impl AuthorityFilter {
         Self { part: Part::Preface { left: PREFACE }, field: Field::Start }
     }
 
-    /// Whether the client has sent what HTTP/2 begins with.
+    /// Whether the client has sent the HTTP/2 preface.
     pub(super) fn has_begun(&self) -> bool {
         !matches!(self.part, Part::Preface { .. })
     }
 
-    /// Takes the next bytes that were read, and overwrites the authorities in them.
+    /// Handles the next bytes that were read, and overwrites the authorities in them.
     pub(super) fn overwrite(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let taken = self.take(bytes);
@@ -103,7 +103,7 @@ impl AuthorityFilter {
         }
     }
 
-    /// Advances by at least one part, which may be empty. Returns how many bytes were taken.
+    /// Advances by at least one part, which may be empty. Returns the number of handled bytes.
     fn take(&mut self, bytes: &mut [u8]) -> usize {
         let first = bytes.first().copied().unwrap_or_default();
         match &mut self.part {
@@ -149,7 +149,7 @@ impl AuthorityFilter {
         }
     }
 
-    /// What comes behind a frame's header.
+    /// The part after a frame's header.
     fn payload(&mut self, header: [u8; 9]) -> Part {
         let [long, middle, short, kind, flags, ..] = header;
         let length = usize::from(long) << 16 | usize::from(middle) << 8 | usize::from(short);
@@ -179,7 +179,7 @@ fn priority(block: Block) -> Part {
     }
 }
 
-/// Takes from what is left at most what is there.
+/// Subtracts what is available from what is left, and returns it.
 fn count(left: &mut usize, there: usize) -> usize {
     let taken = there.min(*left);
     *left -= taken;
@@ -209,7 +209,7 @@ impl Field {
         }
     }
 
-    /// What its first byte says of a field: an index, a table size or a literal.
+    /// The kind of a field by its first byte: an index, a table size or a literal.
     fn of(first: u8) -> Self {
         let (most, has_value) = match first.leading_zeros() {
             0 => (0x7f, false),
@@ -240,7 +240,7 @@ impl Field {
     }
 
     fn longer(text: Text, length: usize, shift: u32, byte: u8) -> Self {
-        // Far beyond the longest header list that is accepted.
+        // Far longer than any accepted header list.
         if shift > 21 {
             return Self::Invalid;
         }
@@ -254,7 +254,7 @@ impl Field {
 }
 
 impl Text {
-    /// The same when it is known from the first byte of its length whether it is Huffman-coded.
+    /// The same with the first byte of the length, which says whether the content is Huffman-coded.
     fn coded_as(self, first: u8) -> Self {
         let is_coded = first & CODED != 0;
         match self {
@@ -268,7 +268,7 @@ impl Text {
         }
     }
 
-    /// Reads or overwrites a piece of it.
+    /// Reads or overwrites a piece of the field.
     fn overwrite(self, piece: &mut [u8]) -> Self {
         match self {
             Self::Name { missing } => {
@@ -282,7 +282,7 @@ impl Text {
         self
     }
 
-    /// What comes behind it.
+    /// The field after this one.
     fn next(self) -> Field {
         match self {
             Self::Name { missing: Some([]) } => Field::Length(Self::Authority),
@@ -292,7 +292,7 @@ impl Text {
     }
 }
 
-/// Length of what HTTP/2 begins with.
+/// Length of the HTTP/2 preface.
 const PREFACE: usize = 24;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
@@ -300,15 +300,15 @@ const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_LENGTH: usize = 5;
 
-/// Of `:authority` in the static table.
+/// Index of `:authority` in the static table.
 const AUTHORITY_INDEX: u8 = 1;
 const NAME: &[u8] = b":authority";
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
-/// Of a length: the content is Huffman-coded.
+/// Bit of a length: the content is Huffman-coded.
 const CODED: u8 = 0x80;
-/// A length that does not fit into seven bits begins with this value and continues.
+/// A length that does not fit into seven bits starts with this value.
 const LONGEST: usize = 0x7f;
-/// Of a byte of a long number: another one follows.
+/// Bit in a byte of a long number: another byte follows.
 const MORE: u8 = 0x80;
 /// `Z`, and its code of eight bits.
 const LETTER: u8 = b'Z';

@@ -1,8 +1,8 @@
-//! Lists: the items of one answer in one message, or streamed in as many as they need.
+//! Lists: the items of an answer in one message, or streamed in as many messages as needed.
 //!
-//! A list of a full node may be larger than the message a client accepts. The items are fixed before
-//! the first chunk is sent. When dockbridge ends, the stream ends with an error: a list that was cut
-//! must not seem complete.
+//! The list of a full node may be larger than the message that a client accepts. The items are fixed before
+//! the first message is sent. If dockbridge stops, the stream ends with an error, because an incomplete
+//! list must not look complete.
 
 use futures_util::{StreamExt, stream};
 use prost::Message;
@@ -12,9 +12,9 @@ use tonic::{Response, Status, codegen::BoxStream};
 use super::status::status;
 use crate::error::Kind;
 
-/// Answers with `items` in chunks, each of which `to_message` makes a message; nothing at all when
-/// there are none. An item is a message or the bytes of one: as a `Message` these count with the bytes
-/// their field takes.
+/// Answers with `items` in chunks, from each of which `to_message` makes a message. Without items there is
+/// no message. An item is a message or the bytes of one. As a `Message`, these count with the bytes of
+/// their field.
 pub fn chunks<I, T, R>(
     items: I,
     to_message: fn(Vec<T>) -> R,
@@ -44,7 +44,7 @@ where
 /// Answers with a whole list.
 ///
 /// # Errors
-/// The list is larger than a message may be. The text names the call without that limit.
+/// The list is larger than a message may be. The text names the streaming call.
 pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status> {
     let size = list.encoded_len();
     if size <= LARGEST_MESSAGE {
@@ -57,11 +57,11 @@ pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status>
     Err(status(Kind::ResourceExhausted, text))
 }
 
-/// Items in groups that are neither too many nor too large, in their order; never an empty one.
+/// Groups items that are neither too many nor too large, in their order. No group is empty.
 #[derive(Debug)]
 pub(super) struct Chunks<I: Iterator> {
     pub(super) items: I,
-    /// Taken, and too large for the last chunk.
+    /// An item that was too large for the last group.
     pub(super) held: Option<I::Item>,
 }
 
@@ -85,11 +85,11 @@ impl<I: Iterator<Item: Message>> Iterator for Chunks<I> {
     }
 }
 
-/// Kubelet refuses answers beyond this, and sends none beyond it.
+/// kubelet refuses larger answers, and sends no larger requests.
 pub(super) const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
-/// Items of a message.
+/// Maximum number of items in a message.
 pub(super) const MOST_ITEMS: usize = 500;
-/// Bytes of a message's items; one item may be larger.
+/// Maximum size of a message's items in bytes. A single item may be larger.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The answer to Status: the conditions of the engine and of the network, and the current settings.
 //!
-//! Unlike a list, Status is answered at once even if the engine is down, because it reports that.
+//! Unlike a list, Status is answered at once even if the engine is down, because it reports this.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl RuntimeRpc {
         }
     }
 
-    /// What `crictl info` shows below the conditions; kubeadm reads `config.sandboxImage`.
+    /// What `crictl info` shows below the conditions. kubeadm reads `config.sandboxImage`.
     fn verbose(&self, now: &Snapshot) -> BTreeMap<String, String> {
         let engine = now.engine.as_deref().map(render::runtime::engine_info);
         let live = self.live.current();

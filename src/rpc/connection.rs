@@ -1,9 +1,9 @@
-//! A caller's connection, which wakes us for what the caller asks and for nothing else.
+//! A client's connection, which wakes dockbridge only for the client's requests.
 //!
-//! The runtime's own sockets are watched for reading and writing, edge by edge, and that the caller
-//! has read an answer is such an edge: each answer would wake a thread once more, for nothing.
+//! The runtime's own sockets are registered edge-triggered for reading and writing. When the client reads
+//! an answer, that is such an edge, so each answer would wake a thread once more without need.
 //!
-//! A client that sends nothing after connecting is disconnected: before HTTP/2 has begun it gets no
+//! A client that sends nothing after connecting is disconnected, because before HTTP/2 has begun it gets no
 //! pings.
 
 use std::{
@@ -25,23 +25,23 @@ use tonic::transport::server::Connected;
 use super::authority_filter::AuthorityFilter;
 use crate::host::readiness::Registered;
 
-/// A connection that is watched for reading, and for writing from the first time it was full.
-/// One task must both read and write.
+/// A connection that is registered for reading, and for writing after it was full for the first time. Reads
+/// and writes must come from the same task.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// None only if it could not be watched again. Then the connection counts as closed.
+    /// None only if it could not be registered again. The connection then counts as closed.
     socket: Option<Registered<UnixStream>>,
     has_been_full: bool,
     filter: AuthorityFilter,
-    /// When a client is disconnected that has not sent the HTTP/2 preface.
+    /// When to disconnect a client that has not sent the HTTP/2 preface.
     opening: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    /// Takes over a connection that was just made, whose caller has to begin within `time_limit`.
+    /// Uses a new connection, whose client has to begin within `time_limit`.
     ///
     /// # Errors
-    /// The runtime cannot watch it.
+    /// The runtime cannot register it.
     pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
         let socket = Registered::new(stream.into_std()?, Interest::READABLE)?;
         let opening = Some(Box::pin(sleep(time_limit)));
@@ -49,7 +49,7 @@ impl Connection {
         Ok(Self { socket: Some(socket), has_been_full: false, filter, opening })
     }
 
-    /// What was read goes through the filter.
+    /// Passes received bytes through the filter.
     fn received(&mut self, bytes: &mut [u8]) {
         self.filter.overwrite(bytes);
         self.opening.take_if(|_| self.filter.has_begun());
@@ -74,7 +74,7 @@ impl Connection {
 
     /// From now on the kernel also reports free space.
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
-        // A pending read is registered at the old descriptor: it has to register again.
+        // A pending read is registered with the old descriptor, so it has to register again.
         turn.waker().wake_by_ref();
         if let Some(socket) = self.socket.take().map(Registered::into_inner) {
             self.has_been_full = true;
@@ -103,7 +103,7 @@ impl AsyncRead for Connection {
             let wanted = free.len();
             match ready.try_io(|_| socket.get().read(free)) {
                 Ok(Ok(read)) => {
-                    // Less than fits: the kernel will report when there is more.
+                    // The read was shorter than possible, so the kernel will report when there is more.
                     if 0 < read && read < wanted {
                         ready.clear_ready();
                     }

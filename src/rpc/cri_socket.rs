@@ -1,4 +1,4 @@
-//! The sockets of the CRI: those of a systemd socket unit, or one of our own.
+//! The sockets of the CRI: those of a systemd socket unit, or one of dockbridge's own.
 
 use std::path::{Path, PathBuf};
 
@@ -11,26 +11,26 @@ use crate::{
     model::listen::Listen,
 };
 
-/// The sockets that will be served. Their paths are known, none accepts yet.
+/// The sockets to serve. Their paths are known, but none accepts yet.
 #[derive(Debug)]
 pub struct CriSocket {
     path: PathBuf,
     inherited: Vec<InheritedSocket>,
 }
 
-/// Listening sockets; what we made ourselves is removed when this is dropped.
+/// Listening sockets. The one that dockbridge created is removed when this is dropped.
 #[derive(Debug)]
 pub struct Opened {
     pub listeners: Vec<UnixListener>,
-    /// Ours. The sockets of systemd stay: callers wait there for the next server.
+    /// dockbridge's own socket. Those of systemd stay, and clients wait there for the next server.
     pub own: Option<ListeningSocket>,
 }
 
 impl CriSocket {
-    /// Chooses by `listen` among the sockets that systemd passed on.
+    /// Chooses the sockets for `listen` among those that systemd passed on.
     ///
     /// # Errors
-    /// None of them is meant by `listen`.
+    /// None of them matches `listen`.
     pub fn choose(listen: &Listen, inherited: Vec<InheritedSocket>) -> Result<Self, ListenError> {
         let (chosen, others): (Vec<_>, Vec<_>) =
             inherited.into_iter().partition(|socket| is_meant(listen, socket));
@@ -54,12 +54,12 @@ impl CriSocket {
         Ok(Self { path, inherited: chosen })
     }
 
-    /// The path that callers know; the first one of several.
+    /// The path for clients; if there are several, the first one.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Listens. Callers that waited at a socket of systemd are accepted first.
+    /// Starts listening. Clients that waited at a socket of systemd are accepted first.
     ///
     /// # Errors
     /// See [`ListenError`].
@@ -95,7 +95,7 @@ fn describe(sockets: &[InheritedSocket]) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Which sockets are chosen, and that systemd's stay.
+    //! Which sockets are chosen, and that systemd's sockets stay.
 
     use std::os::unix::net::{UnixListener, UnixStream};
 

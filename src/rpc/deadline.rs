@@ -1,5 +1,5 @@
-//! The caller's deadline: the answer comes a moment before it, and names the Docker call that was
-//! waited for. The transport would only cancel the call, without a message.
+//! The caller's deadline. The answer comes shortly before it, and names the Docker call for which it
+//! waited. The transport would only cancel the call, without a message.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tonic::Status;
 
 use crate::telemetry::in_progress::RunningOperation;
 
-/// What the caller states, if it is a time.
+/// The timeout in the caller's headers, if it is valid.
 pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -26,20 +26,19 @@ pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The outcome of the work, or the limit when it is about to pass.
+/// The result of the work, or the limit if it is about to expire.
 pub(super) async fn within<T>(
     limit: Option<Duration>,
     work: impl Future<Output = T>,
 ) -> Result<T, Duration> {
     let Some(limit) = limit else { return Ok(work.await) };
-    // The answer has to be there before the caller stops waiting for it.
+    // The answer must arrive before the caller stops waiting for it.
     let margin = (limit / 10).min(LONGEST_WAY);
     timeout(limit - margin, work).await.map_err(|_| limit)
 }
 
-/// The answer when it has passed, with the call to the engine that was waited for, as far as that
-/// shows: of those under way the one that has taken longest and began no sooner than this call; if
-/// there is none, of all.
+/// The answer after the deadline, with the Docker call for which this call probably waited: among the
+/// running calls that are not older than this call, the longest one; if there is none, the longest of all.
 pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
@@ -53,9 +52,9 @@ pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     ))
 }
 
-/// How long an answer may be on its way.
+/// How long the transfer of an answer may take.
 const LONGEST_WAY: Duration = Duration::from_millis(250);
-/// Of a stated time, by gRPC's definition.
+/// Maximum number of digits of a timeout in gRPC.
 const MOST_DIGITS: usize = 8;
 
 #[cfg(test)]
@@ -102,7 +101,7 @@ mod tests {
         let another = || doing("stop container other", 60);
         let ours = || doing("create container ours", 9);
         assert!(told(vec![another(), ours(), doing("ping", 1)]).contains("create container ours"));
-        // Perhaps ours waits for what another began.
+        // This call may wait for a call that another one began.
         assert!(told(vec![another()]).contains("stop container other"));
         assert!(told(Vec::new()).contains("no call"));
     }

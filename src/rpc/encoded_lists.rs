@@ -1,4 +1,4 @@
-//! Items of lists, encoded once and sent many times.
+//! List items that are encoded once and sent many times.
 //!
 //! kubelet lists everything more than once a second, and usually nothing has changed.
 
@@ -12,7 +12,7 @@ use crate::{
     translate::render,
 };
 
-/// The encoded items of the tables that were listed last.
+/// The encoded items of the last listed tables.
 #[derive(Debug, Default)]
 pub struct EncodedLists {
     pub(super) sandboxes: Items<SandboxRecord>,
@@ -23,7 +23,7 @@ pub struct EncodedLists {
 #[derive(Debug)]
 pub(super) struct Items<R>(ArcSwap<Vec<Item<R>>>);
 
-/// A record and its message. While the record is held no other has its address.
+/// A record and its message. While the record is kept, no other record has its address.
 #[derive(Debug)]
 pub(super) struct Item<R> {
     pub(super) record: Arc<R>,
@@ -32,12 +32,12 @@ pub(super) struct Item<R> {
 
 /// A record that lists show.
 pub(super) trait ListItem {
-    /// Its item, encoded.
+    /// The encoded item.
     fn message(&self) -> Bytes;
 }
 
 impl<R: ListItem> Items<R> {
-    /// Those of all these records. Only new records are rendered: one never changes.
+    /// The items of all these records. Only new records are rendered, because a record never changes.
     pub(super) fn of(&self, records: &[Arc<R>]) -> Arc<Vec<Item<R>>> {
         let known = self.0.load_full();
         if known.iter().map(|item| Arc::as_ptr(&item.record)).eq(records.iter().map(Arc::as_ptr)) {

@@ -1,8 +1,7 @@
-//! GetContainerEvents: what happened between two snapshots of the store, for every listener.
+//! GetContainerEvents: sends the changes between two snapshots of the store to all listeners.
 //!
-//! Each event is rendered once, however many listen. A slow listener delays no other: events wait in
-//! one queue for all of them, up to [`MOST_QUEUED`] bytes. A listener that falls behind by more gets
-//! an error.
+//! Each event is rendered once for all listeners. A slow listener does not delay others: events wait in one
+//! queue for all of them, up to [`MOST_QUEUED`] bytes. A listener that falls further behind gets an error.
 
 use std::{
     collections::VecDeque,
@@ -55,14 +54,14 @@ pub struct Events {
     store: Store,
     nri: Nri,
     limits: Limits,
-    /// Cancelled when dockbridge ends: then all streams end.
+    /// Cancelled when dockbridge stops. All streams then end.
     leaving: CancellationToken,
-    /// The queue to the listeners; none while there is no listener.
+    /// The queue for the listeners. None while there is no listener.
     listeners: Arc<Mutex<Option<broadcast::Sender<Arc<RenderedEvents>>>>>,
     rendered: Counter,
 }
 
-/// Events that were rendered together. `None` once the queue has discarded them.
+/// Events that were rendered together. `None` after the queue has discarded them.
 #[derive(Debug)]
 struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 
@@ -74,27 +73,28 @@ struct EventQueue {
     sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
-/// Changes to render as `shown` has their pods.
+/// Changes to render with their pods in `shown`.
 #[derive(Debug)]
 struct Batch {
     shown: Arc<Snapshot>,
     changes: Vec<Change>,
-    /// The kubelet takes the time of an event for the time of the state in it: not after `shown`.
+    /// kubelet reads the time of an event as the time of the state in it, so it must not be later than
+    /// `shown`.
     at: Nanos,
 }
 
 impl Events {
-    /// Of this node's store; each event is counted once.
+    /// For this node's store. Each event is counted once.
     pub fn new(node: &Node, limits: Limits, leaving: CancellationToken, rendered: Counter) -> Self {
         let (store, nri) = (node.store.clone(), node.nri.clone());
         Self { store, nri, limits, leaving, listeners: Arc::default(), rendered }
     }
 
-    /// Everything that happens from now on, until the listener leaves or dockbridge ends. Changes of
-    /// a moment ago may be sent, too, if there are other listeners.
+    /// All changes from now on, until the listener leaves or dockbridge stops. If there are other
+    /// listeners, a few earlier changes may also be sent.
     ///
     /// # Errors
-    /// The store is not synced in time.
+    /// The store was not synced in time.
     pub(super) async fn listen(
         &self,
         listening: GaugeGuard,
@@ -120,8 +120,8 @@ impl Events {
         events
     }
 
-    /// Compares snapshots until the last listener has left. Nothing here waits for anything but the
-    /// next snapshot, so that none is missed.
+    /// Compares snapshots until the last listener has left. It waits only for the next snapshot, so that
+    /// none is missed.
     async fn follow(
         self,
         mut now: Arc<Snapshot>,
@@ -159,7 +159,7 @@ impl Events {
         }
     }
 
-    /// Renders and sends what [`Self::follow`] found.
+    /// Renders and sends the changes that [`Self::follow`] found.
     async fn render(
         self,
         mut batches: mpsc::Receiver<Batch>,
@@ -178,7 +178,7 @@ impl Events {
         }
     }
 
-    /// Whether no subscriber is left. A later subscriber starts again from the current state.
+    /// Whether no listener is left. A later listener starts with the then current state.
     fn end_unheard(&self) -> bool {
         let mut listeners = self.listeners.lock();
         let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
@@ -195,8 +195,8 @@ impl Events {
 }
 
 impl EventQueue {
-    /// Sends to all listeners. Discards the oldest batches while more than [`MOST_QUEUED`] bytes wait,
-    /// but never the new one.
+    /// Sends to all listeners. If more than [`MOST_QUEUED`] bytes wait, discards the oldest batches, but
+    /// never the new one.
     fn send(&mut self, events: Vec<cri::ContainerEventResponse>) {
         self.sent.retain(|(events, _)| events.strong_count() > 0);
         let size = events.iter().map(prost::Message::encoded_len).sum();
@@ -252,13 +252,13 @@ fn too_slow() -> Status {
     status(Kind::ResourceExhausted, text.to_owned())
 }
 
-/// A pod with all its containers, as `now` shows them.
+/// A pod with all its containers, as in `now`.
 pub async fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord, limits: &Limits) -> Pod<'a> {
     let all = now.containers_of(&sandbox.id).iter().map(|record| view(now, record, limits));
     Pod { sandbox, containers: join_all(all).await }
 }
 
-/// A container as `now` shows it, with its current limits.
+/// A container as in `now`, with its current limits.
 pub async fn view<'a>(
     now: &'a Snapshot,
     record: &'a ContainerRecord,
@@ -268,11 +268,11 @@ pub async fn view<'a>(
     ContainerView { record, image, limits: limits.shown(record).await }
 }
 
-/// Most batches that wait to be rendered, and most that wait for a listener. One batch holds a burst
-/// of any size.
+/// Maximum number of batches that wait to be rendered, and that wait for a listener. One batch may have any
+/// number of events.
 const QUEUED_BATCHES: usize = 1024;
 
-/// Encoded bytes of the events that wait for a listener: several times the events of all pods on a
+/// Encoded size in bytes of the events that wait for a listener: several times the events of all pods on a
 /// full node.
 const MOST_QUEUED: usize = 16 << 20;
 
@@ -339,7 +339,7 @@ mod tests {
         let end = deaf.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
         drop(deaf);
-        // One larger than all may wait.
+        // A single larger batch may wait.
         queue.send(events(&[&large.repeat(5)]));
         assert_eq!(held(&queue), 1);
         assert_eq!(reading.next().await.unwrap().unwrap().container_id.len(), large.len() * 5);

@@ -3,7 +3,7 @@
 use super::authority_filter::AuthorityFilter;
 use crate::fuzz_input::portions;
 
-/// However they are cut, the same bytes are overwritten.
+/// For any split, the same bytes are overwritten.
 pub(crate) fn authorities(bytes: &[u8]) {
     let mut whole = bytes.to_vec();
     AuthorityFilter::new().overwrite(&mut whole);

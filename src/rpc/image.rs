@@ -1,4 +1,4 @@
-//! `runtime.v1.ImageService`: a table of contents. Each method parses, calls, renders.
+//! `runtime.v1.ImageService`. Each method parses, calls a service and renders.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct ImageRpc {
     pub images: Images,
     pub stats: Stats,
     pub store: Store,
-    /// Cancelled when dockbridge ends: then lists in portions end.
+    /// Cancelled when dockbridge stops. Streamed lists then end.
     pub leaving: CancellationToken,
 }
 
@@ -35,7 +35,7 @@ impl ImageRpc {
         self.store.images().await.map_err(failed)
     }
 
-    /// Waits until the engine may be changed: it may be another server's.
+    /// Waits until dockbridge may change the engine, which may belong to another server.
     async fn changeable(&self) -> Result<(), Status> {
         self.store.described(SYNC_TIMEOUT).await.map(drop).map_err(failed)
     }

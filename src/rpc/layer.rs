@@ -1,6 +1,5 @@
-//! What every RPC gets: a span, one line in the log when it fails, an error instead of a panic, and
-//! the right code where the transport refused the message before we saw it, and an answer by the
-//! caller's deadline.
+//! Wraps every RPC: it gets a span, a log line if it fails, an error instead of a panic, the right code if
+//! the transport refused the message, and an answer before the caller's deadline.
 
 use std::{
     any::Any,
@@ -22,7 +21,7 @@ use super::{
 };
 use crate::telemetry::trace::{self, SpanGuard};
 
-/// Wraps a service in [`Guarded`]; its calls are counted here.
+/// Wraps a service in [`Guarded`] and counts its calls.
 #[derive(Clone, Debug)]
 pub struct Guard(pub RpcMetrics);
 
@@ -34,7 +33,7 @@ impl<S> Layer<S> for Guard {
     }
 }
 
-/// A service whose calls are logged, counted, and cannot panic the process.
+/// A service whose calls are logged and counted, and cannot panic the process.
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     inner: S,
@@ -69,7 +68,7 @@ where
         }
         let span_guard = SpanGuard::new(&span);
         let limit = deadline::stated(request.headers());
-        // tonic builds the future first and runs our code only when it is polled.
+        // tonic first builds the future and runs the method only when the future is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let engine = self.metrics.engine.clone();
         let logged = async move {
@@ -96,15 +95,14 @@ where
     }
 }
 
-/// Notes in the log, and in the list of what is under way, which pod, container or image this
-/// call is about.
+/// Records for the log, and for the list of running calls, which pod, container or image this call is about.
 pub fn about(subject: impl Display) {
     Span::current().record("about", field::display(&subject));
     note(subject);
 }
 
-/// tonic answers Internal to a message that is no protobuf or no whole frame, and OutOfRange to
-/// one that is too large; gRPC's words for them are InvalidArgument and ResourceExhausted.
+/// tonic answers Internal to a message that is not valid protobuf or not a complete frame, and OutOfRange
+/// to one that is too large. gRPC's codes for these are InvalidArgument and ResourceExhausted.
 fn corrected(answer: Response<Body>) -> Response<Body> {
     let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
     let code = match (status.code(), status.message()) {
@@ -139,12 +137,12 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// Calls that create something of a pod; their failures are logged as warnings. Other calls
-/// often ask for objects that are gone, or for unsupported features.
+/// Calls that create something for a pod. Their failures are logged as warnings. Other calls often ask for
+/// objects that are gone, or for unsupported features.
 const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 /// The header with the caller's span.
 const TRACEPARENT: &str = "traceparent";
-/// How tonic's texts about requests it could not read begin.
+/// The starts of tonic's error texts for requests that it could not read.
 const MALFORMED: [&str; 4] = [
     "failed to decode Protobuf",
     "Missing request message",

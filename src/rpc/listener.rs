@@ -1,4 +1,4 @@
-//! The unix sockets that we serve, and what is said when one cannot be.
+//! The unix sockets of the server, and the errors if they cannot be served.
 
 use std::{
     io,
@@ -28,16 +28,16 @@ pub enum ListenError {
     },
     #[error("{path} exists and is not a socket: move it away, or choose another {flag}")]
     NotASocket {
-        /// What is in the way.
+        /// The path that is in use.
         path: PathBuf,
         /// The name of the socket's setting.
         flag: &'static str,
     },
-    /// `fd://` without a socket of systemd.
+    /// `fd://` without a socket from systemd.
     #[error("--listen {listen}: {}", not_inherited(passed))]
     NotInherited {
         listen: Listen,
-        /// What was passed on instead.
+        /// The sockets that were passed on instead.
         passed: String,
     },
     #[error("cannot listen on {path}")]
@@ -53,7 +53,7 @@ fn not_inherited(passed: &str) -> String {
     }
 }
 
-/// The socket of the CRI: mode 0660. A socket there that is not served any more is replaced.
+/// The socket of the CRI, with mode 0660. If a socket exists that nobody serves, it is replaced.
 ///
 /// # Errors
 /// See [`ListenError`].
@@ -61,7 +61,7 @@ pub async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), Listen
     bind_as(path, 0o660, "--listen").await
 }
 
-/// One for root alone: mode 0600, at a place that `--run-dir` decides.
+/// A socket only for root, with mode 0600, at a path that `--run-dir` determines.
 ///
 /// # Errors
 /// See [`ListenError`].

@@ -1,8 +1,8 @@
-//! The items of each list, in one place: a list and its streamed form answer the same items, for the
-//! same filters, of one snapshot.
+//! The items of each list, in one place, so that a list and its streamed form return the same items for the
+//! same filters from one snapshot.
 //!
-//! Items of pods and containers come from [`super::encoded_lists`], others are rendered one by one as
-//! they are taken.
+//! Items of pods and containers come from [`super::encoded_lists`]. Others are rendered one by one when
+//! they are needed.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl RuntimeRpc {
-    /// Of ListPodSandbox, each encoded.
+    /// Items of ListPodSandbox, each encoded.
     pub(super) async fn listed_sandboxes(
         &self,
         filter: Option<&cri::PodSandboxFilter>,
@@ -29,7 +29,7 @@ impl RuntimeRpc {
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
-    /// Of ListContainers, each encoded.
+    /// Items of ListContainers, each encoded.
     pub(super) async fn listed_containers(
         &self,
         filter: Option<&cri::ContainerFilter>,
@@ -41,7 +41,7 @@ impl RuntimeRpc {
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
-    /// Of ListContainerStats.
+    /// Items of ListContainerStats.
     pub(super) async fn listed_container_stats(
         &self,
         filter: Option<&cri::ContainerStatsFilter>,
@@ -52,7 +52,7 @@ impl RuntimeRpc {
         Ok(rendered(read, render::stats::container))
     }
 
-    /// Of ListPodSandboxStats.
+    /// Items of ListPodSandboxStats.
     pub(super) async fn listed_sandbox_stats(
         &self,
         filter: Option<&cri::PodSandboxStatsFilter>,
@@ -63,7 +63,7 @@ impl RuntimeRpc {
         Ok(rendered(read, render::stats::pod))
     }
 
-    /// Of ListPodSandboxMetrics.
+    /// Items of ListPodSandboxMetrics.
     pub(super) async fn listed_metrics(
         &self,
     ) -> Result<impl Iterator<Item = cri::PodSandboxMetrics> + Send + use<>, Status> {
@@ -74,9 +74,9 @@ impl RuntimeRpc {
         Ok(rendered(read, move |pod| render::metrics::response::pod(pod, &disks, &pause)))
     }
 
-    /// What [`Self::listed_metrics`] can hold on this machine, now and later.
+    /// The descriptors of all metrics that [`Self::listed_metrics`] can return on this machine.
     pub(super) async fn announced(&self) -> Result<Vec<cri::MetricDescriptor>, Status> {
-        // Kubelet asks once, when it begins: an engine that is late must not leave it without.
+        // kubelet asks only once, at its start, so it must get an answer even if the engine is late.
         let now = self.described().await;
         let machine_sample = self.stats.machine_sample(&now).await;
         Ok(render::metrics::response::descriptors(&machine_sample))
@@ -84,7 +84,7 @@ impl RuntimeRpc {
 }
 
 impl ImageRpc {
-    /// Of ListImages.
+    /// Items of ListImages.
     pub(super) async fn listed(
         &self,
         filter: Option<&cri::ImageFilter>,

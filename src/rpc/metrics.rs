@@ -1,4 +1,4 @@
-//! What is counted of the calls that clients make.
+//! The metrics of CRI calls.
 
 use std::{fmt::Display, time::Duration};
 
@@ -13,25 +13,25 @@ use crate::{
     },
 };
 
-/// The metrics of RPCs. Clones count together.
+/// The metrics of RPCs. All clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,
     in_progress: InProgress,
     pub(super) listeners: Gauge,
-    /// Events, each once, however many listen.
+    /// Events, each counted once for all listeners.
     pub events: Counter,
-    /// What calls may wait for.
+    /// The engine calls for which RPCs may wait.
     pub(super) engine: EngineMetrics,
 }
 
 impl RpcMetrics {
-    /// Of an edge whose calls come to this engine.
+    /// For RPCs that use this engine.
     pub fn with_engine(engine: &EngineMetrics) -> Self {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
-    /// A call starts. The client chooses the name, so only methods of the CRI become labels.
+    /// A call starts. The client chooses its name, so only methods of the CRI become labels.
     pub(super) fn begin(&self, name: &str) -> (Call, InProgressGuard) {
         let method = known(name);
         let call = Call(self.answered.start_timer([method, word(Code::Cancelled)]));
@@ -44,8 +44,8 @@ impl RpcMetrics {
 pub(super) struct Call(Timer<2>);
 
 impl Call {
-    /// It was answered; how long that took. Of a stream, this is the beginning: its end shows in
-    /// no header.
+    /// The call was answered. Returns how long it took. For a stream, this is its start, because its end is
+    /// not in a header.
     pub(super) fn answered(self, code: Code) -> Duration {
         self.0.finish(word(code))
     }
@@ -74,13 +74,13 @@ impl RegisterMetrics for RpcMetrics {
 }
 
 tokio::task_local! {
-    /// The call that this task answers.
+    /// The call of the current task.
     pub(super) static CALL: InProgressGuard;
 }
 
-/// Notes in the list of what is under way what the call of this task is about.
+/// Records for the list of running calls what the current task's call is about.
 pub(super) fn note(subject: impl Display) {
-    // There is none when a test calls a method directly.
+    // If a test calls a method directly, there is none.
     let _ = CALL.try_with(|call| call.about(subject));
 }
 

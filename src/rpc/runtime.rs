@@ -1,6 +1,6 @@
-//! `runtime.v1.RuntimeService`: a table of contents. Each method parses, calls, renders.
+//! `runtime.v1.RuntimeService`. Each method parses, calls a service and renders.
 //!
-//! RPCs that are not here answer Unimplemented, as the generated default does.
+//! RPCs that are missing here answer Unimplemented, which is the generated default.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,35 +44,36 @@ pub struct RuntimeRpc {
     pub commands: Commands,
     pub nri: Nri,
     pub streaming: Streaming,
-    /// What containers and pods use.
+    /// Resource usage of containers and pods.
     pub stats: Stats,
     pub store: Store,
     pub network: Network,
     /// Current settings as JSON, for verbose Status.
     pub config: Arc<serde_json::Value>,
-    /// Those that a reload can change.
+    /// The settings that a reload can change.
     pub live: LiveSettings,
-    /// The image of the container that holds a pod's network.
+    /// The image of pause containers.
     pub sandbox_image: Arc<str>,
-    /// Where changed pod CIDRs are kept.
+    /// Stores changed pod CIDRs.
     pub checkpoints: Checkpoints,
-    /// Cancelled when dockbridge ends: then streams of events end.
+    /// Cancelled when dockbridge stops. Streams of events then end.
     pub leaving: CancellationToken,
     pub events: Events,
     /// What is counted of calls.
     pub metrics: RpcMetrics,
-    /// The lists that were sent last, encoded.
+    /// The last sent lists, encoded.
     pub encoded: Arc<EncodedLists>,
 }
 
 impl RuntimeRpc {
-    /// The current snapshot as callers see it, or why there is none yet.
+    /// The current snapshot for callers, or the reason why there is none yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         let now = self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
         Ok(self.nri.shown(now))
     }
 
-    /// A snapshot in which this container, or this pod with all its containers, was inspected. If the engine does not answer, the state of its list is used.
+    /// A snapshot in which this container, or this pod with all its containers, was inspected. If the
+    /// engine does not answer, the state in its list is used.
     async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
         let now = self.now().await?;
         let pod = now.sandbox(id).map(|pod| now.containers_of(&pod.id)).unwrap_or_default();
@@ -91,7 +92,7 @@ impl RuntimeRpc {
         self.now().await
     }
 
-    /// Notes in the log which pod or container, by name where it is known, a call is about.
+    /// Records for the log which pod or container a call is about, if possible by name.
     fn about(&self, id: &str) {
         let now = self.store.snapshot();
         let container = now.container(id).map(|record| record.name.as_str());
@@ -99,7 +100,7 @@ impl RuntimeRpc {
         about(name.unwrap_or(id));
     }
 
-    /// What is true now, once the engine has described itself: that comes before its lists.
+    /// The current snapshot after the engine has described itself, which it does before its lists.
     pub(super) async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
         self.store.snapshot()
@@ -155,7 +156,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::PodSandboxStatusResponse>, Status> {
         let request = request.into_inner();
         let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
-        // The kubelet takes it for the age of the answer: it must not be younger than that.
+        // kubelet reads it as the age of the answer, so it must not be newer than the answer.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
@@ -360,7 +361,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::ContainerStatsResponse>, Status> {
         let id = parse::id::object_id("container_id", &request.get_ref().container_id);
         let id = id.map_err(failed)?;
-        // The engine's list has no pid, and without it no cgroup is found.
+        // The engine's list has no pid, and without a pid no cgroup is found.
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let read = self.stats.container(container).await.map_err(failed)?;
@@ -450,7 +451,7 @@ impl RuntimeService for RuntimeRpc {
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
         let cidrs = parse::network::pod_cidrs(&text).map_err(failed)?;
         if !cidrs.is_empty() {
-            // No await in between, so that a cancelled call leaves nothing half done.
+            // There is no await in between, so a cancelled call cannot be interrupted here.
             self.network.set_pod_cidrs(cidrs.clone());
             let saved = PodCidrs { pod_cidrs: cidrs };
             self.checkpoints.save_file(&saved).await.map_err(failed)?;
@@ -462,7 +463,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::RuntimeConfigRequest>,
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
-        // Never a guess: kubelet falls back to its own flag on an answer, retries on an error.
+        // This is never guessed: kubelet uses its own flag after an answer, but retries after an error.
         let now = self.described().await;
         Ok(Response::new(render::runtime::config(now.described().map_err(failed)?)))
     }

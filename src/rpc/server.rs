@@ -17,14 +17,14 @@ use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
 };
 
-/// How long callers may be silent.
+/// How long clients may be silent.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
     /// From connecting to the first bytes.
     pub opening: Duration,
-    /// Time without bytes from a client until a ping is sent.
+    /// How long a client may send nothing before it gets a ping.
     pub ping_interval: Duration,
-    /// Deadline of the answer, then the client is disconnected.
+    /// How long the answer to a ping may take before the client is disconnected.
     pub pong: Duration,
 }
 
@@ -38,8 +38,7 @@ impl Default for ClientTimeouts {
     }
 }
 
-/// Serves until `stop` resolves, then lets calls under way finish, for at most
-/// [`DRAIN_TIMEOUT`].
+/// Serves until `stop` resolves, then lets running calls finish for at most [`DRAIN_TIMEOUT`].
 ///
 /// # Errors
 /// The listener failed.
@@ -89,8 +88,8 @@ pub async fn serve(
     }
 }
 
-/// The accepted connections. A failed accept, most likely for want of descriptors, is retried after
-/// a pause: waiting clients stay in the backlog.
+/// The accepted connections. A failed accept, most likely because no descriptors are left, is retried after
+/// a pause. Waiting clients stay in the backlog.
 fn connections(
     listener: UnixListener,
     opening: Duration,
@@ -113,7 +112,7 @@ fn connections(
     })
 }
 
-/// Before a connection is tried again that could not be taken.
+/// The pause before a failed accept is retried.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long running calls may take after the stop signal.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

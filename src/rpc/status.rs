@@ -1,4 +1,4 @@
-//! The only place that turns kinds of failures into gRPC codes.
+//! The only place that maps kinds of failures to gRPC codes.
 
 use tonic::{Code, Status};
 
@@ -16,7 +16,7 @@ use crate::{
     translate::parse::error::ParseError,
 };
 
-/// The code kubelet reads for a kind of failure.
+/// The gRPC code for a kind of failure, as kubelet reads it.
 pub const fn code(kind: Kind) -> Code {
     match kind {
         Kind::InvalidArgument => Code::InvalidArgument,
@@ -40,7 +40,7 @@ pub fn failed<E: Into<Failure>>(error: E) -> Status {
     status(kind, text)
 }
 
-/// A failure whose message may quote the request, and so be of any length.
+/// A failure whose message may quote the request, so it may have any length.
 pub fn status(kind: Kind, text: String) -> Status {
     Status::new(code(kind), shortened(text))
 }

@@ -1,14 +1,14 @@
-//! CRI v1alpha2, which crictl 1.23 and kubelet 1.22 speak. Its messages are those of v1 on the wire,
-//! field by field, under another name: a call is answered by the method of v1.
+//! CRI v1alpha2, which crictl 1.23 and kubelet 1.22 use. Its messages are the same as those of v1 under
+//! another name, so a call is answered by the method of v1.
 
 use http::{Request, Uri, uri::PathAndQuery};
 
-/// The request with the path of v1, if it has that of v1alpha2.
+/// The request with the path for v1, if its path is that of v1alpha2.
 pub(super) fn to_v1<B>(mut request: Request<B>) -> Request<B> {
     if let Some(path) = v1_path(request.uri().path()) {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
         parts.path_and_query = Some(path);
-        // A valid address with another valid path is valid.
+        // A valid URI with another valid path is also valid.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     }
     request

@@ -1,4 +1,4 @@
-//! Every way to spell an authority, cut at every byte, against an independent HPACK library.
+//! Every way to encode an authority, split at every byte, compared with an independent HPACK library.
 
 use httlib_hpack::{Decoder, Encoder};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// What a connection becomes, however it is cut into two reads.
+/// The filtered bytes of a connection, which must be the same for every split into two reads.
 fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
     let sent = [PREFACE, &frames.concat()].concat();
     let mut whole = sent.clone();
@@ -65,7 +65,7 @@ fn each_spelling_of_an_authority_is_overwritten() {
         (0x10, coded(CODED_NAME)),
     ] {
         let block = |value: &[u8]| {
-            // POST, a table size, a header with a long index and one with a name; another one behind.
+            // POST, a table size, a header with a long index and one with a name, and another one after them.
             let before = [0x83, 0x3f, 0xe1, 0x1f, 0x0f, 0x01, 2, b'a', b'b', 0, 1, b':', 1, b'c'];
             [&before[..], &[first], &name, &plain(value), &[0x40, 1, b'x', 1, b'y']].concat()
         };
@@ -89,7 +89,7 @@ fn a_huffman_coded_authority_becomes_huffman_coded_letters() {
 
 #[test]
 fn padding_priority_and_further_frames_are_met() {
-    // The path in three frames; its last bytes once more as padding and as a priority.
+    // The path in three frames, and its last bytes again as padding and as a priority.
     let (start, middle, end) = (&PATH[..1], &PATH[1..9], &PATH[9..]);
     let block = |start: &[u8]| [&[0x41, 31][..], start].concat();
     let padded =
@@ -130,8 +130,8 @@ fn what_is_no_header_block_passes() {
 }
 
 proptest! {
-    /// Requests of one connection: an authority, other headers, whether each is indexed and coded,
-    /// and how frames and reads are cut.
+    /// Requests on one connection: an authority, other headers, whether each is indexed and coded, and how
+    /// frames and reads are split.
     #[test]
     fn other_headers_arrive_as_they_were_sent(
         requests in prop::collection::vec(

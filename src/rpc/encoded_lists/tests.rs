@@ -1,4 +1,4 @@
-//! What is kept is what a rendering would be, of any tables in any order.
+//! The cached items equal a new rendering, for any tables in any order.
 
 use std::sync::{
     Arc,
@@ -29,7 +29,7 @@ impl ListItem for Record {
     }
 }
 
-/// Tables of records by number, none of them twice in one.
+/// Tables of records by number, without duplicates.
 fn tables() -> impl Strategy<Value = Vec<Vec<usize>>> {
     let table = prop::collection::hash_set(0..12_usize, 0..12);
     prop::collection::vec(table.prop_map(|table| table.into_iter().collect()), 1..20)
@@ -63,7 +63,7 @@ fn only_what_is_new_is_rendered() {
     items.of(&[Arc::clone(&three), Arc::clone(&two)]);
     let times = |record: &Record| record.rendered.load(Ordering::Relaxed);
     assert_eq!([times(&one), times(&two), times(&three)], [1, 1, 1]);
-    // Whoever was not in the last table is forgotten.
+    // Records that were not in the last table are forgotten.
     items.of(std::slice::from_ref(&one));
     assert_eq!((times(&one), Arc::strong_count(&three)), (2, 1));
 }
