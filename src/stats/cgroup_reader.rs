@@ -1,4 +1,4 @@
-//! Where the control groups of containers are, and the figures they hold.
+//! Finds the cgroups of containers and reads their figures.
 
 use super::read::{
     file::Files,
@@ -13,24 +13,24 @@ use crate::{
     },
 };
 
-/// The groups of this machine.
+/// The cgroups of this machine.
 #[derive(Debug)]
 pub(super) struct CgroupReader {
     cgroups: Cgroups,
     machine_memory: u64,
 }
 
-/// What came of the search for a group.
+/// The result of the search for a cgroup.
 #[derive(Debug)]
 pub(super) enum GroupLookup {
     Found(Box<CgroupPaths>),
-    /// The process runs, and no group of its container can be seen.
+    /// The process runs, but no cgroup of its container is visible.
     Hidden,
     Ended,
 }
 
 impl CgroupReader {
-    /// On a machine with that much memory.
+    /// For a machine with this much memory.
     pub(super) fn of(cgroups: Cgroups, files: &mut Files) -> Self {
         let memory = files.text(cgroups.proc(), "meminfo").and_then(total);
         Self { cgroups, machine_memory: memory.unwrap_or(u64::MAX) }
@@ -40,7 +40,7 @@ impl CgroupReader {
         &self.cgroups
     }
 
-    /// The group of the container `id`, whose main process is `pid`.
+    /// The cgroup of the container `id`, whose main process is `pid`.
     pub(super) fn find(&self, id: &str, pid: u32) -> GroupLookup {
         let known = self.cgroups.cached(pid, id);
         let Some(group) = known.or_else(|| self.cgroups.find(pid, id).ok()) else {
@@ -50,7 +50,7 @@ impl CgroupReader {
         GroupLookup::Found(Box::new(CgroupPaths::of(&group, self.machine_memory)))
     }
 
-    /// Reads a group; none if it ended.
+    /// Reads a cgroup. None if it ended.
     pub(super) fn read(
         places: &CgroupPaths,
         options: &ReadOptions,
@@ -62,7 +62,7 @@ impl CgroupReader {
     }
 }
 
-/// What a reading of this detail takes.
+/// The options for a reading with this detail.
 pub(super) fn read_options(detail: Detail) -> ReadOptions {
     let page_sizes = match detail {
         Detail::Usage => Vec::new(),
@@ -71,7 +71,7 @@ pub(super) fn read_options(detail: Detail) -> ReadOptions {
     ReadOptions { detail, page_sizes, now }
 }
 
-/// Never unset, at any clock.
+/// The current time, which is never unset.
 pub(super) fn now() -> Nanos {
     Nanos(clock::nanos().max(1))
 }

@@ -1,5 +1,4 @@
-//! Reads containers with what is remembered from reading to reading: paths of control groups, rates,
-//! sizes of layers, disks.
+//! Reads containers, with data that is kept between readings: paths of cgroups, rates, sizes of layers, disks.
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
@@ -24,7 +23,7 @@ use crate::{
     },
 };
 
-/// What is remembered from reading to reading, all of it of containers that run.
+/// Data that is kept between readings. It only concerns running containers.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) proc: PathBuf,
@@ -32,21 +31,21 @@ pub(super) struct Collector {
     pub(super) rates: Rates,
     pub(super) layers: Layers,
     pub(super) disks: DiskCache,
-    /// However many ask, so many threads read.
+    /// Limits the threads that read at the same time.
     pub(super) threads: Arc<Semaphore>,
-    /// And so many more that read everything, so that those do not delay the others.
+    /// Limits further threads for readings with all details, so that these do not delay the others.
     pub(super) thorough: Arc<Semaphore>,
 }
 
-/// What a thread reads with.
+/// What a thread needs for reading.
 pub(super) struct ReadContext<'a> {
     pub(super) options: &'a ReadOptions,
     pub(super) files: Files,
 }
 
 impl Collector {
-    /// Nothing is remembered yet. At most `threads` read at the same time, and as many more for
-    /// whoever asks for everything.
+    /// Without any data. At most `threads` read at the same time, and as many more for readings with all
+    /// details.
     pub(super) fn new(cgroups: Cgroups, threads: usize) -> Self {
         Self {
             proc: cgroups.proc().to_owned(),
@@ -59,7 +58,7 @@ impl Collector {
         }
     }
 
-    /// Resource usage of a container; none if it ended.
+    /// Resource usage of a container. None if it ended.
     pub(super) fn container(
         &self,
         record: &Arc<ContainerRecord>,
@@ -82,7 +81,7 @@ impl Collector {
         Some(ContainerReading { group, processes, ..blank })
     }
 
-    /// What a group uses, its rate included; none when it is gone.
+    /// Resource usage of a cgroup, with its rate. None if it is gone.
     pub(super) fn group(
         &self,
         id: &str,
@@ -96,7 +95,7 @@ impl Collector {
         Some(group)
     }
 
-    /// Forgets whatever does not run any more.
+    /// Forgets everything that no longer runs.
     pub(super) fn retain(
         &self,
         containers: &[Arc<ContainerRecord>],

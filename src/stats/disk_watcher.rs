@@ -1,4 +1,4 @@
-//! Reads the disks in the background, since a file system may hang.
+//! Reads the disks in the background, because a file system may hang.
 
 use std::{
     sync::Weak,
@@ -10,11 +10,11 @@ use tokio::time::sleep;
 use super::{collector::Collector, disks};
 use crate::{concurrency::blocking::blocking, engine::storage, store::handle::Store};
 
-/// Reads them until the collector is dropped. Only this task waits for a read that hangs.
+/// Reads them until the collector is dropped. A read that hangs only blocks this task.
 pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
     let mut known = None;
     while let Some(proc) = collector.upgrade().map(|collector| collector.proc.clone()) {
-        // A closed store answers at once.
+        // A closed store returns at once.
         let engine = store.wait(READ_EVERY, |now| now.engine.clone()).await;
         let path = match engine {
             Some(engine) => Some(storage::mountpoint(&engine).await),

@@ -1,4 +1,4 @@
-//! The disks that figures of containers name, as [`super::disk_watcher`] saw them last.
+//! The disks that figures of containers refer to, as [`super::disk_watcher`] last read them.
 
 use std::{
     fs,
@@ -18,12 +18,12 @@ use crate::{
     model::stats::{DiskReading, Disks},
 };
 
-/// What was read last.
+/// The result of the last read.
 #[derive(Debug, Default)]
 pub(super) struct DiskCache(Mutex<Option<(Instant, Arc<Disks>)>>);
 
 impl DiskCache {
-    /// The disks; none when they were read too long ago.
+    /// The disks. None if they were read too long ago.
     pub(super) fn at(&self, now: Instant) -> Arc<Disks> {
         let read = self.0.lock().clone();
         let fresh = read.filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER);
@@ -36,8 +36,8 @@ impl DiskCache {
     }
 }
 
-/// What is mounted where the layers are: the machine's table of mounts is long where pods are
-/// many, so it is read only when another file system is there.
+/// The mount of the layers' directory. The machine's mount table is long if there are many pods, so it is
+/// read only when the file system has changed.
 #[derive(Debug)]
 pub(super) struct Known {
     path: PathBuf,
@@ -45,7 +45,7 @@ pub(super) struct Known {
     device: String,
 }
 
-/// The disks as the machine below `proc` has them, and the one that `path` is on.
+/// The disks of the machine below `proc`, and the one that contains `path`.
 pub(super) fn read(proc: &Path, path: Option<&Path>, known: &mut Option<Known>) -> Disks {
     let mut files = Files::default();
     let names = files.text(proc, "partitions").map(partitions::names).unwrap_or_default();
@@ -82,5 +82,5 @@ fn layers(
     })
 }
 
-/// What was read before that is out of date.
+/// Older results are out of date.
 const STALE_AFTER: Duration = Duration::from_secs(60);

@@ -1,5 +1,4 @@
-//! Entry points for `make fuzz`: the kernel's figures of a control group and of processes, read from files
-//! as they are there, and rendered.
+//! Entry points for `make fuzz`: the kernel's files for a cgroup and for processes are read and rendered.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -33,8 +32,8 @@ use crate::{
     },
 };
 
-/// Parts divided by NULs: a file's name in the first line, its content behind. All of them are in
-/// one directory, which is a group of both versions.
+/// Parts separated by NULs: the first line is a file's name, the rest its content. All of them are in one
+/// directory, which is a cgroup of both versions.
 pub(crate) fn cgroup(bytes: &[u8]) {
     PLACE.with(|Place(place)| of_place(bytes, place));
     let text = String::from_utf8_lossy(bytes);
@@ -62,7 +61,7 @@ fn of_place(bytes: &[u8], place: &Path) {
     written.iter().for_each(|file| drop(fs::remove_file(file)));
 }
 
-/// Reads the group as a version has it, and shows what was read.
+/// Reads the cgroup as one version has it, and renders the result.
 fn read(place: &Path, version: &str) {
     let cgroups = Cgroups::from_proc(&place.join(version));
     let group = cgroups.find(PID, OWNER).expect("the group is there");
@@ -94,7 +93,7 @@ fn read(place: &Path, version: &str) {
     let _ = render::metrics::response::pod(&pod, &Disks::default(), "pause");
 }
 
-/// The directory with the group, gone with the thread.
+/// The directory with the cgroup, which is removed with the thread.
 struct Place(PathBuf);
 
 thread_local! {
@@ -131,7 +130,7 @@ impl Drop for Place {
 const LEGACY: &str = "cpu,cpuacct,cpuset,memory,blkio,pids,hugetlb";
 const PID: u32 = 42;
 const OWNER: &str = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
-/// All that is read of a group.
+/// All files that are read for a cgroup.
 const FILES: [&str; 42] = [
     "cpu.stat",
     "cpu.max",

@@ -1,7 +1,7 @@
-//! Measures writable layers in the background, one after the other and slowly.
+//! Measures writable layers in the background, slowly and one after the other.
 //!
-//! A layer may have millions of files. It is walked in steps; between two of them others get
-//! their result and the disk gets its rest.
+//! A layer may have millions of files. It is walked in steps. Between two steps other layers are measured
+//! and the disk has a rest.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -46,35 +46,35 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
     }
 }
 
-/// Which layers are to be measured.
+/// The layers to measure.
 #[derive(Default)]
 struct Schedule {
     checked: Option<Instant>,
     snapshot: Option<Arc<Snapshot>>,
-    /// The directory of the engine's layers, and when it was looked for.
+    /// The directory of the engine's layers, and when it was determined.
     mountpoint: Option<(Instant, Arc<EngineInfo>, Arc<Path>)>,
-    /// Not begun.
+    /// Not started yet.
     fresh: VecDeque<LayerJob>,
-    /// Begun, and in need of further steps.
+    /// Started, with further steps to do.
     open: VecDeque<LayerJob>,
-    /// Ids of all of them.
+    /// The container ids of all jobs.
     busy: HashSet<String>,
 }
 
-/// A layer to be measured.
+/// A layer to measure.
 #[derive(Debug)]
 pub(super) struct LayerJob {
     pub(super) id: String,
     /// The directory of the engine's layers.
     pub(super) mountpoint: Arc<Path>,
-    /// The layer's own, if it is known.
+    /// The layer's own directory, if it is known.
     pub(super) upper: Option<PathBuf>,
     pub(super) walk: Option<Walk>,
     /// How long the disk was busy with it so far.
     pub(super) took: Duration,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) enum StepResult {
     More(LayerJob),
@@ -82,7 +82,7 @@ pub(super) enum StepResult {
 }
 
 impl Schedule {
-    /// Whether to check again: sooner when there is a new snapshot.
+    /// Whether to check again. After a new snapshot this is sooner.
     fn is_due(&self, now: &Arc<Snapshot>) -> bool {
         let is_new = self.snapshot.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now));
         let rest = if is_new { CHECK_NEW_EVERY } else { CHECK_EVERY };
@@ -93,7 +93,7 @@ impl Schedule {
         let at = Instant::now();
         (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        // What is only listed has no directory yet.
+        // Containers that are only listed have no directory yet.
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
@@ -118,7 +118,7 @@ impl Schedule {
         }
     }
 
-    /// The directory of the engine's layers, looked for again from time to time.
+    /// The directory of the engine's layers, which is determined again at intervals.
     async fn mountpoint(&mut self, engine: &Arc<EngineInfo>) -> Arc<Path> {
         if let Some((at, of, known)) = &self.mountpoint
             && Arc::ptr_eq(of, engine)
@@ -143,7 +143,7 @@ impl Schedule {
         }
     }
 
-    /// Waits until there may be something to do: what has just begun is measured soon.
+    /// Waits until there may be work. New containers are measured soon.
     async fn idle(&mut self, store: &Store) {
         sleep(SHORTEST_PAUSE).await;
         let last = &self.snapshot;
@@ -154,7 +154,8 @@ impl Schedule {
         }
     }
 
-    /// New ones first, since most are small; but each that is open holds descriptors.
+    /// The next job. New ones come first, since most are small. The number of open ones is limited, because
+    /// each needs descriptors.
     fn next(&mut self) -> Vec<LayerJob> {
         let room = MOST_OPEN.saturating_sub(self.open.len()).min(self.fresh.len());
         let mut jobs: Vec<LayerJob> = self.fresh.drain(..room).collect();
@@ -166,14 +167,14 @@ impl Schedule {
 }
 
 impl Collector {
-    /// The directory of a writable layer: as the engine reports it, or as it was found last.
+    /// The directory of a writable layer, from the engine, otherwise from the last search.
     fn upper(&self, record: &ContainerRecord) -> Option<PathBuf> {
         record.writable_layer.clone().or_else(|| self.layers.upper(record.id.as_str()))
     }
 }
 
-/// The layers that the engine has mounted, by container. Read in the host's mount namespace: in its own,
-/// a container decides what is mounted at its root.
+/// The layers that the engine has mounted, by container. The host's mount namespace is read, because in its
+/// own namespace a container decides what is mounted at its root.
 async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, PathBuf> {
     let read = move || {
         let table = fs::read_to_string(proc.join("self/mountinfo"))?;
@@ -184,7 +185,7 @@ async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, Pat
 }
 
 impl LayerJob {
-    /// Number of files in one step.
+    /// `entries` is the number of files in one step.
     pub(super) fn go_on(mut self, entries: usize) -> StepResult {
         let began = Instant::now();
         let Some(mut walk) = self.walk.take().or_else(|| self.begin()) else {
@@ -213,19 +214,19 @@ impl LayerJob {
     }
 }
 
-/// Interval of comparing the engine's layers with the disk.
+/// How often the engine's layers are compared with the disk.
 const STORAGE_REFRESH: Duration = Duration::from_secs(60);
-/// How often it is checked what is due: jobs that come together cost less.
+/// How often due layers are searched. Fewer searches cost less.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// And where something has changed, while others are being measured.
+/// The same after a change while others are being measured.
 const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
-/// Changes that come together are handled together.
+/// Changes within this time are handled together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Files read in one step: some milliseconds when they are in the cache.
+/// Files in one step, which takes some milliseconds if they are in the cache.
 const STEP: usize = 2000;
-/// Rest after a step, in times of what it took.
+/// The rest after a step, as a multiple of its duration.
 const REST: u32 = 9;
-/// Even an empty layer's step counts as this long.
+/// Even the step of an empty layer counts as this long.
 const SHORTEST_STEP: Duration = Duration::from_micros(200);
-/// Walks that may be open at the same time.
+/// How many walks may be open at the same time.
 const MOST_OPEN: usize = 8;

@@ -1,4 +1,4 @@
-//! What is known of writable layers, and which of them have to be measured again.
+//! The known sizes of writable layers, and which of them have to be measured again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,14 +18,14 @@ pub(super) struct Layers(Mutex<HashMap<String, Layer>>);
 struct Layer {
     reading: Option<LayerReading>,
     upper: Option<PathBuf>,
-    /// When it is to be measured again.
+    /// When to measure it again.
     due: Instant,
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
-    /// None when it failed.
+    /// None if it failed.
     pub(super) reading: Option<LayerReading>,
     /// The layer's directory, if it could be read.
     pub(super) upper: Option<PathBuf>,
@@ -51,15 +51,15 @@ impl Layers {
         readings.map(|reading| reading.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Its directory when it was measured last. A layer stays where it is as long as its container
+    /// Its directory at the last measurement. A layer's directory does not change while its container
     /// exists.
     pub(super) fn upper(&self, id: &str) -> Option<PathBuf> {
         let known = self.0.lock();
         known.get(id)?.upper.clone()
     }
 
-    /// Notes what came of a measurement; when nothing did, what was known before stays, but for
-    /// the place. It is due again the later, the longer it took; latest where it failed.
+    /// Stores the result of a measurement. If it failed, the earlier size stays and only the directory is
+    /// updated. The longer a measurement took, the later the next one is due. After a failure it is due last.
     pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
@@ -75,10 +75,10 @@ impl Layers {
     }
 }
 
-/// A layer is walked for at most the n-th part of the time, within these bounds.
+/// Each layer is walked for at most one part in this many of the time, within the limits below.
 const SHARE: u32 = 20;
-/// Time between the end of a measurement and the beginning of the next, at least: kubelet looks for
-/// whom to evict every ten seconds.
+/// The shortest time between two measurements. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);
-/// And at most: figures that are older than a minute count as lost in Kubernetes' own tests.
+/// The longest time between two measurements. Kubernetes' own tests do not accept figures older than a
+/// minute.
 pub(super) const LONGEST_REST: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Which figures this machine has at all: asked before there is any pod, and true for all.
+//! Which figures this machine has at all. This is independent of any pod.
 
 use super::{
     cgroup_reader::{now, read_options},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Collector {
-    /// Every figure with some value, where the machine keeps it. Reads some dozen files.
+    /// Every figure that the machine keeps, with any value. Reads some dozen files.
     pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
         let (options, mut files) = (read_options(Detail::Everything), Files::default());
         let cgroups = self.groups.cgroups();

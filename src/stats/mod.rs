@@ -1,5 +1,5 @@
-//! What containers and pods use, read from the kernel: control groups, network namespaces, and the
-//! directories that writable layers are in. The engine is never asked.
+//! Resource usage of containers and pods, read from the kernel: cgroups, network namespaces, and the
+//! directories of writable layers. The engine is never asked.
 //!
 //! ```text
 //! service:       Stats, what the other modules call

@@ -22,13 +22,13 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// What has to be known of a pod to read it.
+/// The data needed to read a pod.
 #[derive(Debug)]
 pub(super) struct PodTarget {
     record: Arc<SandboxRecord>,
-    /// Those that run, newest first.
+    /// The running containers, newest first.
     containers: Vec<Arc<ContainerRecord>>,
-    /// It has a control group around its containers' that is no other pod's.
+    /// The pod has a cgroup above its containers', which no other pod uses.
     grouped: bool,
 }
 
@@ -60,7 +60,7 @@ impl PodTarget {
 }
 
 impl Collector {
-    /// Resource usage of a pod; none if its pause container ended.
+    /// Resource usage of a pod. None if its pause container ended.
     pub(super) fn pod(&self, target: &PodTarget, work: &mut ReadContext<'_>) -> Option<PodReading> {
         let record = &target.record;
         let id = record.id.as_str();
@@ -95,7 +95,7 @@ impl Collector {
         Some(PodReading { group, network, containers, ..blank })
     }
 
-    /// The counters of the pod's interfaces. A reused pid has another process's counters.
+    /// The counters of the pod's interfaces. If the pid was reused, they are those of another process.
     fn network(
         &self,
         record: &SandboxRecord,
@@ -112,8 +112,8 @@ impl Collector {
     }
 }
 
-/// What several groups use together, as far as figures of groups add up: pressure does not, nor
-/// what is left of limits. A peak of the sum is not the sum of peaks.
+/// The sum over several cgroups, for figures that can be added. Pressure and available memory cannot. The
+/// peak of a sum is not the sum of the peaks.
 pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupReading {
     let mut total = GroupReading::default();
     for group in groups {
@@ -152,8 +152,7 @@ fn add_memory(one: &MemoryReading, other: &MemoryReading) -> MemoryReading {
     }
 }
 
-/// Two readings joined. The first is joined with nothing, which takes from it what does not add
-/// up.
+/// Adds two readings. The first one is added to an empty one, which removes figures that cannot be added.
 fn both<T: Clone + Default>(
     total: Option<T>,
     more: Option<&T>,

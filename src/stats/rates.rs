@@ -1,7 +1,7 @@
 //! Rates of processor usage, computed from earlier readings.
 //!
-//! Several callers ask at different intervals. A reading becomes the next base only if the last base is
-//! old enough. Until then the last rate is returned again.
+//! Several callers ask at different intervals. A reading becomes the next base only if the last base is old
+//! enough. Until then the last rate is returned again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Rates(Mutex<HashMap<String, Rate>>);
 
-/// The last base of a group, and the rate up to it.
+/// The last base of a cgroup, and the rate up to it.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     at: Instant,
@@ -23,7 +23,7 @@ struct Rate {
 }
 
 impl Rates {
-    /// Takes a reading of processor time in nanoseconds; answers what was used in a second.
+    /// Adds a reading of processor time in nanoseconds. Returns the usage per second.
     pub(super) fn next(&self, id: &str, usage: u64, at: Instant) -> Option<u64> {
         let mut known = self.0.lock();
         let Some(last) = known.get_mut(id) else {
@@ -32,7 +32,7 @@ impl Rates {
         };
         let since = at.saturating_duration_since(last.at);
         if usage < last.usage {
-            // Another group by the same name.
+            // Another cgroup with the same name.
             *last = Rate { at, usage, nano_cores: None };
         } else if since >= SHORTEST {
             let nano_cores = Some(rate(usage - last.usage, since));
@@ -57,5 +57,5 @@ fn rate(used: u64, since: Duration) -> u64 {
     u64::try_from(used / since.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
-/// Over less than this, the moments at which the kernel counts would show.
+/// Over a shorter time, the kernel's update interval would affect the rate.
 const SHORTEST: Duration = Duration::from_millis(900);

@@ -1,7 +1,7 @@
-//! [`Stats`]: what containers and pods of a snapshot use.
+//! [`Stats`]: resource usage of the containers and pods of a snapshot.
 //!
-//! Files of the kernel are read on blocking threads, a few side by side. What ends between the
-//! snapshot and the reading is left out.
+//! Files of the kernel are read on a few blocking threads in parallel. Containers that end between the
+//! snapshot and the reading are left out.
 
 use std::{
     sync::{Arc, Weak},
@@ -31,15 +31,15 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// What containers and pods use. Clones share what is remembered.
+/// Resource usage of containers and pods. Clones share the kept data.
 #[derive(Clone, Debug)]
 pub struct Stats {
     pub(super) collector: Arc<Collector>,
 }
 
 impl Stats {
-    /// Reads these groups; measures writable layers until the last handle is gone. From then on
-    /// only groups of containers that run are remembered.
+    /// Reads these cgroups, and measures writable layers until the last handle is dropped. Data is kept
+    /// only for cgroups of running containers.
     pub fn start(store: Store, cgroups: Cgroups) -> Self {
         let stats = Self::new(cgroups);
         tokio::spawn(layer_walker::walk(Arc::downgrade(&stats.collector), store.clone()));
@@ -48,12 +48,12 @@ impl Stats {
         stats
     }
 
-    /// Without the tasks in the background.
+    /// Without the background tasks.
     pub(super) fn new(cgroups: Cgroups) -> Self {
         Self { collector: Arc::new(Collector::new(cgroups, workers())) }
     }
 
-    /// What one container uses; nothing but its layer while it does not run.
+    /// Usage of one container. If it does not run, only its layer.
     ///
     /// # Errors
     /// See [`StatsError`].
@@ -66,7 +66,7 @@ impl Stats {
         Ok(read.into_iter().next().unwrap_or_else(|| self.collector.blank(record)))
     }
 
-    /// What the running containers use that are asked for, newest first.
+    /// Usage of the requested running containers, newest first.
     ///
     /// # Errors
     /// See [`StatsError`].
@@ -81,7 +81,7 @@ impl Stats {
         self.spread(asked.cloned().collect(), detail, Collector::container).await
     }
 
-    /// What one pod uses; nothing but its containers' share while its pause does not run.
+    /// Usage of one pod. If its pause container does not run, only that of its containers.
     ///
     /// # Errors
     /// See [`StatsError`].
@@ -95,7 +95,7 @@ impl Stats {
         Ok(read.into_iter().next().unwrap_or_else(|| PodReading::blank(record)))
     }
 
-    /// What the pods use that are asked for and whose pause runs, newest first.
+    /// Usage of the requested pods whose pause container runs, newest first.
     ///
     /// # Errors
     /// See [`StatsError`].
@@ -112,17 +112,17 @@ impl Stats {
         self.spread(targets, detail, Collector::pod).await
     }
 
-    /// The disks that figures name, as seen some seconds ago.
+    /// The disks that figures refer to, as read some seconds ago.
     pub fn disks(&self) -> Arc<Disks> {
         self.collector.disks.at(Instant::now())
     }
 
-    /// Bytes that running containers wrote to their layers, each as measured last.
+    /// Bytes that running containers wrote to their layers, from the last measurements.
     pub fn layer_bytes(&self) -> u64 {
         self.collector.layers.bytes()
     }
 
-    /// Which figures this machine has at all, whether or not there is any pod.
+    /// Which figures this machine has at all, independent of any pod.
     pub async fn machine_sample(&self, now: &Snapshot) -> MachineSample {
         let collector = Arc::clone(&self.collector);
         // Only overlays have a directory that can be measured.
@@ -131,7 +131,7 @@ impl Stats {
         blocking(move || collector.machine_sample(layers)).await
     }
 
-    /// Reads `subjects` on a few threads; their order stays.
+    /// Reads `subjects` on a few threads and keeps their order.
     async fn spread<T, R>(
         &self,
         subjects: Vec<T>,
@@ -174,8 +174,8 @@ impl Stats {
     }
 }
 
-/// Forgets what has ended, soon after the store shows it. Waits for no file system: what is kept
-/// of those that run must not grow when one hangs.
+/// Forgets what has ended, soon after the store shows it. Does not wait for any file system, so that the
+/// kept data does not grow if one hangs.
 async fn forget(collector: Weak<Collector>, store: Store) {
     let mut seen: Option<Arc<Snapshot>> = None;
     loop {
@@ -194,10 +194,10 @@ fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
-/// In the names of all such storage drivers and snapshotters.
+/// Part of the names of all such storage drivers and snapshotters.
 const OVERLAY: &str = "overlay";
-/// Ends that come together are forgotten together.
+/// Ends within this time are forgotten together.
 const TOGETHER: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
-/// Fewer are read sooner than another thread wakes up.
+/// Fewer are read before another thread could wake up.
 const SMALLEST_SHARE: usize = 8;

@@ -1,6 +1,6 @@
-//! Trees of control groups as machines of every layout show them, and what is remembered between
-//! readings. `tests/fixtures/cgroup` has v1 and hybrid word for word from a machine with both, and
-//! v2 after the kernel's documentation.
+//! Cgroup trees of every layout, and data that is kept between readings. The v1 and hybrid trees in
+//! `tests/fixtures/cgroup` are exact copies from a machine with both versions. The v2 tree follows the
+//! kernel's documentation.
 
 mod holes;
 mod layers;
@@ -96,7 +96,7 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
 }
 
 fn collector(tree: &str) -> Arc<Collector> {
-    // Relative, as the mount points in the fixtures are: tests run in the crate's folder.
+    // Relative, like the mount points in the fixtures, because tests run in the crate's folder.
     Stats::new(Cgroups::from_proc(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
         .collector
 }
@@ -137,7 +137,7 @@ fn version_1_is_read_as_a_machine_shows_it() {
         let swap = SwapReading { at: memory.at, usage: 0, available: Some(67_108_864) };
         assert_eq!(group.swap, Some(swap));
         assert_eq!(group.pids.unwrap().tasks, 2);
-        // Only where version 2 is beside it.
+        // Only if version 2 is also mounted.
         let total = |pressure: Option<Pressure>| pressure.map(|pressure| pressure.some.total);
         let wanted = (tree == "hybrid").then_some(1_720_083);
         assert_eq!(total(cpu.pressure), wanted);
@@ -196,7 +196,7 @@ fn processes_are_read_where_they_are_asked_for() {
     assert!(processes.ulimits.iter().any(|(name, _)| *name == "max_open_files"));
 }
 
-/// Runtimes have two formulas: only the request tells which shares a weight was made of.
+/// Runtimes use two formulas, so only the request shows from which shares a weight was made.
 #[test]
 fn shares_are_those_that_were_requested() {
     let root = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn shares_are_those_that_were_requested() {
     }
 }
 
-/// What is announced by a look at the machine alone is what its containers and pods then tell.
+/// The metrics announced without any container are exactly those that containers and pods then have.
 #[test]
 fn a_machine_reports_the_described_metrics() {
     for tree in TREES {
@@ -236,7 +236,7 @@ fn a_machine_reports_the_described_metrics() {
         let options = read_options(Detail::Everything);
         let mut work = ReadContext { options: &options, files: Files::default() };
         let mut reading = collector.pod(&target, &mut work).unwrap();
-        // Figures of devices come with traffic.
+        // Figures of devices appear with I/O.
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
         let disks = disks::read(&collector.proc, Some(Path::new("/")), &mut None);
@@ -250,7 +250,7 @@ fn a_machine_reports_the_described_metrics() {
     }
 }
 
-/// Before there is any group below the topmost, controllers are announced as they usually are.
+/// Before there is any cgroup below the topmost one, the usual figures of the controllers are announced.
 #[test]
 fn an_empty_machine_announces_what_its_controllers_keep() {
     let root = tempfile::tempdir().unwrap();
@@ -338,7 +338,7 @@ fn told(tree: &str, file: &str) -> u64 {
     fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// Whoever is in the same parent is no part of the pod: then its own groups are added up.
+/// Another pod has the same cgroup parent, so the pod's own cgroups are added up.
 #[test]
 fn a_pod_beside_foreign_containers() {
     let own = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;
@@ -357,13 +357,13 @@ fn a_pod_beside_foreign_containers() {
         assert_eq!(group.cpu.as_ref().unwrap().usage, own.cpu.as_ref().unwrap().usage);
         assert_eq!(group.memory.as_ref().unwrap().available, None, "limits do not add up");
     }
-    // An earlier sandbox of the same pod is no stranger.
+    // An earlier sandbox of the same pod does not count as another pod.
     let attempts = [sandbox("6f2a", "/p"), sandbox("6f2a", "/p")];
     assert!(parents(&attempts).is_own(&attempts[0].document));
 }
 
-/// Right after a restart the engine's list is known and the inspects are not. A figure that is unknown
-/// then is absent, never 0, and no total leaves it out.
+/// Right after a restart, the engine's list is known but not the inspects. A figure that is unknown then is
+/// missing, never 0, and no sum leaves it out.
 #[test]
 fn a_figure_is_absent_until_the_inspect() {
     let collector = collector("v2-cgroupfs");
@@ -383,7 +383,7 @@ fn a_figure_is_absent_until_the_inspect() {
         assert_eq!((shown.cpu.is_some(), shown.memory.is_some()), (is_known, is_known));
         assert_eq!(shown.containers.len(), 1);
     }
-    // A parent that another pod has, too, is not read as this pod's.
+    // A parent that another pod also has is not read as this pod's.
     let (pod, mut other) = (sandbox("6f2a", "/p"), sandbox("77", "/p"));
     Arc::make_mut(&mut other).process = Some(Process::Listed(ListedState::Running));
     assert!(!parents(&[Arc::clone(&pod), other]).is_own(&pod.document));
@@ -458,7 +458,7 @@ fn measured(bytes: u64) -> Measurement {
     Measurement { reading, ..Measurement::default() }
 }
 
-/// A machine whose process 7 is in `ID`'s group, and a layer.
+/// A machine whose process 7 is in the cgroup of `ID`, and a layer.
 fn machine(root: &Path) -> PathBuf {
     let proc = root.join("proc");
     for (file, text) in [

@@ -1,4 +1,4 @@
-//! Processor time of a control group.
+//! Processor time of a cgroup.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What a group used; none when it is gone or not counted.
+/// The usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(
     places: &CgroupPaths,
     detail: Detail,
@@ -74,7 +74,7 @@ pub(super) fn v2(text: &str) -> Option<CpuReading> {
     Some(reading)
 }
 
-/// `cpuacct.stat` of version 1, in ticks of a hundredth of a second whatever the kernel's own.
+/// `cpuacct.stat` of version 1, in hundredths of a second, whatever the kernel's own tick is.
 pub(super) fn modes(text: &str, reading: &mut CpuReading) {
     for (name, value) in flat(text) {
         let nanos = value.saturating_mul(TICK);
@@ -104,7 +104,7 @@ fn v1_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
     reading.shares = files.count(place, "cpu.shares");
 }
 
-/// `cpu.max` is a quota and a period.
+/// `cpu.max` has a quota and a period.
 fn v2_limits(place: &Path, requested_shares: i64, reading: &mut CpuReading, files: &mut Files) {
     let both = files.text(place, "cpu.max").and_then(|text| text.trim().split_once(' '));
     if let Some((quota, period)) = both {
@@ -116,5 +116,5 @@ fn v2_limits(place: &Path, requested_shares: i64, reading: &mut CpuReading, file
 }
 
 const MICRO: u64 = 1000;
-/// `USER_HZ` is 100 on every architecture Docker runs on.
+/// `USER_HZ` is 100 on every architecture that Docker supports.
 const TICK: u64 = 10_000_000;

@@ -1,4 +1,4 @@
-//! Reading small files of the kernel, many and often: one buffer for all of them.
+//! Reads many small files of the kernel often, with one buffer for all of them.
 
 use std::{
     fs::File,
@@ -17,18 +17,18 @@ pub(in crate::stats) struct Files {
     path: PathBuf,
     bytes: Vec<u8>,
     text: String,
-    /// A file could not be opened though it may exist: the figures are incomplete.
+    /// A file could not be opened although it may exist, so the figures are incomplete.
     pub(in crate::stats) starved: bool,
 }
 
 impl Files {
-    /// The text of a file; none when it is absent or cannot be read.
+    /// The text of a file. None if it does not exist or cannot be read.
     pub(in crate::stats) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let file = self.open(directory, name)?;
         file.take(LARGEST).read_to_end(&mut self.bytes).ok()?;
         match str::from_utf8(&self.bytes) {
             Ok(text) => Some(text),
-            // Names of interfaces may be anything.
+            // Names of interfaces may contain any bytes.
             Err(_) => {
                 self.text = String::from_utf8_lossy(&self.bytes).into_owned();
                 Some(&self.text)
@@ -44,8 +44,8 @@ impl Files {
         super::text::limit(self.word(directory, name)?)
     }
 
-    /// The text of a file that holds a single number, which the kernel gives in one piece: most of
-    /// what is read.
+    /// The text of a file with a single number, which the kernel returns in one read. Most files are of
+    /// this kind.
     fn word(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let mut file = self.open(directory, name)?;
         self.bytes.resize(LONGEST_WORD, 0);
@@ -65,7 +65,7 @@ impl Files {
     }
 }
 
-/// Reads files of one control group. Of those that are in every reading some stay open.
+/// Reads files of one cgroup. Some of the files that are read every time stay open.
 #[derive(Debug)]
 pub(in crate::stats) struct GroupFiles<'a> {
     kept: &'a OpenFiles,
@@ -73,12 +73,12 @@ pub(in crate::stats) struct GroupFiles<'a> {
 }
 
 impl<'a> GroupFiles<'a> {
-    /// Of a group of which these stay open.
+    /// For a cgroup whose files in `kept` stay open.
     pub(super) const fn of(kept: &'a OpenFiles, uncached: &'a mut Files) -> Self {
         Self { kept, uncached }
     }
 
-    /// The text of a file; none when it is absent or cannot be read.
+    /// The text of a file. None if it does not exist or cannot be read.
     pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let Files { path, bytes, starved, .. } = &mut *self.uncached;
         path.clear();
@@ -110,9 +110,9 @@ impl Default for Files {
     }
 }
 
-/// Larger than what nearly all files hold, so that one is read with two calls.
+/// Larger than nearly all files, so that two reads are enough.
 const USUAL: usize = 8192;
-/// No number is as long.
+/// Longer than any number.
 const LONGEST_WORD: usize = 64;
-/// What is longer is not read to its end: a container could make it grow without bounds.
+/// Larger files are not read to the end, because a container could make them grow without limit.
 const LARGEST: u64 = 4 << 20;

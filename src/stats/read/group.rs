@@ -1,4 +1,4 @@
-//! One reading of a control group.
+//! One reading of a cgroup.
 
 use super::{
     cpu,

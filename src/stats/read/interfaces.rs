@@ -6,13 +6,13 @@ use crate::model::{
     time::Nanos,
 };
 
-/// Every interface in the text, in its order.
+/// All interfaces in the text, in its order.
 pub(in crate::stats) fn interfaces(text: &str) -> Vec<InterfaceReading> {
     text.lines().filter_map(interface).collect()
 }
 
-/// The same, with the pod's main interface separate: the one with this name, otherwise the first one
-/// that is not loopback. None if there is no such interface.
+/// The same, with the pod's main interface separate: the one with this name, otherwise the first one that
+/// is not loopback. None if there is no such interface.
 pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<NetworkReading> {
     let mut all = interfaces(text);
     let named = all.iter().position(|one| one.name == name);
@@ -21,8 +21,8 @@ pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<Net
     Some(NetworkReading { at, default, others: all })
 }
 
-/// `name: bytes packets errs drop fifo frame compressed multicast` and the same eight again for
-/// what was sent. The name may be grown together with the first count.
+/// `name: bytes packets errs drop fifo frame compressed multicast` for receiving, and the same eight
+/// columns for sending. There may be no space between the name and the first number.
 fn interface(line: &str) -> Option<InterfaceReading> {
     let (name, counts) = line.rsplit_once(':')?;
     let counts: Vec<u64> = counts.split_ascii_whitespace().map_while(count).collect();

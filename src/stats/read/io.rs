@@ -1,4 +1,4 @@
-//! Traffic of a control group with block devices.
+//! I/O of a cgroup on block devices.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What a group did; none when there is no figure.
+/// The I/O of a cgroup. None if there is no figure.
 pub(super) fn read(
     places: &CgroupPaths,
     detail: Detail,
@@ -56,8 +56,8 @@ pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
     devices.read()
 }
 
-/// Version 1 counts bytes and requests in two files, named after the part of the kernel that
-/// counts; the throttling layer counts whatever the scheduler is.
+/// Version 1 counts bytes and requests in two files of the throttling layer, which counts with every I/O
+/// scheduler.
 fn v1(place: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
     let mut devices = Devices::default();
     bytes(files.text(place, "blkio.throttle.io_service_bytes_recursive")?, &mut devices);

@@ -1,4 +1,4 @@
-//! Memory and swap of a control group.
+//! Memory and swap of a cgroup.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// What a group uses, and the swap it uses; none when it is gone or not counted.
+/// The memory and swap usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(
     places: &CgroupPaths,
     detail: Detail,
@@ -58,11 +58,11 @@ pub(super) fn read(
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) reading: MemoryReading,
-    /// Only cgroup v1 has it here, and only where swap is counted.
+    /// Only cgroup v1 has it here, and only if swap is counted.
     pub(super) swap: Option<u64>,
 }
 
-/// Of version 1: what is below the group counts, so the totals are taken.
+/// Version 1: the totals are used, which include cgroups below.
 pub(super) fn v1(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
@@ -84,7 +84,7 @@ pub(super) fn v1(text: &str) -> Stat {
     stat
 }
 
-/// Of version 2, where everything is a total.
+/// Version 2: all values are totals.
 pub(super) fn v2(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
@@ -104,7 +104,7 @@ pub(super) fn v2(text: &str) -> Stat {
             _ => {}
         }
     }
-    // Kernels before 5.18 have no sum of it.
+    // Kernels before 5.18 do not have this sum.
     let parts = stacks.zip(slab).map(|(stacks, slab)| slab.saturating_add(stacks));
     reading.kernel = reading.kernel.or(parts);
     stat
@@ -176,7 +176,7 @@ fn details(hierarchy: Hierarchy, place: &Path, reading: &mut MemoryReading, file
     }
 }
 
-/// What the same figures are called.
+/// Names of the same figures in both versions.
 struct Names {
     usage: &'static str,
     limit: &'static str,

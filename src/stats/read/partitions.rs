@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Lines of `major minor blocks name`; below `/dev`, a `!` of the name is a slash.
+/// Lines of `major minor blocks name`. Below `/dev`, a `!` in the name is a slash.
 pub(in crate::stats) fn names(text: &str) -> BTreeMap<(u32, u32), String> {
     let named = |line: &str| {
         let mut words = line.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! Where the files of a control group are, by controller and version.
+//! The paths of a cgroup's files, by controller and version.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::{
     model::{stats::Detail, time::Nanos},
 };
 
-/// Directories of a group's files. Each controller may have a separate hierarchy.
+/// Directories of a cgroup's files. Each controller may have a separate hierarchy.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stats) struct CgroupPaths {
     /// The controller of CPU time.
@@ -19,17 +19,17 @@ pub(in crate::stats) struct CgroupPaths {
     pub(super) io: Option<(Hierarchy, PathBuf)>,
     pub(super) pids: Option<PathBuf>,
     pub(super) hugepages: Option<(Hierarchy, PathBuf)>,
-    /// Version 2 has pressure whatever its controllers are, also beside version 1.
+    /// Version 2 has pressure with any controllers, also if version 1 is used for them.
     pub(super) pressure: Option<PathBuf>,
-    /// Memory of the machine in bytes: a higher limit is none.
+    /// Memory of the machine in bytes. A higher limit counts as no limit.
     pub(super) machine_memory: u64,
-    /// CPU shares that were requested for the group; 0 if none were.
+    /// CPU shares requested for the cgroup; 0 if none were.
     pub(in crate::stats) requested_shares: i64,
-    /// Those of the files that stay open.
+    /// The files that stay open.
     pub(super) kept: OpenFiles,
 }
 
-/// What does not change from group to group.
+/// Values that are the same for all cgroups.
 #[derive(Clone, Debug)]
 pub(in crate::stats) struct ReadOptions {
     pub(in crate::stats) detail: Detail,
@@ -39,7 +39,7 @@ pub(in crate::stats) struct ReadOptions {
 }
 
 impl CgroupPaths {
-    /// Those of a group that was found.
+    /// The paths of a cgroup that was found.
     pub(in crate::stats) fn of(group: &Cgroup, machine_memory: u64) -> Self {
         let owned = |(hierarchy, place): (Hierarchy, &Path)| (hierarchy, place.to_owned());
         let v1 = |controller| {
@@ -61,7 +61,7 @@ impl CgroupPaths {
         }
     }
 
-    /// Those of the group around this one.
+    /// The paths of the cgroup above it.
     pub(in crate::stats) fn parent(&self) -> Self {
         let above = |place: &PathBuf| place.parent().map(Path::to_owned);
         let both = |known: &Option<(Hierarchy, PathBuf)>| {

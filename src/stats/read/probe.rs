@@ -1,7 +1,7 @@
 //! Which figures the cgroups of this machine have, independent of any container.
 //!
-//! The topmost group lacks files that all others have, and of the others there may be none yet; so
-//! for each controller the first group below the top is read that has its files.
+//! The topmost cgroup lacks files that all others have, and there may be no other cgroups of containers
+//! yet. So for each controller, the first cgroup below the top that has its files is read.
 
 use std::{
     collections::VecDeque,
@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// The figures of such a cgroup. `top` is the topmost; `kept` says whether there is a controller, for
-/// those that no group has yet.
+/// The figures of such a cgroup. `top` is the topmost one. `kept` says whether there is a controller, for
+/// controllers that no cgroup uses yet.
 pub(in crate::stats) fn group(
     top: &CgroupPaths,
     options: &ReadOptions,
@@ -54,7 +54,7 @@ pub(in crate::stats) fn group(
     reading
 }
 
-/// For each controller a directory that has the files of a container's.
+/// For each controller, a directory with the same files as a container's.
 fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
     let size = options.page_sizes.first();
     let named = |known: &Option<(Hierarchy, PathBuf)>, v1: &str, v2: &str| {
@@ -81,7 +81,7 @@ fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
     }
 }
 
-/// The nearest directory from here on that has the file.
+/// The nearest directory at or below this one that has the file.
 fn first_with(top: &Path, file: &str) -> Option<PathBuf> {
     let mut waiting = VecDeque::from([top.to_owned()]);
     for _ in 0..MOST_LOOKS {
@@ -102,7 +102,7 @@ fn assume_quota(cpu: &mut CpuReading) {
     (cpu.periods, cpu.throttled_periods, cpu.throttled) = (Some(0), Some(0), Some(0));
 }
 
-/// What kernels with version 2's memory controller have; the peak since 5.19.
+/// The figures of kernels with version 2's memory controller. The peak exists since 5.19.
 fn usual_memory() -> MemoryReading {
     let (some, limit) = (Some(0), Some(Limit::Unlimited));
     MemoryReading {
@@ -125,5 +125,5 @@ fn usual_memory() -> MemoryReading {
     }
 }
 
-/// Cgroups that are searched for a file: the first that the system made has it.
+/// How many cgroups are searched for a file. The first ones that the system created have it.
 const MOST_LOOKS: usize = 256;

@@ -1,12 +1,12 @@
-//! What a container's processes hold: threads, descriptors, limits.
+//! Resources of a container's processes: threads, descriptors, limits.
 
 use std::{fs, path::Path};
 
 use super::{file::Files, text::count};
 use crate::model::stats::{GroupReading, ProcessReading};
 
-/// Reads every process in `pids`, without those that end during the read. The limits are those of
-/// `main`. Threads are counted only if the kernel has not counted them for the `group`.
+/// Reads every process in `pids`, without those that end during the read. The limits are those of `main`.
+/// Threads are counted only if the kernel has not counted them for the `group`.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,
@@ -40,7 +40,7 @@ pub(in crate::stats) fn threads(status: &str) -> Option<u64> {
     count(status.lines().find_map(|line| line.strip_prefix("Threads:"))?)
 }
 
-/// Soft limits in `/proc/<pid>/limits`; "unlimited" is as much as can be counted.
+/// Soft limits in `/proc/<pid>/limits`. "unlimited" becomes the largest number.
 pub(in crate::stats) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
     let of = |line: &str| {
         LIMITS.iter().find_map(|(title, name)| {
@@ -52,8 +52,8 @@ pub(in crate::stats) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
     text.lines().filter_map(of).collect()
 }
 
-/// Descriptors of a container's processes. A process may open a million: whoever asks for metrics
-/// does not wait for them to be counted.
+/// Descriptors of a container's processes. A process may open a million of them. Metrics must not wait
+/// until so many are counted.
 #[derive(Debug, Default)]
 struct DescriptorCount {
     all: usize,
@@ -83,12 +83,12 @@ impl DescriptorCount {
     }
 }
 
-/// Processes of one container that are read.
+/// How many processes of one container are read.
 const MOST_PROCESSES: usize = 1_000;
-/// Descriptors of one container that are read: some 10 ms of work on an idle machine.
+/// How many descriptors of one container are read. This takes some 10 ms on an idle machine.
 const MOST_DESCRIPTORS: usize = 10_000;
 
-/// The kernel's titles, and what cAdvisor and `ulimit`'s man page call them.
+/// The kernel's titles, and their names in cAdvisor and in the manual page of `ulimit`.
 const LIMITS: [(&str, &str); 16] = [
     ("Max cpu time ", "cpu"),
     ("Max file size ", "fsize"),

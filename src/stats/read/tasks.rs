@@ -1,4 +1,4 @@
-//! Tasks and huge pages of a control group.
+//! Tasks and huge pages of a cgroup.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// How many tasks there are; none when not counted.
+/// The number of tasks. None if they are not counted.
 pub(super) fn tasks(
     places: &CgroupPaths,
     detail: Detail,
@@ -31,7 +31,7 @@ pub(super) fn tasks(
     Some(PidsReading { at, tasks, limit })
 }
 
-/// What is used of huge pages of these sizes; sizes that are not counted are left out.
+/// The usage of huge pages of these sizes, without sizes that are not counted.
 pub(super) fn hugepages(
     places: &CgroupPaths,
     sizes: &[String],

@@ -26,7 +26,7 @@ pub(super) fn limit(text: &str) -> Option<Limit> {
     }
 }
 
-/// Lines of a name and a count.
+/// Lines with a name and a count.
 pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter_map(|line| {
         let (name, value) = line.split_once(' ')?;
@@ -34,7 +34,7 @@ pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-/// Lines of a device and of `name=count` pairs.
+/// Lines with a device and `name=count` pairs.
 pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| line.split_once(' ')).flat_map(|(device, pairs)| {
         let device = numbers(device);
@@ -43,7 +43,7 @@ pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)
     })
 }
 
-/// Lines of a device, an operation and a count.
+/// Lines with a device, an operation and a count.
 pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -52,7 +52,7 @@ pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, 
     })
 }
 
-/// Pressure stall information; none for a text without any, as when it is switched off.
+/// Pressure stall information. None for a text without any, for example if it is switched off.
 pub(super) fn pressure(text: &str) -> Option<Pressure> {
     let mut read = Pressure::default();
     let mut any = false;

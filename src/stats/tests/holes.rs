@@ -1,5 +1,5 @@
-//! Kernels without a file, or with one that says nothing or nonsense: what is missing costs its own
-//! figure and no other, and what is rendered has everything a kubelet follows without looking.
+//! Kernels without a file, or with an empty or invalid one. Only the figure from that file is missing, and
+//! rendered messages have everything that kubelet uses without a check.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::{
     translate::render::stats,
 };
 
-/// A copy that may be damaged.
+/// A copy that the test may damage.
 fn copied(tree: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
     let root = tempfile::tempdir().unwrap();
     let from = format!("tests/fixtures/cgroup/{tree}");
