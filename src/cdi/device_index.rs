@@ -30,9 +30,9 @@ pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,
     pub(super) specification: Arc<Specification>,
     pub(super) index: usize,
-    /// That of its directory; the higher wins.
+    /// The position of its directory. A device with a higher priority is used instead of one with a lower.
     priority: usize,
-    /// Another file of the same priority with the same device.
+    /// Another file of the same priority that also defines the device.
     duplicate: Option<PathBuf>,
 }
 
@@ -54,12 +54,12 @@ impl DeviceIndex {
         index
     }
 
-    /// Whether every file was read, so that a device that is not here does not exist.
+    /// Whether every file was read. If so, a device that is not in the index does not exist.
     pub(super) const fn is_complete(&self) -> bool {
         self.has_directory && self.errors.is_empty()
     }
 
-    /// Where the device of that name is described.
+    /// The entry of the device with that name.
     pub(super) fn find(&self, device: &str) -> Result<&IndexedDevice, CdiError> {
         let Some(entry) = self.devices.get(device) else { return Err(self.unknown(device)) };
         match &entry.duplicate {
@@ -87,7 +87,7 @@ impl DeviceIndex {
     fn add(&mut self, priority: usize, file: &Path, format: Format) {
         let specification = match load(file, format) {
             Ok(Some(specification)) => Arc::new(specification),
-            // Removed since the directory was listed.
+            // The file was removed after the directory was listed.
             Ok(None) => return,
             Err(Malformed { line, reason }) => {
                 let line = line.map(|line| format!(" line {line}")).unwrap_or_default();
@@ -111,7 +111,7 @@ impl DeviceIndex {
     }
 }
 
-/// Specification files by name; none when there is no such directory.
+/// Specification files, sorted by name; none when there is no such directory.
 fn files(directory: &Path) -> io::Result<Option<Vec<(PathBuf, Format)>>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -147,7 +147,7 @@ fn load(file: &Path, format: Format) -> Result<Option<Specification>, Malformed>
     Specification::parse(format, &text).map(Some)
 }
 
-/// Vendors' files have dozens of kilobytes.
+/// The files of vendors have dozens of kilobytes.
 const MAX_BYTES: u64 = 4 << 20;
 /// How many unreadable files one error lists.
 const MAX_ERRORS_SHOWN: usize = 5;

@@ -1,5 +1,5 @@
-//! A device node. An engine without our OCI runtime copies the host's node with its type, numbers, owner and
-//! mode, so what a specification says about them has to match the host.
+//! A device node. Without our OCI runtime, the engine copies the host's node with its type, numbers, owner
+//! and mode. So what a specification says about them has to match the host.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     model::spec_edit::{SpecEdit, stated},
 };
 
-/// The node as it is specified; what is not stated is as on the host.
+/// The edit for a device node. What the specification does not state is taken from the host's node.
 pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, EditError> {
     let host_path = host_path(requested)?;
     let path = Path::new(host_path);
@@ -72,7 +72,7 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), EditE
         NodeType::Block => "b",
         NodeType::Character => "c",
     };
-    // An unbuffered character device is a character device.
+    // Type `u`, an unbuffered character device, is a character device.
     let stated = if requested.kind == "u" { "c" } else { requested.kind.as_str() };
     if !stated.is_empty() && stated != kind {
         return differs("type", requested.kind.clone(), kind.to_owned());

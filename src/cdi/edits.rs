@@ -19,8 +19,8 @@ use crate::{
 /// Says whether the engine can do an edit, or names what it has no field for.
 pub type Check = fn(&SpecEdit) -> Result<(), String>;
 
-/// The edits of all devices together. With `engine`, the engine has to do them without our OCI runtime: it
-/// says whether that can be, or names what the engine has no field for.
+/// The edits of all devices together. `engine` is given when the engine has to do them without our OCI
+/// runtime: it returns whether the engine can do an edit, or the name of what it has no field for.
 pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],
@@ -34,7 +34,7 @@ pub(super) fn collect(
         }
         let IndexedDevice { file, specification, index, .. } = index.find(device)?;
         let mut parts = Vec::new();
-        // Those that all devices of a file share come once.
+        // Edits that all devices of a file share are applied once.
         if !common.iter().any(|known| Arc::ptr_eq(known, specification)) {
             common.push(specification);
             parts.push(&specification.container_edits);
@@ -45,7 +45,7 @@ pub(super) fn collect(
                 let (device, file) = (device.clone(), file.clone());
                 CdiError::Unusable { device, file, problem: Arc::new(problem) }
             })?;
-            // A device that states its cache and memory bandwidth replaces all that an earlier one did.
+            // The last device that states cache and memory bandwidth counts. Earlier values are dropped.
             if requested.intel_rdt.is_some() {
                 edits.retain(|edit: &SpecEdit| edit.keys().get(1) != Some(&"intelRdt"));
             }
@@ -77,7 +77,7 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
         edits.push(SpecEdit::set(&at, stated(json!({"name": device.name}))));
     }
     edits.extend(requested.intel_rdt.iter().flat_map(rdt));
-    // The specification: 0 is ignored.
+    // The specification says that 0 is ignored.
     let groups = requested.additional_gids.iter().copied().filter(|group| *group != 0);
     let groups: Vec<u32> = groups.collect();
     if !groups.is_empty() {
@@ -112,7 +112,7 @@ fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, EditError> {
             return Err(EditError::Relative { path: path.clone() });
         }
     }
-    // The engine would make a directory of a source that is missing.
+    // If the source is missing, the engine would create a directory there.
     if for_engine && is_bind {
         let source = Path::new(source);
         fs::metadata(source).map_err(|e| EditError::from(HostError::new("mount", source, e)))?;

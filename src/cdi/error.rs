@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::{error::Kind, host::error::HostError};
 
-/// A device that cannot be added. Cheap to clone.
+/// A CDI device cannot be added. Cheap to clone.
 #[derive(Clone, Debug, Error)]
 pub enum CdiError {
     #[error("CDI device {device:?} is in no specification of {directories}{errors}")]
     Unknown {
         device: String,
         directories: String,
-        /// What could not be read there, with a semicolon in front.
+        /// The files that could not be read, with a semicolon in front.
         errors: String,
     },
     #[error(
@@ -27,7 +27,7 @@ pub enum CdiError {
 /// Why an edit of a device cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EditError {
-    /// Only an engine with CDI can do it.
+    /// Only an engine that supports CDI itself can do this.
     #[error(
         "the Engine API cannot express its {what}: `dockbridge setup` adds the OCI runtime that can \
          apply them (Docker 24 or newer), as can an engine that reads CDI itself (Docker 25 or newer \
@@ -43,22 +43,22 @@ pub enum EditError {
     /// A file of this host cannot be examined.
     #[error("{reason}")]
     Host {
-        /// Which, and why not.
+        /// Which file, and why.
         reason: String,
     },
-    /// The engine copies nodes of the host.
+    /// The engine can only copy device nodes that exist on the host.
     #[error("{} is not a device", path.display())]
     NoDevice {
-        /// On the host.
+        /// The path on the host.
         path: PathBuf,
     },
-    /// The engine copies the host's node, which differs.
+    /// The engine copies the host's node, which differs from the specification.
     #[error(
         "{} is specified with {property} {requested}, but the host's node, which the engine copies, has {found}",
         path.display()
     )]
     Differs {
-        /// On the host.
+        /// The path on the host.
         path: PathBuf,
         property: &'static str,
         /// The version in the file.
@@ -67,14 +67,14 @@ pub enum EditError {
     },
     #[error("permissions {permissions:?} of {path:?} may contain only r, w and m")]
     Permissions {
-        /// In the container.
+        /// The path in the container.
         path: String,
         permissions: String,
     },
 }
 
 impl CdiError {
-    /// The host has to change before a retry helps.
+    /// Never worth a retry at once: first something on the host has to change.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Unknown { .. } | Self::Duplicate { .. } | Self::Unusable { .. } => {

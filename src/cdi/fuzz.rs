@@ -6,7 +6,7 @@ use super::{
 };
 use crate::model::spec_edit::SpecEdit;
 
-/// A file in both forms. What is in the one is in the other: JSON is YAML.
+/// Parses the file as JSON and as YAML. Valid JSON is valid YAML, so both must give the same.
 pub(crate) fn specification(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for format in [Format::Json, Format::Yaml] {

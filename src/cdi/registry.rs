@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{concurrency::blocking::blocking, model::spec_edit::SpecEdit};
 
-/// The specification files of this host. Read at each use, as vendors rewrite them.
+/// The specification files of this host. They are read at each use, because vendors rewrite them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// Directories of specifications; a later one wins over an earlier one.
+    /// Directories of specifications; a device in a later one is used instead of one in an earlier one.
     directories: Vec<PathBuf>,
 }
 
@@ -22,8 +22,8 @@ impl Registry {
         Self { directories }
     }
 
-    /// The edits of the devices. With `engine`, the engine has to do them without our OCI runtime: it says
-    /// whether that can be, or names what the engine has no field for.
+    /// The edits of the devices. `engine` is given when the engine has to do them without our OCI runtime:
+    /// it returns whether the engine can do an edit, or the name of what it has no field for.
     ///
     /// # Errors
     /// A device is not known or is specified wrongly, or the engine cannot do one of its edits: see
@@ -37,8 +37,8 @@ impl Registry {
         self.read(move |index| edits::collect(index, &devices, engine)).await
     }
 
-    /// Refuses devices that an engine which reads these directories itself does not know either.
-    /// It would do so at start only. What we cannot read is left to the engine.
+    /// Refuses devices that an engine with its own CDI support does not know. Such an engine would refuse
+    /// them only when the container starts. A device in a file that we cannot read is left to the engine.
     ///
     /// # Errors
     /// A device is not known, or defined twice.

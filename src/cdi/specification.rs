@@ -1,5 +1,5 @@
-//! Parses a specification file. An unknown field makes the file malformed, since it might be one that
-//! matters.
+//! Parses a specification file. An unknown field makes the file malformed, because the field might be
+//! important.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_saphyr::Options;
@@ -56,13 +56,13 @@ pub(super) struct Edits {
     pub(super) additional_gids: Vec<u32>,
 }
 
-/// A device node; what is not stated is as on the host.
+/// A device node; what is not stated is taken from the host's node.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Node {
     /// In the container.
     pub(super) path: String,
-    /// On the host; as in the container when not stated.
+    /// On the host; the path in the container when not stated.
     #[serde(deserialize_with = "nullable")]
     pub(super) host_path: String,
     /// `b`, `c`, `u` or `p`.
@@ -71,7 +71,7 @@ pub(super) struct Node {
     /// 0 means not stated.
     #[serde(deserialize_with = "nullable")]
     pub(super) major: u64,
-    /// Counts when `major` does.
+    /// Used only when `major` is stated.
     #[serde(deserialize_with = "nullable")]
     pub(super) minor: u64,
     /// Permission bits.
@@ -90,10 +90,10 @@ pub(super) struct Mount {
     pub(super) host_path: String,
     /// In the container.
     pub(super) container_path: String,
-    /// As mount(8) names them.
+    /// The options, named as in mount(8).
     #[serde(default, deserialize_with = "nullable")]
     pub(super) options: Vec<String>,
-    /// A file system; a bind when not stated.
+    /// The type of the file system; a bind mount when not stated.
     #[serde(rename = "type", default, deserialize_with = "nullable")]
     pub(super) kind: String,
 }
@@ -102,7 +102,7 @@ pub(super) struct Mount {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Hook {
-    /// When: as the OCI runtime specification names it.
+    /// When it runs, as the OCI runtime specification names it.
     pub(super) hook_name: String,
     pub(super) path: String,
     /// Arguments, its name first.
@@ -149,7 +149,7 @@ pub(super) struct IntelRdt {
     pub(super) enable_mbm: bool,
 }
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `.json`
@@ -158,10 +158,10 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// Why a text is no specification.
+/// Why a text is not a valid specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// Counted from 1, where it is known.
+    /// Counted from 1, if it is known.
     pub(super) line: Option<u64>,
     /// What is wrong, on one line.
     pub(super) reason: String,
@@ -198,8 +198,8 @@ impl Specification {
     }
 }
 
-/// References may save typing, not make a small file a large one. `0666` is octal for whoever
-/// writes it: the engine's own reader takes it so.
+/// Limits YAML references, so that a small file cannot become a large value. `0666` is read as octal, as
+/// the engine's own reader does.
 fn bounded() -> Options {
     serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },
@@ -215,7 +215,7 @@ fn wrong_json(error: &serde_json::Error) -> Malformed {
     Malformed { line: u64::try_from(line).ok(), reason: one_line(reason) }
 }
 
-/// Names of fields are in it, whatever they hold.
+/// The reason as one line. It names fields, which may contain any characters.
 fn one_line(reason: &str) -> String {
     reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
@@ -227,10 +227,10 @@ fn wrong_yaml(error: &serde_saphyr::Error) -> Malformed {
     Malformed { line: error.location().map(|place| place.line()), reason }
 }
 
-/// Published versions of the CDI whose every field is known here.
+/// The published versions of the CDI of which we know every field.
 const VERSIONS: [&str; 8] =
     ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"];
-/// How much text references may stand for, in the parser's events.
+/// How many parser events the references may stand for.
 const MOST_REPEATED: usize = 100_000;
 
 #[cfg(test)]

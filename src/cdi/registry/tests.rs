@@ -1,4 +1,4 @@
-//! Directories of specifications, and what comes of their devices on this host.
+//! Directories of specifications, and the edits that follow for their devices on this host.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{error::Kind, translate::plan::express};
 
-/// Two directories; the second wins.
+/// Two directories; the second has the higher priority.
 struct Host {
     root: TempDir,
 }
@@ -21,13 +21,13 @@ impl Host {
         Self { root }
     }
 
-    /// A file `etc/…` or `run/…`.
+    /// Writes a file `etc/…` or `run/…`.
     fn text(&self, name: &str, text: &str) -> &Self {
         fs::write(self.root.path().join(name), text).unwrap();
         self
     }
 
-    /// A file with one device `vendor.example/gadget=one` of these edits.
+    /// Writes a file with one device `vendor.example/gadget=one` with these edits.
     fn one(&self, name: &str, edits: &Value) -> &Self {
         let device = json!({"name": "one", "containerEdits": edits});
         let kind = "vendor.example/gadget";
@@ -45,7 +45,7 @@ impl Host {
         self.registry().edits(&names, Some(express::check)).await
     }
 
-    /// The refusal of a device with these edits.
+    /// The error for a device with these edits.
     async fn refusal(edits: Value) -> String {
         let host = Self::new();
         host.one("etc/a.json", &edits);
@@ -321,7 +321,7 @@ async fn a_malformed_file_affects_its_own_devices_only() {
     assert!(!text.contains('\n') && !text.contains("d.json"), "{text}");
 }
 
-/// The engine may see or understand what we do not; only what we know for sure is refused.
+/// The engine may see or understand files that we do not. Only what we know for sure is refused.
 #[tokio::test]
 async fn a_device_unknown_to_an_engine_with_cdi_is_refused_only_where_its_directories_are_seen() {
     let known = |registry: Registry| async move {

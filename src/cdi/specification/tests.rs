@@ -1,4 +1,4 @@
-//! What is read from a file's text, and what is said of one that cannot be read.
+//! What is parsed from a file, and the errors for files that cannot be parsed.
 
 use proptest::prelude::{any, prop, prop_oneof};
 
@@ -70,7 +70,7 @@ fn every_field_is_read() {
     assert!(edits.intel_rdt.is_some());
 }
 
-/// Both forms of one text: a mode is decimal in JSON, there is no other number there.
+/// The same file as JSON and YAML. In JSON a mode is decimal, because JSON has no octal numbers.
 #[test]
 fn json_is_read_alike() {
     let text = r#"{"cdiVersion": "0.6.0", "kind": "v/c", "containerEdits": {"env": null},
@@ -115,7 +115,7 @@ fn a_refusal_has_line_and_text() {
     }
 }
 
-/// A small file that stands for a large one, and one that is deep.
+/// A small file that expands to a large one, and a file that is nested deeply.
 #[test]
 fn aliases_and_nesting_that_explode_are_refused_quickly() {
     let mut bomb =
@@ -138,14 +138,14 @@ fn aliases_and_nesting_that_explode_are_refused_quickly() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(256))]
 
-    /// Whatever the bytes are, there is an answer.
+    /// Any bytes give a result or an error, never a panic.
     #[test]
     fn no_text_makes_it_panic(text in any::<String>()) {
         drop(yaml(&text));
         drop(Specification::parse(Format::Json, &text));
     }
 
-    /// The same, near to what is valid: pieces of a whole file, shuffled and cut.
+    /// The same with bytes that are nearly valid: pieces of a valid file, shuffled and cut.
     #[test]
     fn no_near_miss_makes_it_panic(
         cut in 0..WHOLE.len(),
