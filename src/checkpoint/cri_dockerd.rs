@@ -1,8 +1,8 @@
-//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. They hold a pod's host ports,
-//! which neither Docker nor CNI's cache has. Read when a pod is adopted, and removed with the pod:
-//! cri-dockerd would go on listing it.
+//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. They hold a pod's host ports, which
+//! are neither in Docker nor in CNI's cache. They are read when a pod is adopted, and removed with the pod:
+//! otherwise cri-dockerd would still list the pod.
 //!
-//! Their checksum covers a rendering of Go types and is not checked: the ports are only passed to
+//! Their checksum covers a rendering of Go types. It is not checked, because the ports are only passed to
 //! plugins that release them.
 
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) struct CriDockerdCheckpoints {
 }
 
 impl CriDockerdCheckpoints {
-    /// Their default directories, and our own state directory: a unit file may name one for both.
+    /// Their default directories, and our own state directory, because a unit file may use the same one for both.
     pub(super) fn new(state_dir: &Path) -> Self {
         let defaults = ["/var/lib/cri-dockerd", "/var/lib/dockershim"].map(PathBuf::from);
         Self { roots: [state_dir.to_owned()].into_iter().chain(defaults).collect() }
@@ -39,9 +39,9 @@ impl CriDockerdCheckpoints {
     /// Removes the checkpoints of a pod. Blocks.
     ///
     /// # Errors
-    /// Anything but absence; the first of several.
+    /// The first error, except that a missing file is no error.
     pub(super) fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
-        // A file that is not there may not be removable either: on a disk that is read-only.
+        // On a read-only disk, removing a missing file is an error.
         let there = self.files(id).filter(|path| path.symlink_metadata().is_ok());
         let removed = there.map(|path| file::remove_if_present(&path, Durability::Written));
         let failures: Vec<HostError> = removed.filter_map(Result::err).collect();
@@ -77,7 +77,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<PortMapping>> {
     Some(stored.data.port_mappings)
 }
 
-/// A thousand times what a pod with all its ports takes, in bytes.
+/// A thousand times the size for a pod with all possible ports, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
-    /// The directory of another process, or of one to come, with the sandboxes it has checkpoints of.
+    /// The state directory of another or a later process, with the sandboxes that have checkpoints in it.
     /// Changes nothing. Blocks.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
         let checkpoints = Self::new(state_dir);
@@ -67,7 +67,7 @@ impl Checkpoints {
         }
     }
 
-    /// Reads every sandbox, removes drafts of unfinished writes, and moves aside what cannot be
+    /// Reads every sandbox, removes drafts of unfinished writes, and moves files aside that cannot be
     /// trusted. Never fails: a directory that cannot be read is reported like a damaged file.
     pub async fn load(&self) -> Loaded {
         let paths = Arc::clone(&self.paths);
@@ -87,7 +87,7 @@ impl Checkpoints {
     /// Stores a sandbox; the old file stays until the new one is complete.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The file cannot be written.
     pub async fn save(
         &self,
         checkpoint: &SandboxCheckpoint,
@@ -100,7 +100,7 @@ impl Checkpoints {
     /// is no error.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The file cannot be removed.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
         let (cri_dockerd, of) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&of)).await {
@@ -110,7 +110,7 @@ impl Checkpoints {
         self.erase(self.paths.sandbox(id)).await
     }
 
-    /// The host ports in the checkpoint that cri-dockerd or dockershim has of a pod; none without one.
+    /// The host ports in the pod's checkpoint of cri-dockerd or dockershim; none without such a checkpoint.
     pub async fn cri_dockerd_ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         let (cri_dockerd, id) = (self.cri_dockerd.clone(), id.clone());
         blocking(move || cri_dockerd.ports(&id)).await
@@ -135,7 +135,7 @@ impl Checkpoints {
     }
 
     async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
-        // Not synced: a file that comes back after a power loss is removed again.
+        // Not synced: if a power loss brings the file back, it is removed again.
         let erase = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
         self.in_order(path, erase).await
     }
@@ -200,7 +200,7 @@ impl Paths {
         loaded
     }
 
-    /// Files that are neither a checkpoint nor a draft are not ours.
+    /// Files that are neither a checkpoint nor a draft are not from dockbridge.
     fn load_entry(&self, entry: &DirEntry, loaded: &mut Loaded) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -214,7 +214,7 @@ impl Paths {
         }
     }
 
-    /// Removes drafts of the single files; the root has other modules' files as well.
+    /// Removes drafts of the single files. The root also has the files of other modules, which stay.
     fn remove_drafts(&self) {
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -245,7 +245,7 @@ impl Paths {
     }
 }
 
-/// Writes a file; its directory is made again if somebody has deleted it.
+/// Writes a file; creates its directory again if somebody has deleted it.
 fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     match (file::replace(path, bytes, durability), path.parent()) {
         (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
@@ -268,7 +268,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, Untrusted>
     }
 }
 
-/// Reads a plain file. Opens nothing else, because opening a FIFO would block forever.
+/// Reads a regular file. Opens nothing else, because opening a FIFO would block forever.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => {

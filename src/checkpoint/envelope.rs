@@ -1,7 +1,7 @@
 //! The envelope of every file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
 //!
-//! The checksum covers the body's text exactly as it is in the file, so any changed, missing or added
-//! byte is noticed, and it does not depend on how an encoder formats JSON.
+//! The checksum covers the body's text exactly as it is in the file. So any changed, missing or added byte
+//! is found, and the way an encoder formats JSON does not matter.
 
 use std::fmt::Write as _;
 
@@ -10,23 +10,23 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// Version written into new files. Readers accept this and every lower one.
+/// The version written into new files. This and every lower version can be read.
 pub const VERSION: u32 = 1;
 
 /// Why a file cannot be trusted.
 #[derive(Debug, Error)]
 pub enum Untrusted {
-    /// Empty: usual after a power loss.
+    /// The file is empty, as often after a power loss.
     #[error("the file is empty")]
     Empty,
-    /// Not an envelope: cut short, overwritten, or not ours.
+    /// The file is not an envelope: it was cut short or overwritten, or another program wrote it.
     #[error("the file is not a checkpoint: {0}")]
     Envelope(#[source] serde_json::Error),
     #[error("version {found} is newer than {VERSION}, the newest known here")]
     Version { found: u32 },
     #[error("the checksum does not match the body")]
     Checksum,
-    /// The body is as written but has another form.
+    /// The checksum is right, but the body has another form.
     #[error("the body cannot be parsed: {0}")]
     Body(#[source] serde_json::Error),
     #[error("the file holds the checkpoint of {found}")]
@@ -37,7 +37,7 @@ pub enum Untrusted {
     Unreadable(String),
 }
 
-/// The file for a body.
+/// The content of the file for a body.
 ///
 /// # Errors
 /// The body has no JSON form (a map with keys that are not strings).
@@ -52,12 +52,12 @@ pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
 /// The body of a file.
 ///
 /// # Errors
-/// Anything that makes the file untrustworthy.
+/// Any reason not to trust the file.
 pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Untrusted> {
     if bytes.is_empty() {
         return Err(Untrusted::Empty);
     }
-    // The version first: a later one may have another envelope.
+    // The version is parsed first, because a later version may have another envelope.
     let VersionOnly { version } = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
     if version == 0 || version > VERSION {
         return Err(Untrusted::Version { found: version });

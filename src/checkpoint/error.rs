@@ -20,7 +20,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// What sort of failure it is.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Host(error) => error.kind(),

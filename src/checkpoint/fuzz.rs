@@ -9,7 +9,8 @@ use super::{
     record::{ChangesSinceCreate, MemoryKills, PodCidrs, PulledImages, SandboxCheckpoint},
 };
 
-/// A file as a whole, and as a body in an envelope: what is parsed survives a round trip.
+/// Parses the bytes as a file, and as a body in an envelope. What was parsed must be the same after it is
+/// written and read again.
 pub(crate) fn stored(bytes: &[u8]) {
     round::<SandboxCheckpoint>(bytes);
     round::<PulledImages>(bytes);

@@ -1,10 +1,10 @@
-//! What must survive a restart and Docker cannot store: versioned, checksummed, atomically replaced
-//! files.
+//! State that must survive a restart and that Docker cannot store, in versioned files with checksums that
+//! are replaced atomically.
 //!
-//! It does not know Docker: labels are the source of truth for what a pod is; a checkpoint holds the
-//! state of its network, so that the network is released even after Docker lost the pod. Start with
-//! [`directory::Checkpoints`]; [`record`] has what is stored. A file that cannot be trusted is moved
-//! to `quarantine/` and reported: it never fails the start and is never deleted.
+//! It does not know Docker: labels are the source of truth for what a pod is. A checkpoint holds the state
+//! of the pod's network, so that the network is released even after Docker lost the pod. Start with
+//! [`directory::Checkpoints`]; [`record`] has what is stored. A file that cannot be trusted is moved to
+//! `quarantine/` and reported. It never prevents the start and is never deleted.
 
 pub mod directory;
 pub mod envelope;

@@ -1,5 +1,5 @@
-//! Moves files that cannot be trusted to `quarantine/`: kept for the operator, ignored by the next
-//! start.
+//! Moves files that cannot be trusted to `quarantine/`. They are kept for the operator, and the next start
+//! ignores them.
 
 use std::{
     ffi::OsString,
@@ -30,8 +30,8 @@ fn moved(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     Ok(target)
 }
 
-/// The first of `name`, `name.1`, `name.2` … that is free. Only one dockbridge owns a state
-/// directory, so the name cannot be taken in between.
+/// The first free name of `name`, `name.1`, `name.2` and so on. Only one dockbridge uses a state directory,
+/// so no other process can take the name in the meantime.
 fn free_name(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     let name = path.file_name().unwrap_or_default();
     (0..u32::MAX)

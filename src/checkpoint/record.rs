@@ -1,4 +1,4 @@
-//! What is stored in checkpoints, and what loading a directory of them returns.
+//! What checkpoints store, and what loading a directory of checkpoints returns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,19 +19,19 @@ use crate::{
     },
 };
 
-/// What is known of a sandbox without asking Docker. Its serde form is a durable format: add
-/// fields with defaults only.
+/// What is known about a sandbox without asking Docker. Files keep its serde form: only add fields with
+/// defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SandboxCheckpoint {
     /// Docker id of the pause container; also the file's name.
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
-    /// The request; shown when Docker has lost the container and its labels.
+    /// The request; used in answers when Docker has lost the container and its labels.
     pub document: SandboxDocument,
-    /// When Docker created the container. Never unset: kubelet refuses a sandbox without it.
+    /// When Docker created the container. Never unset, because kubelet refuses a sandbox without it.
     pub created_at: Nanos,
-    /// The state of CNI; none before the intent was recorded.
+    /// The state of CNI; none before the intent to call it was recorded.
     #[serde(default)]
     pub attachment: Option<Attachment>,
 }
@@ -68,7 +68,7 @@ impl SingleFile for PulledImages {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChangesSinceCreate {
-    /// All current limits of containers.
+    /// For each container, all its current limits.
     pub containers: BTreeMap<ContainerId, Resources>,
     pub pods: BTreeMap<SandboxId, PodResources>,
     /// What NRI plugins want of containers, and CDI devices that they add. Earlier versions had
@@ -100,7 +100,7 @@ pub struct Loaded {
 /// A file that could not be trusted.
 #[derive(Debug)]
 pub struct Quarantined {
-    /// Where the file is now; where it was, if it could not be moved.
+    /// Where the file is now. If it could not be moved, where it was.
     pub path: PathBuf,
     /// What is wrong with it, for the operator.
     pub reason: String,

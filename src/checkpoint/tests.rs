@@ -1,4 +1,4 @@
-//! A state directory with every kind of damage.
+//! State directories with every kind of damage.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -39,7 +39,7 @@ impl State {
         fs::read(self.path(number)).unwrap()
     }
 
-    /// Loads as a new process does.
+    /// Loads the directory as a new process does.
     async fn load(&self) -> Loaded {
         Checkpoints::open(self.root.path()).unwrap().load().await
     }
@@ -85,7 +85,7 @@ async fn what_was_saved_is_loaded() {
     assert_eq!(state.load().await.sandboxes, [checkpoint(2)]);
 }
 
-/// kubernetes#43021: an empty checkpoint after a reboot kept its pod from ever stopping.
+/// kubernetes#43021: because of an empty checkpoint after a reboot, a pod could never be stopped.
 #[tokio::test]
 async fn damaged_files_are_quarantined_and_reported_once() {
     let state = State::new();
@@ -201,7 +201,7 @@ async fn of_concurrent_saves_the_last_one_requested_stays() {
         let saved = SandboxCheckpoint { created_at: Nanos(count + 1), ..checkpoint(1) };
         let save = async move { checkpoints.save(&saved, Durability::Written).await };
         let mut save = Box::pin(maybe_done(save));
-        // The first poll takes its number and passes the file to a thread, which may be done at once.
+        // The first poll takes the number and starts a blocking thread, which may finish at once.
         let _ = futures_util::poll!(save.as_mut());
         saves.push(save);
     }
@@ -238,7 +238,7 @@ proptest! {
     #[test]
     fn no_cut_goes_unnoticed(length in any::<prop::sample::Index>()) {
         let bytes = envelope::seal(&checkpoint(1)).unwrap();
-        // The last byte is only the line end.
+        // The last byte is only the end of the line.
         let length = length.index(bytes.len() - 1);
         prop_assert!(envelope::open::<SandboxCheckpoint>(&bytes[..length]).is_err());
     }
@@ -251,7 +251,7 @@ proptest! {
 
 #[test]
 fn a_file_written_today_reads_for_ever() {
-    // It also holds `complete`, which is written no more.
+    // The file also has the field `complete`, which is no longer written.
     let text = include_str!("../../tests/fixtures/checkpoint/sandbox-v1.json");
     let read: SandboxCheckpoint = envelope::open(text.as_bytes()).unwrap();
     assert_eq!(read, checkpoint(1));

@@ -1,7 +1,7 @@
 //! Keeps writes to one file in the order in which they were requested.
 //!
-//! A file is written on a blocking thread, and a cancelled caller leaves that thread running:
-//! without this, older content could replace newer.
+//! A file is written on a blocking thread, which continues when the caller is cancelled. Without this
+//! module, it could replace newer content with older content.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ impl<K: Clone + Eq + Hash> WriteOrder<K> {
 }
 
 impl<K: Eq + Hash> OrderedWrite<K> {
-    /// Runs `work`, or nothing (`None`) if a later write ran already.
+    /// Runs `work`, or returns `None` if a later write has already run.
     pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Option<T> {
         let mut last = self.last.lock();
         if *last > self.number {

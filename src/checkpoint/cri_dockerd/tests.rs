@@ -1,4 +1,4 @@
-//! Files as cri-dockerd 0.4.3 wrote them, and worse ones.
+//! Files as cri-dockerd 0.4.3 wrote them, and damaged ones.
 
 use std::fs;
 
