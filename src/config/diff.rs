@@ -17,19 +17,19 @@ pub struct Difference {
     pub key: Key,
     /// The current value, as it was written.
     pub running: String,
-    /// The value to come, and where it is written.
+    /// The new value, and where it is written.
     pub new: RawValue,
 }
 
 impl Difference {
-    /// Whether it takes a restart.
+    /// Whether a change of this setting needs a restart.
     pub fn needs_restart(&self) -> bool {
         self.key.definition().change == Change::Restart
     }
 }
 
 impl fmt::Display for Difference {
-    /// One line.
+    /// Writes one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [running, new] = [&self.running, &self.new.text].map(|text| quoted(text));
         write!(f, "{}: {running} -> {new} ({})", self.key.name(), self.new.source)?;
@@ -37,8 +37,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The settings whose values differ, in the order of [`Key::ALL`]. Another spelling of the same value
-/// is no difference.
+/// The settings whose values differ, in the order of [`Key::ALL`]. The same value in another spelling is no
+/// difference.
 pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
     let before = Settings::new(running).ok();
     let differs = |value: &&RawValue| {
@@ -58,20 +58,20 @@ pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
 /// The settings after a reload: those that a reload can change are as in `new`.
 ///
 /// # Errors
-/// A running value is malformed.
+/// A current value is malformed.
 pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, ConfigError> {
     let is_live = |key: Key| key.definition().change == Change::Reload;
     let values = replaced(running, is_live, &new.values);
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// Names of settings for one line of text; empty for none.
+/// The names of the settings, for one line of text; empty when there are none.
 pub fn names<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
     let names: Vec<&str> = differences.into_iter().map(|one| one.key.name()).collect();
     names.join(", ")
 }
 
-/// `values`, with those that `is_taken` names from `others`.
+/// `values`, but settings for which `is_taken` is true have their value from `others`.
 fn replaced(
     values: &[RawValue],
     is_taken: impl Fn(Key) -> bool,

@@ -1,12 +1,12 @@
-//! Files in the syntax of systemd's `EnvironmentFile=`. It looks like shell and is not: a value ends
-//! with its line and may have blanks in it, `$` and backticks mean nothing, and there are no commands.
+//! Files in the syntax of systemd's `EnvironmentFile=`. It looks like shell, but is different: a value ends
+//! with its line and may contain blanks, `$` and backticks have no meaning, and there are no commands.
 
 use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 
 use super::error::ConfigError;
 use crate::host::file;
 
-/// The variables of the file, the last of a repeated one.
+/// The variables of the file. If one is set several times, the last value counts.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -16,7 +16,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     Ok(parse(&text))
 }
 
-/// As systemd 254 and newer reads it: a comment ends with its line.
+/// Parses like systemd 254 and newer: a comment ends with its line.
 pub(super) fn parse(text: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     let mut reader = Reader(text.chars().peekable());
@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str) -> BTreeMap<String, String> {
 struct Reader<'a>(Peekable<Chars<'a>>);
 
 impl Reader<'_> {
-    /// The name up to its `=`; none in a line without one.
+    /// The name before the `=`; none in a line without one.
     fn name(&mut self, first: char) -> Option<String> {
         let mut name = String::from(first);
         loop {
@@ -45,7 +45,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Quoted parts, with the blanks between them left out, and a plain rest.
+    /// The value: quoted parts without the blanks between them, then the unquoted rest.
     fn value(&mut self) -> String {
         let mut value = String::new();
         loop {
@@ -70,8 +70,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The rest of a line without the blanks at its end. A backslash makes the next character a part of
-    /// the value, and joins lines.
+    /// The rest of a line without the blanks at its end. The character after a backslash
+    /// is kept as it is; a line end after a backslash joins the two lines.
     fn plain(&mut self, mut value: String) -> String {
         let mut end = value.len();
         while let Some(c) = self.0.next().filter(|c| !is_newline(*c)) {
@@ -92,7 +92,7 @@ const fn is_newline(c: char) -> bool {
     matches!(c, '\n' | '\r')
 }
 
-/// Far more than settings need.
+/// Much more than the settings need.
 const LONGEST: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{raw::Source, value::Invalid};
 
-/// A configuration that cannot be used. Nothing has been started when it is returned.
+/// A configuration that cannot be used. When this is returned, nothing has been started.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     #[error("{origin}: {text:?} is not valid for {key}: {reason}")]
@@ -14,7 +14,7 @@ pub enum ConfigError {
         key: &'static str,
         origin: Source,
         text: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is valid.
         #[source]
         reason: Invalid,
     },

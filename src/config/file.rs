@@ -1,5 +1,5 @@
-//! The configuration file: flat TOML whose keys are the names of the settings. An unknown key is an
-//! error, so that a misspelt setting is not silently ignored.
+//! The configuration file: flat TOML whose keys are the names of the settings. An unknown key is an error,
+//! so that a mistyped setting is not silently ignored.
 
 use std::{borrow::Cow, path::Path};
 
@@ -58,7 +58,7 @@ fn entry(
     Ok(RawValue { key, text, source: Source::File { path: path.to_owned(), line } })
 }
 
-/// A string as it is; a list of strings joined by commas.
+/// The value as text: a string as it is, a list of strings joined by commas.
 fn value_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(Cow::as_ref(text).to_owned()),
@@ -70,10 +70,10 @@ fn value_text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The line, counted from 1, that holds the byte at `offset`.
+/// The number of the line that holds the byte at `offset`, counted from 1.
 fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Far more than all settings with their help texts.
+/// Much more than all settings with their help texts.
 const LONGEST: u64 = 1 << 20;

@@ -1,10 +1,10 @@
-//! Targets of `make fuzz`: the configuration file. No text of it may cause a panic.
+//! Targets of `make fuzz`: the configuration file. No text may cause a panic.
 
 use std::path::Path;
 
 use super::{file, settings::Settings};
 
-/// A file as a whole, then its values.
+/// Parses a whole file, then its values.
 pub(crate) fn settings(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let error = match file::parse(Path::new("/etc/dockbridge.toml"), &text) {

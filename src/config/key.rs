@@ -1,13 +1,13 @@
-//! The table of settings: name, default, cri-dockerd's flag and the help text of each.
+//! The table of settings: name, default, cri-dockerd's flag and help text of each.
 
-/// Defines [`Key`] from one row for each setting: its help text, its variant, its name, what a change
-/// takes, what its value is called in `--help`, its default, and cri-dockerd's flag if that has
+/// Defines [`Key`]. Each setting has one row: its help text, variant, name, whether a change needs a reload
+/// or a restart, what its value is called in `--help`, its default, and cri-dockerd's flag if that has
 /// another name.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+
        $key:ident: $name:literal $change:ident $value:literal $default:literal $($legacy:literal)?,)+) => {
-        /// A setting. Its name is the flag without dashes, the key in the file, and, in capitals
-        /// with `DOCKBRIDGE_` in front, the environment variable.
+        /// A setting. Its name is the flag without dashes and the key in the file. In capitals with
+        /// `DOCKBRIDGE_` in front, it is the environment variable.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Key {
             $($(#[doc = $help])+ $key,)+
@@ -34,14 +34,14 @@ macro_rules! settings {
     };
 }
 
-/// What is fixed about a setting.
+/// The fixed properties of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// The name in flags and in the file.
     pub name: &'static str,
-    /// The value where nothing else is set.
+    /// The value when the setting is set nowhere.
     pub default: &'static str,
-    /// cri-dockerd's flag, without dashes; empty where it has none or the same.
+    /// cri-dockerd's flag without dashes; empty when it has no such flag or the same one.
     pub legacy_flag: &'static str,
     pub change: Change,
     /// What the value is called in `--help`.
@@ -50,10 +50,10 @@ pub struct Definition {
     pub help: &'static str,
 }
 
-/// What applies a changed value.
+/// How a changed value is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `dockbridge reload`, while it runs.
+    /// By `dockbridge reload`, without a restart.
     Reload,
     Restart,
 }

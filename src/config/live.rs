@@ -1,7 +1,7 @@
 //! The settings that modules read at each use, because a reload can change them.
 //!
-//! Settings behind a handle of the process (log, metrics address, traces) are not here: who reloads
-//! changes those handles.
+//! Settings that belong to a handle of the process (log, metrics address, traces) are not here: the reload
+//! changes those handles itself.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -18,7 +18,7 @@ pub struct Live {
     pub cni_bin_dirs: Vec<PathBuf>,
     /// CDI specifications; a later directory wins.
     pub cdi_spec_dirs: Vec<PathBuf>,
-    /// Pod CIDRs until kubelet sends some.
+    /// Pod CIDRs that apply until kubelet sends some.
     pub pod_cidrs: Vec<String>,
     /// Docker client configuration with the credentials for the pause image's registry.
     pub registry_config: Option<PathBuf>,
@@ -47,22 +47,22 @@ impl From<&Settings> for Live {
 pub struct LiveSettings(watch::Sender<Arc<Live>>);
 
 impl LiveSettings {
-    /// Begins with these.
+    /// Starts with these settings.
     pub fn new(live: Live) -> Self {
         Self(watch::Sender::new(Arc::new(live)))
     }
 
-    /// The current ones.
+    /// The current settings.
     pub fn current(&self) -> Arc<Live> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Replaces all of them at once.
+    /// Replaces all settings at once.
     pub fn replace(&self, live: Live) {
         self.0.send_replace(Arc::new(live));
     }
 
-    /// Notices each replacement from now on.
+    /// A receiver that is notified of each replacement from now on.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Live>> {
         self.0.subscribe()
     }

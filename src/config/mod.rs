@@ -1,14 +1,14 @@
-//! The settings: read from flags, environment variables and file, checked once, each with its source.
+//! The settings: read from flags, environment variables and file, and checked once. Each has its source.
 //!
-//! It does not know which module uses a setting. Start with [`key::Key`]: its table has the name,
-//! default and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`]
-//! for each setting by precedence and parses them into [`settings::Settings`].
+//! It does not know which module uses a setting. Start with [`key::Key`]: its table has the name, default
+//! and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`] for each setting
+//! by precedence and parses the values into [`settings::Settings`].
 //!
-//! While the program runs, [`source::ConfigSource`] resolves them again, [`diff`] says what has changed,
-//! and [`live::LiveSettings`] holds those that other modules read at each use.
+//! While the program runs, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
+//! changed, and [`live::LiveSettings`] holds those that other modules read at each use.
 //!
-//! To add a setting: a row in [`key`], a field in [`settings::Settings`], a row in
-//! `docs/configuration.md`. Flag, variable and file key follow.
+//! To add a setting, add a row in [`key`], a field in [`settings::Settings`] and a row in
+//! `docs/configuration.md`. The flag, variable and file key come from the row in [`key`].
 
 pub mod diff;
 pub mod environment_file;

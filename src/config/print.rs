@@ -8,7 +8,7 @@ use super::{
 };
 
 impl fmt::Display for Resolved {
-    /// One line for each setting, its source behind it as a comment.
+    /// Writes one line for each setting, with its source as a comment at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<(String, &Source)> =
             self.values.iter().map(|value| (assignment(value), &value.source)).collect();

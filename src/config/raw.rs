@@ -1,4 +1,4 @@
-//! A setting as the operator wrote it: unchecked text, and where it was written.
+//! A setting as the operator wrote it: the unchecked text, and where it was written.
 
 use std::{fmt, path::PathBuf};
 
@@ -15,9 +15,9 @@ pub struct RawValue {
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nowhere: it is the built-in one.
+    /// Nowhere: the value is the built-in default.
     Default,
-    /// The program was called by the name of cri-dockerd, whose default it is.
+    /// The program was called by the name of cri-dockerd, and the value is cri-dockerd's default.
     ProgramName,
     File {
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum Source {
         line: usize,
     },
     Environment(String),
-    /// In this flag, without its dashes.
+    /// In this flag, named without its dashes.
     Flag(&'static str),
 }
 

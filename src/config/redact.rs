@@ -1,6 +1,6 @@
-//! Takes user names, passwords and queries, which may sign a request, out of the URLs of a text.
+//! Removes user names, passwords and queries from the URLs in a text. A query may contain a signature.
 
-/// The text with the user information and the query of each URL (RFC 3986, section 3) replaced.
+/// The text, in which the user information and the query of each URL (RFC 3986, section 3) are replaced.
 pub fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut parts = text.split("://");

@@ -1,4 +1,4 @@
-//! Precedence of the sources, for each setting: flag, environment variable, file, default.
+//! The precedence of the sources, for each setting: flag, environment variable, file, default.
 
 use std::path::PathBuf;
 
@@ -18,11 +18,11 @@ pub struct Resolved {
     pub values: Vec<RawValue>,
 }
 
-/// Resolves the settings. A flag wins over the environment, the environment over the file.
+/// Resolves the settings. A flag is used before the environment, the environment before the file.
 ///
-/// `flags` are the values typed, `environment` reads a variable, `config` is the path given by
-/// `--config`. An empty environment variable counts as not set: systemd's `EnvironmentFile` has no
-/// other way to unset one.
+/// `flags` are the values on the command line, `environment` reads a variable, `config` is the path given
+/// by `--config`. An empty environment variable counts as not set, because systemd's `EnvironmentFile` has
+/// no other way to unset one.
 ///
 /// # Errors
 /// When the file is unusable, a value is malformed, or two flags contradict each other.
@@ -58,7 +58,7 @@ pub fn unknown_variable(name: &str) -> Option<String> {
         .then(|| format!("environment variable {name} is ignored: there is no such setting"))
 }
 
-/// Refuses two flags (ours and cri-dockerd's) that set one thing to two values.
+/// Refuses two flags (ours and cri-dockerd's) that give one setting two values.
 fn refuse_conflicts(flags: &[RawValue]) -> Result<(), ConfigError> {
     for (index, first) in flags.iter().enumerate() {
         let later = flags.iter().skip(index + 1);
@@ -75,7 +75,7 @@ fn refuse_conflicts(flags: &[RawValue]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The value in the environment, under our name or the one of Docker's own clients.
+/// The value in the environment, in our variable or in the one of Docker's own clients.
 fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let value = |name: &str, text: String| {
         Some(RawValue { key, text, source: Source::Environment(name.to_owned()) })
@@ -94,8 +94,8 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
 }
 
-/// The default path of Docker's client. It has the lowest precedence above the built-in default.
-/// Services have no `HOME`.
+/// The default path of Docker's client. Everything except the built-in default is used before it. Services
+/// have no `HOME`.
 fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let home = variable("HOME").filter(|home| home.starts_with('/'))?;
     Some(RawValue {
@@ -115,9 +115,9 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
     })
 }
 
-/// Names the configuration file when no flag does.
+/// Names the configuration file when no flag does so.
 pub const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
-/// Every variable of ours begins with it.
+/// All variables of dockbridge start with it.
 const PREFIX: &str = "DOCKBRIDGE_";
 /// Variables of the test environment.
 const TEST_PREFIX: &str = "DOCKBRIDGE_WORLD";

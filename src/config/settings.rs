@@ -1,4 +1,4 @@
-//! The resolved settings: what the other modules are started with.
+//! The resolved settings, with which the other modules are started.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -21,44 +21,44 @@ use crate::{
     telemetry::log::Format,
 };
 
-/// Every setting, checked. Paths are absolute; nothing was read from disk.
+/// Every setting, checked. Paths are absolute. Nothing was read from the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The socket the CRI is served on.
     pub listen: Listen,
     /// The socket of the Docker Engine.
     pub docker: PathBuf,
-    /// Holds what must survive a reboot (checkpoints).
+    /// The directory for what must survive a reboot (checkpoints).
     pub state_dir: PathBuf,
-    /// Holds what must not survive a reboot (pinned network namespaces).
+    /// The directory for what must not survive a reboot (pinned network namespaces).
     pub run_dir: PathBuf,
-    /// How pods that are not on the host's network are connected: `Cni` or `Docker`, never
-    /// `Host`.
+    /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
     pub network: NetworkMode,
     /// Where CNI finds its files.
     pub cni: CniSettings,
-    /// CDI specifications, where the engine does not read them itself; a later one wins.
+    /// Directories of CDI specifications, used when the engine does not read them itself. A later one has
+    /// precedence.
     pub cdi_spec_dirs: Vec<PathBuf>,
-    /// Pod CIDRs of a node without a controller that assigns them.
+    /// The pod CIDRs of a node, if no controller assigns them.
     pub pod_cidrs: Vec<String>,
     /// Pause image to pull; none means the embedded one.
     pub sandbox_image: Option<String>,
-    /// Docker client configuration with the credentials for that image's registry; none to pull
-    /// it without any.
+    /// Docker client configuration with the credentials for that image's registry. None to pull it without
+    /// credentials.
     pub registry_config: Option<PathBuf>,
     /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
     pub streaming_addr: SocketAddr,
-    /// Where metrics and health are served over TCP; none for nowhere.
+    /// The TCP address where metrics and health are served; none to serve them on no TCP port.
     pub metrics_addr: Option<SocketAddr>,
-    /// A pull without progress for this long is cancelled; none never cancels.
+    /// A pull without progress for this long is cancelled; none means no limit.
     pub pull_progress_deadline: Option<Duration>,
-    /// Images that garbage collection must leave alone.
+    /// Images that kubelet's garbage collection must keep.
     pub pins: PinnedImages,
-    /// Which images garbage collection may remove.
+    /// Which images kubelet's garbage collection may remove.
     pub collect: CollectImages,
-    /// A single engine call may take this long, in addition to the time that its request grants.
+    /// How long a single engine call may take, in addition to the time that the request itself allows.
     pub request_timeout: Duration,
-    /// What is at the CRI log path of a container.
+    /// What dockbridge puts at the CRI log path of a container.
     pub container_log_format: ContainerLogFormat,
     pub log: LogSettings,
     pub tracing: TracingSettings,
@@ -90,24 +90,25 @@ pub struct NriSettings {
     /// Whether they are served.
     pub enabled: bool,
     pub socket: PathBuf,
-    /// Plugins to start, `NN-name`; it need not exist.
+    /// Directory of plugins to start, `NN-name`; it need not exist.
     pub plugin_dir: PathBuf,
-    /// Their configurations, `NN-name.conf` or `name.conf`.
+    /// Directory of their configurations, `NN-name.conf` or `name.conf`.
     pub config_dir: PathBuf,
-    /// How long a plugin may take to register, and to take in what exists.
+    /// How long a plugin may take to register, and to process the existing pods.
     pub registration_timeout: Duration,
-    /// How long a plugin may take for a call.
+    /// How long a plugin may take for one call.
     pub request_timeout: Duration,
-    /// Plugins without which no pod is made, and no container made or started, by name or by index and name.
+    /// Plugins by name, or by index and name. Unless they are connected, no pod or container is created and
+    /// no container is started.
     pub required: Vec<String>,
 }
 
 /// Traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracingSettings {
-    /// The collector, as `http://host:port`; none means that nothing is traced.
+    /// The collector, as `http://host:port`; none turns traces off.
     pub endpoint: Option<String>,
-    /// Calls traced per million, where the caller does not decide.
+    /// How many of a million calls are traced, if the caller does not decide.
     pub per_million: u32,
 }
 

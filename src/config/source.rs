@@ -14,19 +14,19 @@ use super::{
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Those of `environment`, which reads one.
+    /// Reads the variables with `environment`, which returns the value of one variable.
     pub fn read(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let ours = Key::ALL.into_iter().map(Key::environment_variable);
         let names = ours.chain(OTHERS.map(str::to_owned));
         Self(names.filter_map(|name| environment(&name).map(|text| (name, text))).collect())
     }
 
-    /// As a JSON object.
+    /// Formats them as a JSON object.
     pub fn to_json(&self) -> String {
         serde_json::json!(self.0).to_string()
     }
 
-    /// From a JSON object of strings; none for any other JSON.
+    /// Parses a JSON object of strings; none for any other JSON.
     pub fn from_json(text: &[u8]) -> Option<Self> {
         serde_json::from_slice(text).ok().map(Self)
     }
@@ -42,13 +42,13 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// The configuration file, by its flag or its variable.
+    /// The configuration file, from its flag or its variable.
     pub fn file(&self) -> Option<PathBuf> {
         let named = self.variables.0.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
         self.config.clone().or_else(|| named.map(PathBuf::from))
     }
 
-    /// The same without a file.
+    /// The same sources without the file.
     pub fn without_file(&self) -> Self {
         let mut source = Self { config: None, ..self.clone() };
         source.variables.0.remove(CONFIG_VARIABLE);
@@ -65,5 +65,6 @@ impl ConfigSource {
     }
 }
 
-/// In addition to one for each setting: the one that names the file, and those of Docker's clients.
+/// Variables that are read in addition to those of the settings: the one that names the file, and those of
+/// Docker's clients.
 const OTHERS: [&str; 4] = [CONFIG_VARIABLE, "DOCKER_HOST", "DOCKER_CONFIG", "HOME"];

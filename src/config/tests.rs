@@ -1,4 +1,4 @@
-//! Precedence, sources, and the texts of refusals.
+//! Precedence, sources, and the error messages.
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf, time::Duration};
 

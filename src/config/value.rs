@@ -1,4 +1,4 @@
-//! Parses the text of each setting. Pure: no file system, no name resolution.
+//! Parses the text of each setting. Uses no file system and no name resolution.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -20,7 +20,7 @@ use crate::{
     telemetry::log::Format,
 };
 
-/// Why a text is not valid for its setting, and what is.
+/// Why a text is not valid for its setting, and what is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
     #[error("give an absolute path")]
@@ -67,7 +67,7 @@ pub enum Invalid {
     Level,
     #[error("give the collector's address as http://host:4317 or host:4317")]
     Collector,
-    /// No password is ever sent, so none has to be kept secret.
+    /// A password is never sent, so none has to be kept secret.
     #[error("give an address without user name and password: they are not sent")]
     CollectorCredentials,
     #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
@@ -76,7 +76,7 @@ pub enum Invalid {
     Switch,
     #[error("give names such as logger or 10-logger, separated by commas")]
     Plugin,
-    /// A plugin that must answer at once, or never.
+    /// The timeout is so short that every call fails, or so long that other calls wait too long.
     #[error("give a duration from 100ms to 1m")]
     PluginTimeout,
     #[error("give a unix socket: plugins run on this node")]
@@ -85,7 +85,7 @@ pub enum Invalid {
     PerMillion,
 }
 
-/// `unix:///path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as dockerd has them.
+/// `unix:///path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as in dockerd.
 pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     match text.strip_prefix("fd://") {
         Some("" | "*") => Ok(Listen::Inherited(None)),
@@ -158,7 +158,7 @@ pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     chosen(text, &words, Invalid::Collect)
 }
 
-/// `address`, `address:port` or `:port`; what is left out is loopback and a free port.
+/// `address`, `address:port` or `:port`. Without an address it is loopback, without a port a free one.
 pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -176,7 +176,7 @@ pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     Ok(SocketAddr::new(loopback, port))
 }
 
-/// An address as for streams; empty for none.
+/// An address as for streaming; empty for none.
 pub(super) fn metrics_address(text: &str) -> Result<Option<SocketAddr>, Invalid> {
     if text.is_empty() { Ok(None) } else { streaming_address(text).map(Some) }
 }
@@ -202,7 +202,7 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     chosen(text, &[("text", Format::Text), ("json", Format::Json)], Invalid::Format)
 }
 
-/// Our five levels, and those of cri-dockerd.
+/// Our five levels, and cri-dockerd's names for them.
 pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
@@ -214,7 +214,7 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     }
 }
 
-/// `http://host:port` or `host:port`, as the former; empty means none.
+/// `http://host:port`, or `host:port` which means the same; empty means none.
 pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
     if text.is_empty() {
         return Ok(None);
@@ -255,19 +255,19 @@ pub(super) fn plugins(text: &str) -> Result<Vec<String>, Invalid> {
     parts(text).map(read).collect()
 }
 
-/// A call that waits for a plugin holds up others.
+/// The timeout of a plugin. It has limits because other calls wait for a call to a plugin.
 pub(super) fn plugin_timeout(text: &str) -> Result<Duration, Invalid> {
     let limit = duration(text)?;
     let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
     if bounds.contains(&limit) { Ok(limit) } else { Err(Invalid::PluginTimeout) }
 }
 
-/// A part of a million.
+/// A number from 0 to a million.
 pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
     text.parse().ok().filter(|&part| part <= 1_000_000).ok_or(Invalid::PerMillion)
 }
 
-/// Go's notation, as in kubelet's flags: numbers with `h`, `m`, `s`, `ms`, and a bare `0`.
+/// Go's notation, as in kubelet's flags: numbers with `h`, `m`, `s`, `ms`, or `0` without a unit.
 pub(super) fn duration(text: &str) -> Result<Duration, Invalid> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -327,8 +327,8 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// `sun_path` holds 108 bytes, one of them the final zero (unix(7)).
+/// `sun_path` holds 108 bytes, the last of which is zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// kubelet gives a call two minutes by default: an answer before that can state the cause.
+/// By default, kubelet waits two minutes for a call. An answer before that can state the cause.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);

@@ -1,4 +1,4 @@
-//! What counts as a change, what a reload takes over, and what is printed.
+//! What counts as a change, what a reload applies, and what is printed.
 
 use super::{
     super::{raw::Source, resolve::resolve},
