@@ -1,5 +1,5 @@
-//! One running task per key, as in `concurrency::single_flight`, but the task is cancelled when all
-//! of its callers have dropped their calls.
+//! Runs one task per key, as `concurrency::single_flight` does. The task is cancelled when all of its
+//! callers have dropped their calls.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -17,8 +17,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Runs `work` in a new task, or joins the task that runs under `key`. None if the task
-    /// panicked.
+    /// Runs `work` in a new task, or joins the running task for `key`. None if the task panicked.
     pub(super) async fn run<F>(&self, key: K, work: F) -> Option<V>
     where
         F: Future<Output = V> + Send + 'static,
@@ -63,7 +62,7 @@ impl<K, V> Default for CancellingSingleFlight<K, V> {
     }
 }
 
-/// The pending answers by key.
+/// The answers of the running tasks, by key.
 struct Running<K, V>(HashMap<K, watch::Sender<Option<V>>>);
 
 /// A task's entry in the table; removed when the task ends in any way.
@@ -82,8 +81,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Resolves when no caller waits any more. The entry is removed under the table's lock, so
-    /// that no caller can join afterwards.
+    /// Resolves when no caller waits any more. The entry is removed under the table's lock, so that no
+    /// caller can join after that.
     async fn abandoned(&self) {
         loop {
             self.answer.closed().await;
@@ -95,7 +94,7 @@ where
         }
     }
 
-    /// Removes the entry before the answer is sent: a later caller starts a new task.
+    /// Removes the entry before the answer is sent, so that a later caller starts a new task.
     fn finish(&self) -> &watch::Sender<Option<V>> {
         self.remove_from(&mut self.table.running.lock());
         &self.answer

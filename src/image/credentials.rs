@@ -1,5 +1,5 @@
-//! Credentials for the pause image, for which no call has any: those of `docker login`, from a Docker
-//! client configuration or the credential helper that it names.
+//! Credentials for the pause image, which no CRI call contains. They are those of `docker login`, from a
+//! Docker client configuration or the credential helper that it names.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::{
     wire::nullable::nullable,
 };
 
-/// The credentials for a registry from the configuration at `path`. An unreadable file counts as
-/// absent: the pull is then anonymous, and its error names what is missing.
+/// The credentials for a registry from the configuration at `path`. An unreadable file counts as missing:
+/// the pull is then anonymous, and its error names what is missing.
 pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
     let place = path.to_owned();
     let bytes = match blocking(move || read_if_present(&place, LONGEST_CONFIG)).await {
@@ -54,7 +54,7 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     })
 }
 
-/// The credential helper for a registry in a configuration's text: the registry's own, otherwise the
+/// The credential helper for a registry in a configuration's text: the registry's own helper, otherwise the
 /// one for all registries. Names with a path separator are ignored.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
@@ -77,7 +77,7 @@ pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
     proves.then(|| Credentials { username, password, server_address, ..Credentials::default() })
 }
 
-/// Asks a credential helper in its protocol: `get`, the address on its input, JSON on its output.
+/// Calls a credential helper with its protocol: `get`, the address on its input, JSON on its output.
 async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     let program = format!("docker-credential-{helper}");
     let address = address_of(domain);
@@ -161,7 +161,7 @@ impl RegistryAuth {
     }
 }
 
-/// What Docker's client calls a registry when it stores credentials.
+/// The address under which Docker's client stores a registry's credentials.
 fn address_of(domain: &str) -> &str {
     if domain == DEFAULT_DOMAIN { DEFAULT_ADDRESS } else { domain }
 }
@@ -170,11 +170,11 @@ const DEFAULT_DOMAIN: &str = "docker.io";
 const DEFAULT_ADDRESS: &str = "https://index.docker.io/v1/";
 /// The user name under which helpers keep identity tokens.
 const TOKEN_USER: &str = "<token>";
-/// Far more than a client writes.
+/// Much more than a client writes.
 const LONGEST_CONFIG: u64 = 1 << 20;
-/// Far more than a token needs.
+/// Much more than a token needs.
 const LONGEST_ANSWER: usize = 1 << 20;
-/// Helpers of cloud registries ask over the network.
+/// Helpers of cloud registries use the network.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub enum ImageError {
     #[error("image {image} is used by container {container}")]
     InUse {
         image: ImageId,
-        /// Engine id of one of the containers, of a pod or not.
+        /// Engine id of one of the containers, whether it belongs to a pod or not.
         container: String,
     },
     #[error("image {id} still exists after {attempts} removals")]
@@ -48,7 +48,7 @@ pub enum ImageError {
         name: String,
         source: InvalidReference,
     },
-    /// The engine loaded the built-in pause image but does not have it afterwards.
+    /// The engine loaded the built-in pause image, but does not list it after that.
     #[error("docker loaded the pause image but does not list it as {reference}")]
     NotLoaded { reference: &'static str },
     #[error("docker has not answered yet: the image file system is unknown")]

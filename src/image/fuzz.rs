@@ -2,7 +2,7 @@
 
 use super::credentials::{answered, find, helper};
 
-/// Both, of the same bytes. A helper's name cannot lead anywhere.
+/// Parses the same bytes as both. A helper's name must not lead to another directory.
 pub(crate) fn credentials(bytes: &[u8]) {
     for domain in ["docker.io", "registry.example:5000"] {
         if let Some(name) = helper(bytes, domain) {

@@ -1,7 +1,7 @@
-//! Which images are kubelet's own: those it pulled, and that were not tagged by others since.
+//! Which images belong to kubelet: those that it pulled and that nobody has tagged since.
 //!
-//! The list is kept in a file over restarts. An image that is not on it counts as foreign and is
-//! not removed for kubelet: an operator can remove it by hand, but could not get it back.
+//! The list is kept in a file across restarts. An image that is not on the list counts as foreign and is
+//! not removed for kubelet: an operator can still remove it, but could not get a removed image back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
 pub struct KubeletImages {
     known: Arc<Mutex<PulledImages>>,
     checkpoints: Checkpoints,
-    /// One write at a time, each of the latest list.
+    /// Ensures one write at a time, each with the latest list.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl KubeletImages {
-    /// Reads the list of earlier runs.
+    /// Reads the list that earlier runs have stored.
     pub async fn load(checkpoints: Checkpoints) -> Self {
         let known = Arc::new(Mutex::new(checkpoints.load_file().await));
         Self { known, checkpoints, saving: Arc::default() }
@@ -54,8 +54,8 @@ impl KubeletImages {
         }
     }
 
-    /// Takes removed images off the list, for as long as it is polled: the same id may come back
-    /// as a foreign image.
+    /// Takes removed images off the list for as long as it is polled, because the same id may come back as
+    /// a foreign image.
     pub(super) async fn forget_removed(self, store: Store) {
         loop {
             let gone = store.wait(RECHECK, |shown| {
@@ -69,7 +69,7 @@ impl KubeletImages {
                     self.known.lock().0.retain(|id, _| !gone.contains(id));
                     self.save().await;
                 }
-                // A closed store returns at once.
+                // A closed store returns at once, so this waits.
                 None => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -89,7 +89,7 @@ impl KubeletImages {
 
 /// The longest single wait for the store.
 const RECHECK: Duration = Duration::from_secs(3600);
-/// Pause between two waits.
+/// The pause between two waits.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Images: pull, remove, the pause image, and the space that images take.
 //!
-//! Lists and statuses come from the store. The calls here change the engine's images, run on tasks
-//! of their own ([`service::Images`]) and return when the store has the change. `pull` has the
-//! transfer, `stall` when it counts as stalled, `remove` the order of a removal, `pause` the pause
-//! image, `usage` ImageFsInfo, `kubelet_images` which images kubelet may remove.
+//! Lists and statuses come from the store. The calls here change the engine's images. They run on their own
+//! tasks ([`service::Images`]) and return when the store has the change. `pull` has the transfer, `stall`
+//! decides when a pull is stalled, `remove` has the order of a removal, `pause` the pause image, `usage`
+//! ImageFsInfo, and `kubelet_images` which images kubelet may remove.
 
 pub mod error;
 #[cfg(any(test, feature = "fuzz"))]

@@ -1,4 +1,4 @@
-//! The pause image: the one built into this program, or the one the operator names.
+//! The pause image: the one built into this program, or the one that the operator names.
 
 use tracing::{info, warn};
 
@@ -13,10 +13,10 @@ use crate::{
 };
 
 impl Images {
-    /// The pause image, if the store has it; no call to the engine.
+    /// The pause image, if the store has it. Does not call the engine.
     ///
-    /// An image that lost its name stays the pause image while it exists and no other image that may be
-    /// used has the name: running pods use it.
+    /// An image that lost its name remains the pause image while it exists and no other allowed image has
+    /// the name, because running pods use it.
     pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
         let mut last = self.pause.lock();
@@ -30,7 +30,7 @@ impl Images {
         last.clone().filter(|id| snapshot.image(id.as_str()).is_some())
     }
 
-    /// Loads or pulls the pause image unless the engine has it, and refreshes it in the store.
+    /// Loads or pulls the pause image unless the engine has it, and updates it in the store.
     pub(super) async fn ensure_pause(&self) -> Result<ImageId, ImageError> {
         let name = self.pause_name();
         let id = match (self.engine.inspect_image(name).await, &self.settings.sandbox_image) {
@@ -49,8 +49,8 @@ impl Images {
         Ok(id)
     }
 
-    /// Whether the image may be used that has the name: any that the operator named, but in place of the
-    /// built-in one no image that somebody pulled or tagged under its name.
+    /// Whether the image that has the name may be used. If the operator named it, any image may. In place
+    /// of the built-in image, an image that somebody pulled or tagged under its name may not.
     fn may_be_pause(&self, id: &ImageId) -> bool {
         self.settings.sandbox_image.is_some() || archive::is_of(id.as_str())
     }

@@ -23,15 +23,15 @@ impl Images {
         let transferred = self.transfer(request).await;
         transfer.finish(transferred.as_ref().err());
         transferred?;
-        // The reference, not the progress messages, says which image came: a tag may have been
-        // moved, and a multi-platform index is known by another digest than its parts.
+        // The reference says which image was pulled, not the progress messages: a tag may have been moved,
+        // and the digest of a multi-platform index differs from the digests of its parts.
         let id = self.engine.inspect_image(&request.reference.to_string()).await?.id;
         self.record_pulled(&before, &id, &request.reference).await?;
         info!(image = %request.reference, %id, took = ?began.elapsed(), "image pulled");
         Ok(id)
     }
 
-    /// Refreshes a pulled or loaded image in the store and records it as one of kubelet's.
+    /// Updates a pulled or loaded image in the store, and records that it belongs to kubelet.
     pub(super) async fn record_pulled(
         &self,
         before: &Snapshot,
@@ -39,7 +39,7 @@ impl Images {
         name: &ImageReference,
     ) -> Result<(), ImageError> {
         self.store.refresh_image(&name.to_string()).await?;
-        // Before the first image list any image may have been there.
+        // Before the first list of images, we must assume that any image existed.
         let was_there = !before.has_images() || before.image(id.as_str()).is_some();
         self.kubelet_images.add(id, name, was_there).await;
         Ok(())

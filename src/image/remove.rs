@@ -1,4 +1,4 @@
-//! Removing an image with all its names, in an order that never leaves a used image nameless.
+//! Removes an image with all its names. The order ensures that an image in use never loses all its names.
 
 use tracing::info;
 
@@ -13,17 +13,17 @@ use crate::{
 };
 
 impl Images {
-    /// The id of the image that the engine finds by `name`; none when there is none.
+    /// The id of the image that the engine finds by `name`; none when there is no such image.
     ///
-    /// The engine takes a short name for the prefix of an id as well: the answer is used only
-    /// when the image has the name.
+    /// The engine may also take a short name for the prefix of an id. The answer is used only when the
+    /// image has the name.
     pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, ImageError> {
         match self.engine.inspect_image(name).await {
             Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
             Err(error) if error.is_not_found() => Ok(None),
             // A name that the engine rejects belongs to no image.
             Err(EngineError::Rejected { .. }) => Ok(None),
-            // It can be removed although its inspect is unreadable.
+            // The image can be removed although its inspect is unreadable.
             Err(error @ EngineError::Garbled { .. }) => {
                 let known = self.store.snapshot().image(name).map(|image| image.id.clone());
                 known.map(Some).ok_or_else(|| error.into())
@@ -32,14 +32,14 @@ impl Images {
         }
     }
 
-    /// The image as the engine's list has it.
+    /// The image as it is in the engine's list.
     async fn listed(&self, id: &ImageId) -> Result<Option<ImageRecord>, EngineError> {
         Ok(self.engine.list_images().await?.into_iter().find(|image| image.id == *id))
     }
 
-    /// Removes until the engine has no such image, then refreshes the store.
+    /// Removes until the engine has no such image, then updates the store.
     pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), ImageError> {
-        // By id the engine would remove an image that is mounted into a container.
+        // When asked to remove it by id, the engine would remove an image that is mounted into a container.
         if let Some(user) = self.store.snapshot().mounting(id).next() {
             return Err(ImageError::InUse { image: id.clone(), container: user.id.to_string() });
         }
@@ -58,9 +58,10 @@ impl Images {
         Err(ImageError::StillThere { id: id.clone(), attempts: ATTEMPTS })
     }
 
-    /// Removes by id first: if a container uses the image, that fails and all names stay. It also fails
-    /// for an image with several names and for a parent of others. Which of them is found out, because
-    /// the engine tells it in words alone. It would refuse only the last name of an image in use.
+    /// Removes by id first: if a container uses the image, that fails and the image keeps all its names. It
+    /// also fails for an image with several names and for a parent of other images. We check which reason
+    /// it was, because the engine tells it only as text. If asked by name, the engine would refuse only the
+    /// last name of an image in use.
     async fn remove_record(&self, record: &ImageRecord) -> Result<Leftover, ImageError> {
         let error = match self.remove_name(record.id.as_str()).await {
             Ok(()) => return Ok(Leftover::Unknown),
@@ -73,7 +74,7 @@ impl Images {
         }
         let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
         if names.is_empty() {
-            // Without a name it is a parent layer of its children, which no list shows.
+            // Without a name, it is a parent layer of other images, which no list shows.
             let listed = self.listed(&record.id).await?;
             return if listed.is_some() { Err(error.into()) } else { Ok(Leftover::Parent) };
         }
@@ -83,7 +84,7 @@ impl Images {
         Ok(Leftover::Unknown)
     }
 
-    /// A missing name is success.
+    /// Removes a name. A missing name is success.
     async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
         match self.engine.remove_image(name).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -91,8 +92,8 @@ impl Images {
         }
     }
 
-    /// The engine has no such name. Another caller may have removed it a moment ago, so that the
-    /// store still has it.
+    /// Called when the engine has no such name. Another caller may have just removed it, and the store may
+    /// still have it.
     pub(super) async fn refresh_missing(&self, name: &str) -> Result<(), ImageError> {
         if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
             self.store.refresh_image(image.as_str()).await?;
@@ -107,17 +108,16 @@ impl Images {
     }
 }
 
-/// What remains of an image after a removal.
+/// What is left of an image after a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
-    /// Nothing, or the image without its names; the next inspect shows it.
+    /// Nothing, or the image without names; the next inspect shows it.
     Unknown,
-    /// Its layers, as parents of other images.
+    /// Its layers, because other images are based on it.
     Parent,
 }
 
-/// Whether `name` means this image: its id, a prefix of its id, or one of its names in any
-/// spelling.
+/// Whether `name` refers to this image: its id, a prefix of its id, or one of its names in any spelling.
 pub(super) fn has_name(record: &ImageRecord, name: &str) -> bool {
     if names_id(name) {
         return record.id.as_str() == name || record.id.hex() == name;
@@ -139,7 +139,7 @@ fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
     hex.len() >= SHORTEST_PREFIX && record.id.hex().starts_with(hex)
 }
 
-/// How often to remove an image that is tagged again each time.
+/// How many times to remove an image that is tagged again each time.
 const ATTEMPTS: u32 = 5;
-/// Docker's short id; anything shorter is more likely a name.
+/// The length of Docker's short id. Anything shorter is more likely a name.
 const SHORTEST_PREFIX: usize = 12;

@@ -1,4 +1,4 @@
-//! The service: what PullImage, RemoveImage and ImageFsInfo share.
+//! The service: what the calls PullImage, RemoveImage and ImageFsInfo share.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct Images {
     pub(super) removals: SingleFlight<ImageId, Result<(), ImageError>>,
     pub(super) kubelet_images: KubeletImages,
     pub(super) loads: SingleFlight<(), Result<ImageId, ImageError>>,
-    /// The pause image of the last read.
+    /// The pause image, as it was last read.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     usage: UsageMonitor,
     pub(super) metrics: ImageMetrics,
@@ -41,9 +41,9 @@ pub struct Images {
 }
 
 impl Images {
-    /// Starts measuring the image store and updating the list of kubelet's images in the
-    /// background, until the last clone is dropped. Needs a tokio runtime. `tracker` waits for
-    /// removals and loads at shutdown; a pull is cancelled with its callers.
+    /// Starts background tasks that measure the image store and update the list of kubelet's images until
+    /// the last clone is dropped. Needs a tokio runtime. At shutdown, `tracker` waits for removals and
+    /// loads; a pull is cancelled with its callers.
     pub fn new(
         engine: Engine,
         store: Store,
@@ -75,9 +75,9 @@ impl Images {
         &self.metrics
     }
 
-    /// Pulls an image and answers with the id it has now.
+    /// Pulls an image and returns its current id.
     ///
-    /// Equal calls share one pull; it is cancelled when all of them are dropped.
+    /// Equal calls share one pull. It is cancelled when all of them are dropped.
     ///
     /// # Errors
     /// Errors of the registry and the engine, and [`ImageError::Stalled`].
@@ -89,8 +89,8 @@ impl Images {
 
     /// Removes an image, given by any of its names, with all its names.
     ///
-    /// A missing image is success. Afterwards neither the engine nor the store has an image of
-    /// this name; a dropped call still runs to its end.
+    /// A missing image is success. After that, neither the engine nor the store has an image of this name.
+    /// A dropped call still runs to its end.
     ///
     /// # Errors
     /// A conflict when a container uses the image; errors of the engine.
@@ -103,7 +103,7 @@ impl Images {
         self.removals.run(key, removal).await?
     }
 
-    /// The image of pause containers; loaded or pulled when the engine lacks it.
+    /// The image of pause containers. It is loaded or pulled when the engine does not have it.
     ///
     /// # Errors
     /// Those of loading or pulling it.
@@ -115,10 +115,10 @@ impl Images {
         self.loads.run((), async move { images.ensure_pause().await }).await?
     }
 
-    /// Whether kubelet's image collection must keep the image: it is the pause image, under any
-    /// name; the operator pinned it; a container that kubelet does not know uses it, so that its
-    /// removal would be refused every time; it is mounted into a container, which kubelet's
-    /// lists do not show; or kubelet did not pull it and the setting says so.
+    /// Whether kubelet's image collection must keep the image, which has one of these reasons: It is the
+    /// pause image, under any name. The operator pinned it. A container that kubelet does not know uses it,
+    /// so that every removal would be refused. It is mounted into a container, which kubelet's lists do not
+    /// show. Or kubelet did not pull it, and the setting protects such images.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         let live = self.settings.live.current();
         self.cached_pause().is_some_and(|pause| pause == record.id)
@@ -128,8 +128,8 @@ impl Images {
             || (live.collect == CollectImages::Pulled && !self.kubelet_images.contains(record))
     }
 
-    /// The space images take, as last measured; does not call the engine. Only the first answer
-    /// may take up to two seconds.
+    /// The space that images take, as last measured. Does not call the engine. Only the first answer may
+    /// take up to two seconds.
     ///
     /// # Errors
     /// [`ImageError::NoFilesystem`] until the engine has answered once.

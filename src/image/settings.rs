@@ -9,9 +9,9 @@ use crate::config::live::LiveSettings;
 pub struct ImageSettings {
     /// Pause image to use instead of the built-in one: a reference, or the id of an image in the engine.
     pub sandbox_image: Option<String>,
-    /// How long a pull may make no progress before it fails; several times as long where
-    /// the engine shows no figures (see [`super::stall`]); none for no limit.
+    /// How long a pull may make no progress before it fails. Several times as long when the engine shows no
+    /// byte counts (see [`super::stall`]). None for no limit.
     pub pull_progress_deadline: Option<Duration>,
-    /// What kubelet may remove, and the credentials for the pause image's registry.
+    /// Which images kubelet may remove, and the credentials for the pause image's registry.
     pub live: LiveSettings,
 }

@@ -1,8 +1,8 @@
-//! When a pull counts as stalled: no progress for too long. Messages alone are no progress: the
-//! engine repeats them ten times a second, and counts the seconds of an extraction.
+//! Decides when a pull is stalled: no progress for too long. A message alone is no progress, because the
+//! engine repeats messages ten times a second and counts the seconds of an extraction.
 //!
-//! A download has the configured deadline; a step without visible progress (a queued layer, an
-//! extraction without figures) has several times as long.
+//! A download has the configured deadline. A step without visible progress (a queued layer, or an
+//! extraction without byte counts) has several times as long.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::pull::PullProgress;
 
-/// When any pull of this process last made progress. Clones share it.
+/// When any pull of this process last made progress. Clones share the value.
 #[derive(Clone)]
 pub(super) struct LastProgress(Arc<Mutex<Instant>>);
 
@@ -35,11 +35,11 @@ pub(super) struct Stall {
 /// A layer and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckLayer {
-    /// Short id, as the engine shows it.
+    /// Short id of the layer, as the engine shows it.
     pub id: String,
-    /// The engine's last status of it.
+    /// The engine's last status of the layer.
     pub status: String,
-    /// Bytes done of that step.
+    /// Bytes of that step that are done.
     pub current: u64,
     /// Bytes of that step, 0 when unknown.
     pub total: u64,
@@ -61,7 +61,7 @@ struct Layer {
     total: u64,
 }
 
-/// The phase of a layer; the most likely one to stall comes first.
+/// The phase of a layer. The phase that most often stalls comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// Its bytes are being downloaded.
@@ -70,9 +70,9 @@ enum Phase {
     Extracting,
     /// Its download has not begun.
     Expected,
-    /// It waits for other downloads: the engine does only a few at a time, over all pulls.
+    /// It waits for other downloads: the engine runs only a few at a time, for all pulls together.
     Queued,
-    /// Downloaded; the engine may be extracting it without a message.
+    /// Downloaded; the engine may be extracting it without sending messages.
     Downloaded,
     /// In the image store.
     Done,
@@ -107,7 +107,7 @@ impl Default for LastProgress {
 }
 
 impl StallDetector {
-    /// Starts now; without a deadline nothing is ever a stall.
+    /// Starts now. Without a deadline, a pull is never stalled.
     pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
         Self { deadline, transfer: Transfer::default(), progressed_at: now, shared }
     }
@@ -119,7 +119,7 @@ impl StallDetector {
         }
     }
 
-    /// When the pull counts as stalled without another message; none for never.
+    /// When the pull will count as stalled if no message arrives; none for never.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
         let factor = self.transfer.deadline_factor();
@@ -149,7 +149,7 @@ impl Transfer {
         let Some(phase) = Phase::of(status).filter(|_| !layer.is_empty()) else {
             return self.set_status(status);
         };
-        // Without the number of seconds to the next try.
+        // The number of seconds until the next try is cut off.
         let status = if status.starts_with(RETRYING) { RETRYING } else { status };
         let new = Layer { phase, status: status.to_owned(), current: *current, total: *total };
         let old = self.layers.insert(layer.clone(), new);
@@ -157,7 +157,7 @@ impl Transfer {
         !old.is_some_and(same)
     }
 
-    /// How many times the deadline the pull may be without progress now.
+    /// The current factor for the deadline without progress.
     pub(super) fn deadline_factor(&self) -> u32 {
         let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
         let downloads = any(Phase::Downloading) || any(Phase::Expected) || self.layers.is_empty();
@@ -219,10 +219,10 @@ impl fmt::Display for StuckLayer {
     }
 }
 
-/// How many times longer a step without visible progress may take. The extraction of a large
-/// layer on a slow disk takes many minutes.
+/// The factor for a step without visible progress. The extraction of a large layer on a slow disk takes
+/// many minutes.
 const UNSEEN_FACTOR: u32 = 6;
-/// How the status of a failed download begins that is tried again.
+/// The start of a layer's status when a failed download is tried again.
 const RETRYING: &str = "Retrying";
 
 #[cfg(test)]

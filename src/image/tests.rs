@@ -1,5 +1,5 @@
-//! The rules of the image calls that need no engine: who shares a transfer, which names an image
-//! has, where images are kept, what failures say.
+//! The rules of image calls that need no engine: which callers share a pull, which names an image has,
+//! where images are stored, and what errors say.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -37,7 +37,7 @@ use crate::{
 const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const OTHER: &str = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
 
-/// Counts the starts and the ends of some work that waits to be told to finish.
+/// Counts the starts and ends of a task that waits until it may finish.
 #[derive(Clone, Default)]
 struct Work {
     started: Arc<AtomicUsize>,

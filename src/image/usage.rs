@@ -1,6 +1,6 @@
-//! How much space images take. The engine measures it in the background, because that takes it
-//! seconds on a full node, and calls are answered from memory. The disk is read every few seconds:
-//! kubelet's eviction ignores figures that are no newer than those of ten seconds before.
+//! How much space images take. The engine measures it in the background, because this takes seconds on a
+//! full node. Calls are answered from memory. The disk is read every few seconds: kubelet's eviction runs
+//! every ten seconds and ignores figures that are not newer than those of its last run.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// The latest figures. Clones share them.
+/// The latest figures. Clones share the figures.
 #[derive(Clone, Default)]
 pub(super) struct UsageMonitor {
     image_bytes: Arc<watch::Sender<Option<u64>>>,
@@ -30,7 +30,7 @@ pub(super) struct UsageMonitor {
 #[derive(Clone)]
 struct Disk {
     mountpoint: PathBuf,
-    /// In use on the file system, by any program.
+    /// Inodes in use on the file system, by any program.
     inodes: Option<u64>,
     read_at: Nanos,
 }
@@ -42,15 +42,15 @@ struct Inputs {
 }
 
 impl UsageMonitor {
-    /// Keeps all figures up to date; never returns. A hanging disk delays no other measurement.
+    /// Keeps all figures up to date; never returns. A disk that hangs delays no other measurement.
     pub(super) async fn run(self, engine: Engine, store: Store) {
         tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
 
     /// Measures at the start and after each change of the images.
     ///
-    /// Changes at the same time are measured together, and measuring takes a small part of the
-    /// time even on a slow engine.
+    /// Changes that come close together are measured once. Measuring takes only a small part of the time,
+    /// even with a slow engine.
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;
@@ -70,7 +70,7 @@ impl UsageMonitor {
         }
     }
 
-    /// After a failed measurement: callers get an estimate until the next one.
+    /// Called after a failed measurement: callers get an estimate until the next measurement.
     async fn use_estimate(&self, store: &Store, error: &str) {
         debug!(error, "cannot measure the image store");
         self.image_bytes.send_if_modified(|latest| {
@@ -81,7 +81,7 @@ impl UsageMonitor {
         sleep(INTERVAL).await;
     }
 
-    /// Reads the disk periodically. While a read hangs, the time of the one before is reported.
+    /// Reads the disk periodically. While a read hangs, the figures keep the time of the last read.
     async fn read_disk(&self, store: &Store) {
         loop {
             let disk = Disk::read(&*engine_info(store).await).await;
@@ -116,7 +116,7 @@ async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -
 }
 
 impl Disk {
-    /// Reads it. May hang as long as the file system does.
+    /// Reads the file system. Hangs for as long as the file system does.
     async fn read(engine: &EngineInfo) -> Self {
         let mountpoint = storage::mountpoint(engine).await;
         let place = mountpoint.clone();
@@ -132,19 +132,19 @@ impl Inputs {
         Self { engine: now.engine.clone(), images: now.images().to_vec() }
     }
 
-    /// Resolves when another measurement would have another result.
+    /// Resolves when a new measurement would have a different result.
     async fn changed(&self, store: &Store) {
         until(store, |now| now.images() != self.images || now.engine != self.engine).await;
     }
 }
 
-/// What the engine reports of itself; waits for its first answer.
+/// The engine's information about itself. Waits for the first answer.
 async fn engine_info(store: &Store) -> Arc<EngineInfo> {
     loop {
         if let Some(engine) = store.wait(RECHECK, |snapshot| snapshot.engine.clone()).await {
             return engine;
         }
-        // A closed store returns at once.
+        // A closed store returns at once, so this waits.
         sleep(DEBOUNCE).await;
     }
 }
@@ -152,12 +152,12 @@ async fn engine_info(store: &Store) -> Arc<EngineInfo> {
 /// Resolves when the condition holds in the store.
 async fn until(store: &Store, holds: impl Fn(&Snapshot) -> bool) {
     while store.wait(RECHECK, |snapshot| holds(snapshot).then_some(())).await.is_none() {
-        // A closed store returns at once.
+        // A closed store returns at once, so this waits.
         sleep(DEBOUNCE).await;
     }
 }
 
-/// Counts shared layers more than once: too much, but never 0, which kubelet would take for a
+/// Counts shared layers more than once. The result is too large but never 0: kubelet would take 0 for a
 /// broken file system.
 fn estimate(snapshot: &Snapshot) -> u64 {
     snapshot.images().iter().map(|image| image.size).fold(0, u64::saturating_add)
@@ -169,11 +169,11 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
 /// Time between two reads of the disk: half of kubelet's eviction interval.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
-/// Time between two measurements, at least; also when one failed.
+/// The shortest time between two measurements, also after a failed one.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Measuring takes at most the n-th part of the time.
+/// At most this part of the time (one n-th) is spent on measuring.
 const SHARE: u32 = 10;
-/// A measurement comes this long after the first change, to take in those that follow.
+/// How long after the first change the measurement starts, so that it includes the changes that follow.
 const DEBOUNCE: Duration = Duration::from_secs(2);
 /// The longest single wait for the store.
 const RECHECK: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! Where credentials are found, and what credential helpers say.
+//! Where credentials are found, and what the output of credential helpers means.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -35,7 +35,7 @@ fn credentials_are_found_by_registry() {
     for none in ["helper.test", "broken.test", "registry.test", "test", ""] {
         assert_eq!(user(none), None, "{none}");
     }
-    // Docker's client writes Go's `null`.
+    // Docker's client writes `null` for an empty value of Go.
     let config = json!({
         "auths": {"a.test": null, "b.test": {"auth": "YTpiOmM=", "identitytoken": null}},
         "credHelpers": null, "credsStore": null,
@@ -96,8 +96,8 @@ fn a_helpers_answer_is_a_password_or_a_token() {
     }
 }
 
-/// A helper is found in `PATH`, which a test cannot change for itself; a missing one must not
-/// keep what the file itself says.
+/// Helpers are found in `PATH`, which a test cannot change only for itself. A missing helper must not hide
+/// the credentials in the file itself.
 #[tokio::test]
 async fn a_missing_helper_leaves_the_credentials_of_the_file() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Whose an image is, and that it is remembered.
+//! Which images belong to kubelet, and that the list survives a restart.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What counts as progress, how long a silence may last, and what is said of a stall.
+//! What counts as progress, how long a pull may be silent, and what the error for a stall says.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn a_stall_names_the_layer_and_the_time() {
     assert_eq!(stalled.layer.unwrap().to_string(), "layer a is at \"Extracting\"");
 }
 
-/// The engine repeats itself; that is no progress.
+/// The engine repeats a message; that is no progress.
 #[test]
 fn words_without_progress_do_not_help() {
     let began = Instant::now();
@@ -110,7 +110,7 @@ fn a_slow_pull_that_moves_is_no_stall() {
     }
 }
 
-/// The engine fetches a few layers at a time; those of one pull may wait for another's.
+/// The engine downloads a few layers at a time. The layers of one pull may wait for those of another.
 #[test]
 fn waiting_for_a_pull_that_moves_is_no_stall() {
     let (shared, mut now) = (LastProgress::default(), Instant::now());
