@@ -1,4 +1,4 @@
-//! The users and groups of images, read once for each image.
+//! The users and groups of images. They are read once for each image.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// The users and groups of an image. Concurrent callers wait for the same inspection.
+    /// The users and groups of an image. Callers at the same time share one inspection.
     ///
     /// # Errors
-    /// There is no such image, one of its files is too large or no file, or the engine fails.
+    /// The image does not exist, one of its files is too large or not a regular file, or the engine fails.
     pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, ImageFilesError> {
         if let Some(known) = self.known_accounts(image) {
             return Ok(known);
@@ -20,7 +20,7 @@ impl ImageFiles {
         let (service, id) = (self.clone(), image.clone());
         let reading = async move {
             let read = match service.read_accounts(&id).await {
-                // Another dockbridge that just started removed ours as a leftover.
+                // Another dockbridge that just started has removed our inspection container as a leftover.
                 Err(ImageFilesError::Engine(EngineError::NotFound {
                     subject: Subject::Container(_),
                     ..
@@ -43,7 +43,7 @@ impl ImageFiles {
         read
     }
 
-    /// A full cache drops images that the engine no longer has, or all when that is not enough.
+    /// When the cache is full, removes images that the engine no longer has. If that is not enough, removes all.
     fn cache_accounts(&self, image: ImageId, accounts: Accounts) -> Arc<Accounts> {
         let accounts = Arc::new(accounts);
         let mut known = self.accounts.lock();
@@ -59,7 +59,7 @@ impl ImageFiles {
     }
 }
 
-/// Neither file is read before both are known to be files: see [`ImageInspection::file`].
+/// Both paths are checked before either file is read: see [`ImageInspection::file`].
 async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, ImageFilesError> {
     let (passwd, group) = tokio::try_join!(
         inspection.file("/etc/passwd", LARGEST_FILE),
@@ -73,7 +73,7 @@ async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, ImageFi
     Ok(Accounts::parse(&passwd, &group))
 }
 
-/// In bytes; far more than any image has.
+/// In bytes; much more than in any image.
 const LARGEST_FILE: u64 = 1 << 20;
-/// How many images the cache has.
+/// How many images the cache can hold.
 const CACHED: usize = 512;

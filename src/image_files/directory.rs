@@ -1,9 +1,9 @@
 //! An image as a directory of this host: its layers as a read-only overlay mount.
 //!
-//! The directory is there while a container needs it according to the labels of the containers, so
-//! nothing is lost with this process. A running container has its own reference to the mount. A
-//! directory and its pin are created before the container and removed after it; whoever creates a
-//! container holds the image's lock until the store shows it.
+//! The labels of the containers say which of them need the directory, so nothing is lost when this process
+//! ends. A running container has its own reference to the mount. A directory and its pin are created before
+//! the container and removed after it. The code that creates a container holds the image's lock until the
+//! store shows the container.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use crate::{
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
-/// While this lives, the directories of these images are not removed.
+/// While this exists, the directories of these images are not removed.
 #[derive(Debug)]
 pub struct ImageLocks {
     images: BTreeSet<ImageId>,
@@ -30,15 +30,15 @@ pub struct ImageLocks {
 }
 
 impl ImageLocks {
-    /// Drops the locks and returns the images.
+    /// Releases the locks and returns the images.
     pub fn unlock(self) -> BTreeSet<ImageId> {
         self.images
     }
 }
 
 impl ImageFiles {
-    /// Locks images against the removal of their directories. All at once and in one order, so that
-    /// no two callers wait for each other.
+    /// Locks images so that their directories are not removed. All are locked in one call and in one order,
+    /// so that two callers never wait for each other.
     pub async fn lock(&self, images: BTreeSet<ImageId>) -> ImageLocks {
         let mut locks = Vec::new();
         for image in &images {
@@ -47,11 +47,11 @@ impl ImageFiles {
         ImageLocks { images, _locks: locks }
     }
 
-    /// The root of the image's directory, mounted if it is not; to be called under [`Self::lock`].
+    /// The root of the image's directory. Mounts it if necessary. Call it with [`Self::lock`] held.
     ///
     /// # Errors
-    /// The engine does not report where the layers are, they cannot be mounted, or the engine does
-    /// not see the mount.
+    /// The engine does not report where the layers are, they cannot be mounted, or the engine does not see
+    /// the mount.
     pub async fn directory(
         &self,
         engine: &EngineInfo,
@@ -60,7 +60,7 @@ impl ImageFiles {
         let _alone = self.making.write(image.as_str()).await;
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
-        // Without a pin the image may have been removed and pulled again with other layers.
+        // While there was no pin, the image may have been removed and pulled again with other layers.
         if new || !is_mounted(&root).await {
             self.mount_layers(engine, image).await?;
         }
@@ -74,13 +74,13 @@ impl ImageFiles {
     /// Removes the directory of an image and its pin, unless a container needs it.
     ///
     /// # Errors
-    /// The engine does not answer, or something is in the way.
+    /// The engine does not answer, or the directory cannot be removed.
     pub async fn release(&self, image: &ImageId) -> Result<(), ImageFilesError> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await
     }
 
-    /// The pin is removed first: what a sweep finds is the directory.
+    /// The pin is removed first: if the rest fails, a sweep still finds the directory.
     async fn release_locked(
         &self,
         image: &ImageId,
@@ -88,7 +88,7 @@ impl ImageFiles {
     ) -> Result<(), ImageFilesError> {
         let now = self.store.synced(SYNC_TIMEOUT).await?;
         if !now.is_complete() || is_needed(&now, image) {
-            // A sweep follows when everything is known.
+            // Not all containers are known yet. A sweep follows when they are.
             return Ok(());
         }
         self.unpin(image).await?;
@@ -98,8 +98,8 @@ impl ImageFiles {
         Ok(())
     }
 
-    /// Repairs what a crash, a reboot or a foreign removal of a container left: directories that are
-    /// needed are there, others are not.
+    /// Repairs the directories after a crash, a reboot, or the removal of a container by another program:
+    /// creates those that are needed and removes the others.
     pub async fn restore_directories(&self) {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
@@ -117,7 +117,7 @@ impl ImageFiles {
         }
     }
 
-    /// Pins and mounts the image again, if it is still needed; returns whether the pin was missing.
+    /// Pins and mounts the image again if it is still needed. Returns whether the pin was missing.
     ///
     /// # Errors
     /// As [`Self::directory`].
@@ -135,14 +135,14 @@ impl ImageFiles {
         Ok(new)
     }
 
-    /// Removes the directories that no container needs, as found on this host.
+    /// Removes the directories on this host that no container needs.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
         let found = blocking(move || images_in(&directories)).await;
         self.release_all(found).await;
     }
 
-    /// An image that is locked is left to whoever has the lock, who releases it afterwards.
+    /// Skips a locked image: the code that has the lock releases the directory afterwards.
     async fn release_all(&self, images: Vec<ImageId>) {
         for image in images {
             if !is_needed(&self.store.snapshot(), &image)

@@ -9,13 +9,13 @@ use crate::{
     host::error::HostError, model::engine::ApiVersion, store::error::StoreError,
 };
 
-/// Reading or mounting the files of an image failed.
+/// The files of an image could not be read or mounted.
 #[derive(Clone, Debug, Error)]
 pub enum ImageFilesError {
-    /// The engine refused or did not answer.
+    /// The engine refused the request or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A file of an image is larger than anything of its kind should be.
+    /// A file of an image is larger than any valid file of its kind.
     #[error("{path} of the image has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         path: String,
@@ -23,7 +23,7 @@ pub enum ImageFilesError {
         /// The most that is read, in bytes.
         limit: u64,
     },
-    /// Opening this file of an image may block forever.
+    /// Opening this file of an image could block forever.
     #[error("{path} of the image is a pipe or a device: Docker could hang on it forever")]
     NotRegularFile { path: String },
     /// The current state is not known.
@@ -33,23 +33,23 @@ pub enum ImageFilesError {
     NoImage,
     #[error("sub path {path:?} does not exist in the image: {reason}")]
     NoSubPath { path: String, reason: &'static str },
-    /// A path in the image that the engine's JSON cannot carry.
+    /// A path in the image that the engine's JSON cannot contain.
     #[error("sub path {path:?} resolves to a name that is not UTF-8")]
     SubPathNotUtf8 { path: String },
-    /// This engine cannot mount images, and its image store does not let us do it.
+    /// This engine cannot mount images, and dockbridge cannot mount them from its image store.
     #[error(
         "Docker with API {api} and images stored by {store} cannot mount images: use Docker 28.0 or \
          later, or the storage driver overlay2 without containerd's image store"
     )]
     Unsupported { api: ApiVersion, store: String },
-    /// The image's files are on this host, but the engine does not see where we mount them.
+    /// The image's files are on this host, but the engine does not see the directory where we mount them.
     #[error(
         "Docker does not see what dockbridge mounts at {}: run both in one mount namespace, or make \
          the mount above it shared (mount --make-rshared)",
         path.display()
     )]
     NotVisible { path: PathBuf },
-    /// A system call of ours failed.
+    /// A system call of dockbridge failed.
     #[error(transparent)]
     Host(#[from] Arc<HostError>),
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum ImageFilesError {
 }
 
 impl ImageFilesError {
-    /// What the caller can do about it.
+    /// The kind of the error, which says whether a retry makes sense.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),

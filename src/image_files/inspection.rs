@@ -1,5 +1,5 @@
-//! Reads an image through a container of it that is created for that, never started, and removed at
-//! once. What a killed dockbridge leaves of them is removed at the next start.
+//! Reads an image through a container that is created for this, never started, and removed at once. If
+//! dockbridge was killed, the next start removes such containers.
 
 use std::time::Duration;
 
@@ -20,33 +20,33 @@ use crate::{
     translate::plan::unstarted::unstarted,
 };
 
-/// An open inspection of an image. [`ImageInspection::close`] it; a dropped one is removed in the
-/// background.
+/// An open inspection of an image. The caller must call [`ImageInspection::close`]; a dropped one is
+/// removed in the background.
 #[derive(Debug)]
 pub struct ImageInspection {
-    /// None once closed.
+    /// None after closing.
     container: Option<String>,
     engine: Engine,
     tracker: TaskTracker,
 }
 
 impl ImageFiles {
-    /// Opens an inspection. While it is open the engine counts the image as in use.
+    /// Opens an inspection. While it is open, the engine counts the image as in use.
     ///
     /// # Errors
-    /// There is no such image, or the engine fails.
+    /// The image does not exist, or the engine fails.
     pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, ImageFilesError> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
-        // In a separate task, so that a cancelled caller leaves nothing behind.
+        // Runs in a separate task, so that no container is left when the caller is cancelled.
         let opening = self.tracker.spawn(async move {
             match engine.create_container(&name, &body).await {
                 Ok(container) => {
                     Ok(ImageInspection { container: Some(container), engine, tracker })
                 }
                 Err(error) => {
-                    // After a broken answer it may have been created.
+                    // The answer was incomplete, so the container may have been created.
                     remove(&engine, &name).await;
                     Err(error.into())
                 }
@@ -58,11 +58,11 @@ impl ImageFiles {
     /// Removes the inspection containers that earlier processes left.
     ///
     /// # Errors
-    /// The engine fails; whatever could be removed is.
+    /// The engine fails. Everything that could be removed has been removed.
     pub async fn sweep_inspections(&self) -> Result<(), ImageFilesError> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
-        // Listed last, so that it has whatever of ours the first list has.
+        // Listed after the first list, so that it contains all our own containers of the first list.
         let mine =
             self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
@@ -83,16 +83,16 @@ impl ImageFiles {
 }
 
 impl ImageInspection {
-    /// What is at an absolute path; a link in its last step is not followed, but returned with the
-    /// path where all further links end.
+    /// What is at an absolute path. If the last step is a link, it is not followed, but returned with the
+    /// path at which all other links end.
     ///
     /// # Errors
-    /// The engine fails, or the links go round in a ring.
+    /// The engine fails, or the links form a loop.
     pub async fn step(&self, path: &str) -> Result<Option<PathKind>, ImageFilesError> {
         Ok(self.engine.path_kind(self.id(), path).await?)
     }
 
-    /// Where the plain file at an absolute path is, after following links inside the image; none if
+    /// The path of the regular file at an absolute path, after following links inside the image. None if
     /// the path is missing or a directory.
     ///
     /// # Errors
@@ -114,9 +114,9 @@ impl ImageInspection {
         }
     }
 
-    /// The bytes of a file that [`Self::file`] found. Whatever is read, the engine looks up its owner in
-    /// the image's own `/etc/passwd` and `/etc/group`: where one of them is a pipe, it never ends its
-    /// answer, nor lets the container go.
+    /// The bytes of a file that [`Self::file`] found. For every read, the engine looks up the file's owner
+    /// in the image's own `/etc/passwd` and `/etc/group`. If one of them is a pipe, the engine never
+    /// finishes its answer and never releases the container.
     ///
     /// # Errors
     /// The engine fails.
@@ -127,7 +127,7 @@ impl ImageInspection {
         }
     }
 
-    /// Removes the container; the engine no longer has it on return.
+    /// Removes the container. On return, the engine no longer has it.
     pub async fn close(mut self) {
         if let Some(container) = self.container.take() {
             remove(&self.engine, &container).await;
@@ -148,7 +148,8 @@ impl Drop for ImageInspection {
     }
 }
 
-/// A removal that fails is tried again until this process ends; the next one sweeps.
+/// A failed removal is tried again until this process ends. After that, the next process removes the
+/// container.
 async fn remove(engine: &Engine, container: &str) {
     let Err(error) = engine.remove_container(container).await else { return };
     let error = chain(&error);
@@ -164,8 +165,9 @@ async fn remove(engine: &Engine, container: &str) {
     });
 }
 
-/// How often a removal is tried that failed.
+/// The pause between two tries to remove a container.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
-/// How their names begin, which no image can choose: its labels alone make no container ours.
+/// The start of the names of inspection containers. An image cannot choose it: labels alone, which an image
+/// can set, do not make a container ours.
 const NAME_PREFIX: &str = "dockbridge-image-inspection-";

@@ -1,6 +1,6 @@
-//! Pins an image in the engine while its files are mounted by us. The engine does not know of our
-//! mount, but it removes no image that a container uses, not even by `docker rmi`: the pin is a
-//! container that is never started.
+//! Pins an image in the engine while dockbridge mounts its files. The engine does not know of that mount,
+//! but it removes no image that a container uses, not even with `docker rmi`. So the pin is a container
+//! that is never started.
 
 use super::{error::ImageFilesError, service::ImageFiles};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Pins the image; returns whether it was not pinned until now.
+    /// Pins the image. Returns whether the pin is new.
     pub(super) async fn pin(&self, image: &ImageId) -> Result<bool, ImageFilesError> {
         let name = pin_name(image);
         match self.engine.inspect_container(&name).await {
@@ -48,5 +48,5 @@ fn pin_name(image: &ImageId) -> String {
     format!("{NAME_START}{}", image.as_str().replace(':', "-"))
 }
 
-/// No name of a pod: the store takes it for a foreign container.
+/// Not a pod's name, so the store treats the container as foreign.
 const NAME_START: &str = "dockbridge-image-pin-";

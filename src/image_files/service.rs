@@ -22,11 +22,12 @@ use crate::{
 pub struct ImageFiles {
     pub(super) engine: Engine,
     pub(super) store: Store,
-    /// Where unpacked images are mounted.
+    /// The directory in which images are mounted.
     pub(super) directories: PathBuf,
     /// Owns tasks that outlive their caller.
     pub(super) tracker: TaskTracker,
-    /// Part of the names of this process's containers, against those of earlier processes.
+    /// A part of the names of this process's containers, which distinguishes them from those of earlier
+    /// processes.
     pub(super) token: u32,
     /// By image: read-locked while a container is created from its directory, write-locked
     /// while the directory is removed.
@@ -39,8 +40,8 @@ pub struct ImageFiles {
 }
 
 impl ImageFiles {
-    /// Reads through the engine; directories are mounted below `run_dir`. Tasks that outlive their
-    /// caller belong to `tracker`.
+    /// Reads through the engine. Directories are mounted below `run_dir`. `tracker` owns the tasks that
+    /// outlive their caller.
     pub fn new(engine: Engine, store: Store, run_dir: &Path, tracker: &TaskTracker) -> Self {
         let directories = run_dir.join("images");
         Self {
@@ -56,8 +57,8 @@ impl ImageFiles {
         }
     }
 
-    /// Where containers of an image get volumes; none of an image that the store does not know
-    /// yet, which costs a copy.
+    /// The paths of the volumes that containers of an image get. Empty if the store does not know the image
+    /// yet, which only means that files are copied.
     pub(super) fn volumes_of(&self, image: &ImageId) -> BTreeSet<String> {
         let now = self.store.snapshot();
         now.image(image.as_str()).map(|known| known.volumes.clone()).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! A path inside an image, followed step by step without ever leaving the image.
+//! Follows a path inside an image step by step, and never leaves the image.
 //!
-//! Links of an image mean the image: an absolute one begins at its root, and above the root there
-//! is nothing but the root. The caller is asked for one path at a time, of which all but the last
-//! step are known to be directories, so no link outside the image is followed.
+//! Links of an image refer to the image: an absolute link begins at its root, and `..` at the root stays at
+//! the root. The caller is asked for one path at a time. All steps of it but the last are known to be
+//! directories, so no link outside the image is followed.
 
 use std::{
     ffi::OsString,
@@ -17,18 +17,18 @@ pub(super) enum PathEntry {
     Directory,
     /// A file of any other kind.
     File,
-    /// A link, to a path of the image.
+    /// A link to a path of the image.
     Link(PathBuf),
-    /// Links that lead in a ring.
+    /// Links that form a loop.
     LinkLoop,
     Nothing,
 }
 
-/// Where `sub_path` leads to: relative to the image's root, without links; empty for the root.
+/// Where `sub_path` leads: a path relative to the image's root, without links; empty for the root.
 ///
 /// # Errors
-/// [`ImageFilesError::NoSubPath`] when there is nothing, or links lead in a circle; and the
-/// errors of `entry_at`.
+/// [`ImageFilesError::NoSubPath`] when the path does not exist or its links form a loop, and the errors of
+/// `entry_at`.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,
@@ -83,7 +83,7 @@ fn steps(path: &Path) -> Vec<PathStep> {
     path.components().rev().filter_map(step).collect()
 }
 
-/// As many as the kernel follows.
+/// As many links as the kernel follows.
 const MAX_LINKS: u32 = 40;
 
 #[cfg(test)]

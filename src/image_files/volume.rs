@@ -1,5 +1,5 @@
-//! Mounts an image, or a path in it, in a container: through the engine if it supports that, otherwise
-//! as a directory that dockbridge mounts.
+//! Mounts an image, or a path in it, in a container. The engine mounts it if it can; otherwise dockbridge
+//! mounts it as a directory.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Prepares a mount of an image; must be called under [`Self::lock`]. The caller must call
+    /// Prepares a mount of an image. Call it with [`Self::lock`] held. The caller must call
     /// [`Self::release`] when the mount is no longer needed, also after an error.
     ///
     /// # Errors
@@ -43,8 +43,9 @@ impl ImageFiles {
         Ok(ImageVolume { image: image.clone(), source })
     }
 
-    /// Where a sub path leads, as the engine takes it: it follows links on the host, where an
-    /// absolute one means something else, and finds what is missing only at the start.
+    /// Where a sub path leads, without links. Links are resolved here because the engine follows them on
+    /// the host, where an absolute link means another file. And the engine would report a missing path only
+    /// when the container starts.
     async fn path_in_image(
         &self,
         image: &ImageId,
@@ -88,7 +89,7 @@ impl ImageFilesError {
     }
 }
 
-/// What is at a path of an image, according to the engine.
+/// What is at a path of an image, as the engine reports it.
 async fn entry_in_image(
     inspection: &ImageInspection,
     below: PathBuf,
@@ -109,13 +110,14 @@ async fn entry_in_image(
     })
 }
 
-/// The engine's error for links that lead in a ring. It follows the last link itself and has no status for
-/// that; unknown words make it an error of the engine instead of one of the path.
+/// Whether the message is the engine's error for links that form a loop. The engine follows the last link
+/// itself and has no status code for a loop. With an unknown message, the error counts as one of the engine
+/// instead of one of the path.
 fn is_ring(message: &str) -> bool {
     message.contains("too many links")
 }
 
-/// What is at a path of a mounted image, which is read-only and does not change.
+/// What is at a path of a mounted image. The mount is read-only and does not change.
 async fn entry_on_host(path: PathBuf) -> Result<PathEntry, ImageFilesError> {
     let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else {
         return Ok(PathEntry::Nothing);

@@ -1,9 +1,9 @@
-//! Restores the pins of images that containers mount. `docker system prune` first removes every
-//! container that is not running, including the pins, and then images without containers. A pin that
-//! is created again between the two saves its image.
+//! Restores the pins of images that containers mount. `docker system prune` first removes every container
+//! that is not running, also the pins, and then images without containers. If a pin is created again
+//! between these two steps, its image is kept.
 //!
-//! If an image cannot be restored because it is gone, retries become less and less frequent, and no
-//! other image waits for it.
+//! If an image cannot be restored because it was removed, the pauses between tries get longer, and other
+//! images do not wait for it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -39,7 +39,7 @@ impl ImageFiles {
                 () = sleep_until(next) => continue,
             };
             let Some((images, engine)) = found else {
-                // The store has ended, and the process is about to.
+                // The store has ended, so the process ends soon.
                 sleep(LONGEST_PAUSE).await;
                 continue;
             };
@@ -56,7 +56,7 @@ impl ImageFiles {
                     }
                 }
             }
-            // The store must have seen what was created before something counts as missing again.
+            // Waits until the store has seen the new pins, before one counts as missing again.
             sleep(FIRST_PAUSE).await;
         }
     }
@@ -67,7 +67,7 @@ fn missing(now: &Snapshot) -> BTreeSet<ImageId> {
     needed(now).into_iter().filter(|image| !now.is_used_by_hidden(image)).collect()
 }
 
-/// When images that could not be restored are tried again.
+/// The images that could not be restored, and when to try again.
 #[derive(Debug, Default)]
 struct Backoffs(HashMap<ImageId, (Backoff, Instant)>);
 
@@ -76,7 +76,7 @@ impl Backoffs {
         self.0.get(image).is_none_or(|(_, until)| *until <= now)
     }
 
-    /// Another failure; returns the pause until the next try.
+    /// Records a failure; returns the pause until the next try.
     fn failed(&mut self, image: &ImageId, now: Instant) -> Duration {
         let first = || (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), now);
         let (backoff, until) = self.0.entry(image.clone()).or_insert_with(first);
@@ -89,7 +89,7 @@ impl Backoffs {
         self.0.retain(|image, _| images.contains(image));
     }
 
-    /// When the first pause is over.
+    /// When the first of the pauses ends.
     fn next(&self) -> Option<Instant> {
         self.0.values().map(|(_, until)| *until).min()
     }

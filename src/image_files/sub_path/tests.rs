@@ -1,4 +1,4 @@
-//! Hostile images: whatever their links say, the path stays inside.
+//! Hostile images: whatever links they have, the path stays inside the image.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{PathEntry, resolve};
 use crate::image_files::error::ImageFilesError;
 
-/// An image as path → what is there; directories above are meant.
+/// An image: for each path, what is there. The directories above exist too.
 type Image = BTreeMap<&'static str, PathEntry>;
 
 fn link(to: &str) -> PathEntry {
