@@ -38,8 +38,8 @@ pub enum ClientError {
     Request(#[from] http::Error),
 }
 
-/// Asks the dockbridge whose run directory this is, and writes its answer to `out`. Whether it
-/// was a good one.
+/// Sends a request to the dockbridge that has this run directory, and writes its answer to `out`. Returns
+/// whether the answer was a success.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -66,8 +66,8 @@ pub fn run(
     Ok(good)
 }
 
-/// Says whether the dockbridge works and whether pods can run, each in a line with the reasons. Whether both are
-/// so.
+/// Prints whether dockbridge works and whether pods can run, each on a line with the reasons. Returns
+/// whether both are true.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -84,12 +84,12 @@ pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError>
     Ok(good)
 }
 
-/// Whether the answer is a success, and its text.
+/// Sends a request. Returns whether the answer is a success, and its text.
 async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), ClientError> {
     let path = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => ClientError::Forbidden { socket: path() },
-        // More wait for it already than it may have waiting.
+        // The queue of waiting connections is full.
         io::ErrorKind::WouldBlock => ClientError::Silent { socket: path() },
         _ => ClientError::NotRunning { socket: path(), source },
     })?;
@@ -103,5 +103,5 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
     Ok((good, body))
 }
 
-/// A server that lives answers at once.
+/// A server that works answers at once.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -14,32 +14,32 @@ use crate::{
     },
 };
 
-/// The services that the admin server reads. Clones read the same.
+/// The services that the admin server reads. Clones share them.
 #[derive(Clone, Debug)]
 pub struct AdminContext {
     /// The state of pods, containers and the engine.
     pub store: Store,
-    /// Whether pods can be connected.
+    /// The network, which knows whether pods can be connected.
     pub network: Network,
     pub log: LogControl,
-    /// Who reads the settings again.
+    /// The task that reads the settings again.
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// All metrics, and running operations.
     pub registry: Arc<Registry>,
 }
 
-/// Asks for the settings to be read again.
+/// A request to read the settings again.
 #[derive(Debug)]
 pub struct ReloadRequest {
     /// Whether to apply them. If not, the answer only says what would change.
     pub apply: bool,
-    /// Replaces the environment that the process was started with.
+    /// Replaces the environment with which the process was started.
     pub variables: Option<Variables>,
-    /// Gets the text for the caller: of success, or why nothing was changed.
+    /// Receives the text for the caller: after a success, what changed; otherwise why nothing was changed.
     pub answer: oneshot::Sender<Result<String, String>>,
 }
 
-/// Registers our version, the engine's, and the API between them.
+/// Registers the versions of dockbridge and the engine, and the API version that they use.
 pub fn register_build(store: &Store, registry: &mut Registry) {
     let store = store.clone();
     registry.register_fn(

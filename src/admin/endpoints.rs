@@ -23,7 +23,7 @@ pub enum DebugCommand {
 }
 
 impl DebugCommand {
-    /// Its requests: method, path, body.
+    /// The requests of the subcommand: method, path, body.
     pub fn requests(&self) -> Vec<(Method, &'static str, String)> {
         let read = |path| (Method::GET, path, String::new());
         match self {
@@ -49,9 +49,9 @@ pub const STATE: &str = "/debug/state";
 pub const TASKS: &str = "/debug/tasks";
 /// The log level.
 pub const LOG_LEVEL: &str = "/debug/log-level";
-/// Reads the settings again. The body may have variables, as a JSON object.
+/// Reads the settings again. The body may contain variables, as a JSON object.
 pub const RELOAD: &str = "/config/reload";
-/// What a reload would change. The body is the same.
+/// Shows what a reload would change. The body is the same as for a reload.
 pub const DIFF: &str = "/config/diff";
-/// The socket's name in the run directory.
+/// The name of the socket in the run directory.
 pub const SOCKET: &str = "admin.sock";

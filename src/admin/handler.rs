@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Root,
-    /// For anyone who reaches the address: metrics and health only.
+    /// For everyone who can reach the address: only metrics and health.
     Public,
 }
 
@@ -53,7 +53,7 @@ pub async fn answer(
     }
 }
 
-/// The methods a path has for this audience, as the `Allow` header wants them.
+/// The methods that this audience may use on a path, in the form of the `Allow` header.
 fn methods(path: &str, access: Access) -> Option<&'static str> {
     match (path, access) {
         (METRICS | HEALTH | READY, _) | (STATE | TASKS, Access::Root) => Some("GET, HEAD"),
@@ -65,7 +65,7 @@ fn methods(path: &str, access: Access) -> Option<&'static str> {
 
 async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
     let registry = context.registry.clone();
-    // Some of it is read from files.
+    // Some metrics are read from files.
     typed(StatusCode::OK, MEDIA_TYPE, blocking(move || registry.text()).await)
 }
 
@@ -139,7 +139,7 @@ async fn reload(
         (false, None) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
     };
     let (answer, answered) = oneshot::channel();
-    // Nobody is there to answer while dockbridge starts or stops.
+    // Nobody receives it while dockbridge starts or stops.
     let _ = context.reloads.send(ReloadRequest { apply, variables, answer }).await;
     match answered.await {
         Ok(Ok(done)) => text(StatusCode::OK, done),
@@ -165,7 +165,7 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
 
 const CHOICE: &str = "choose error, warn, info, debug or trace\n";
 const NO_VARIABLES: &str = "the body must be a JSON object of strings\n";
-/// Far more than all variables of settings together.
+/// Much more than all variables of settings together.
 const LONGEST_VARIABLES: usize = 256 << 10;
-/// The longest level name with some white space.
+/// Room for the longest name of a level and some white space.
 const LONGEST_LEVEL: usize = 64;

@@ -1,5 +1,5 @@
-//! `/healthz`: whether this process works. `/readyz`: whether pods can run. They differ because a
-//! process that works must not be restarted while Docker is down.
+//! `/healthz`: whether this process works. `/readyz`: whether pods can run. There are two because a process
+//! that works must not be restarted while Docker is down.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// Whether the task that knows what is true still answers.
+/// Whether the store's task still answers.
 pub async fn lives(store: &Store) -> bool {
     store.answers(ANSWER_TIMEOUT).await
 }
 
-/// Why pods cannot run, for operators; empty when they can.
+/// Why pods cannot run, for operators. Empty when they can.
 pub fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {

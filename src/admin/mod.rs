@@ -1,8 +1,8 @@
 //! The endpoints for operators: metrics, health, and the state for debugging.
 //!
-//! A small HTTP server on a unix socket for root, and on a TCP address, where one is set, with
-//! metrics and health alone. Nothing here changes anything but the log and, by a reload, live settings;
-//! nothing it shows is a secret: no environment, no command lines, no annotations, no tokens.
+//! A small HTTP server on a unix socket for root. If a TCP address is set, it serves only metrics and
+//! health there. It changes nothing except the log level and, by a reload, live settings. It shows no
+//! secrets: no environment, command lines, annotations or tokens.
 
 pub mod client;
 pub mod context;

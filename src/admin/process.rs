@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use crate::telemetry::registry::{Registry, Sample, counted};
 
-/// Shows memory, processor time, descriptors, threads, tasks and watches. To be called in a
-/// runtime, whose tasks are counted.
+/// Registers metrics of memory, processor time, descriptors, threads, tasks and watches. Call it inside the
+/// runtime whose tasks are to be counted.
 pub fn register(registry: &mut Registry) {
     registry.register_fn(
         "process_resident_memory_bytes",
@@ -53,20 +53,20 @@ fn of(figure: Option<f64>) -> Vec<Sample<0>> {
     figure.map(Sample::single).unwrap_or_default()
 }
 
-/// A number of `/proc/self/status`.
+/// Reads a number from `/proc/self/status`.
 fn status(name: &str) -> Option<f64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The same where it is in KiB.
+/// Reads a number that is in KiB there.
 fn status_bytes(name: &str) -> Option<f64> {
     status(name).map(|kib| kib * 1024.0)
 }
 
-/// From `utime` and `stime` of `/proc/self/stat`: the 14th and 15th word. The second is the
-/// program's name in brackets, which may hold anything.
+/// From `utime` and `stime`, the 14th and 15th word of `/proc/self/stat`. The second word is the program's
+/// name in brackets, which may contain any characters.
 fn cpu_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, rest) = text.rsplit_once(')')?;
@@ -76,7 +76,7 @@ fn cpu_seconds() -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
-/// One line for each watch of each inotify descriptor.
+/// The kernel writes one line for each watch of each inotify descriptor.
 fn watches() -> Option<f64> {
     let descriptors = fs::read_dir(DESCRIPTORS).ok()?.flatten();
     let inotify = descriptors.filter(|one| {
@@ -90,5 +90,5 @@ fn watches() -> Option<f64> {
 }
 
 const DESCRIPTORS: &str = "/proc/self/fd";
-/// The kernel reports times to programs in hundredths of a second, whatever its own clock.
+/// The kernel reports times to programs in hundredths of a second, whatever its own clock is.
 const TICKS: f64 = 100.0;

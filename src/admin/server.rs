@@ -1,5 +1,5 @@
-//! The listeners. A connection has a deadline and a few kilobytes; at the connection limit a new one
-//! closes the oldest.
+//! The listeners. A connection has a deadline and may use only a few kilobytes. At the connection limit, a
+//! new connection closes the oldest.
 
 use std::{
     convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,
@@ -36,7 +36,7 @@ pub struct MetricsAddressError {
     source: io::Error,
 }
 
-/// What was bound.
+/// The sockets that were bound.
 #[derive(Debug)]
 pub struct Listeners {
     tcp: Option<TcpListener>,
@@ -44,11 +44,11 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds `address`, if there is one, and the socket in `run_dir`. Without the latter
-    /// dockbridge works without it: why there is none is in the log.
+    /// Binds `address`, if there is one, and the socket in `run_dir`. If that socket cannot be bound,
+    /// dockbridge works without it, and the log says why.
     ///
     /// # Errors
-    /// The address is in use, or not ours.
+    /// The address is in use, or does not belong to this host.
     pub async fn bind(
         run_dir: &Path,
         address: Option<SocketAddr>,
@@ -71,7 +71,7 @@ impl Listeners {
         Ok(Self { tcp, unix: unix.ok() })
     }
 
-    /// Serves without end. Dropping the future closes all connections.
+    /// Serves forever. Dropping the future closes all connections.
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
         let Self { tcp, unix } = self;
@@ -121,7 +121,7 @@ impl ListenerConnections {
                 self.connections.add(self.tasks.spawn(connection));
             }
             Err(error) => {
-                // Out of descriptors, most likely.
+                // Most likely there are no free descriptors.
                 warn!(%error, "cannot accept a connection to the metrics endpoint; retrying");
                 sleep(ACCEPT_AGAIN).await;
             }
@@ -129,7 +129,7 @@ impl ListenerConnections {
     }
 }
 
-/// One request for each connection.
+/// Serves one request for each connection.
 async fn receive<I>(stream: I, context: Arc<AdminContext>, access: Access)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -152,10 +152,10 @@ where
     }
 }
 
-/// Connections at once.
+/// The limit of open connections.
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
-/// How long a client may take to say what it wants.
+/// How long a client may take to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long request and answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);

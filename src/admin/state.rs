@@ -1,5 +1,5 @@
-//! The state dump: what dockbridge knows, as JSON, for finding faults. Names, states and addresses:
-//! no environment, no command lines, no labels or annotations, nothing a secret may hide in.
+//! The state dump: what dockbridge knows, as JSON, for finding faults. It has names, states and addresses,
+//! but no environment, command lines, labels or annotations, and nothing that could contain a secret.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Everything one snapshot shows.
+/// Everything in one snapshot, as JSON.
 pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -94,7 +94,7 @@ fn process(process: &Process) -> Value {
     let mut shown = json!({ "state": process.state_name() });
     let more = match process {
         Process::Running { pid, started_at } => json!({ "pid": pid, "startedAt": started_at.0 }),
-        // The engine's message may quote the command line.
+        // The engine's message may contain the command line.
         Process::Exited { started_at, finished_at, exit_code, reason, message: _ } => json!({
             "startedAt": started_at.0, "finishedAt": finished_at.0,
             "exitCode": exit_code, "reason": reason.as_str(),
@@ -107,7 +107,7 @@ fn process(process: &Process) -> Value {
     shown
 }
 
-/// Results of plugins are left out: they are theirs.
+/// Results of plugins are left out, because they belong to the plugins.
 fn attachment(attachment: &Attachment) -> Value {
     match attachment {
         Attachment::Adding(intent) => json!({ "state": "adding", "network": intent.network }),
@@ -130,7 +130,7 @@ fn word(variant: &impl fmt::Debug) -> String {
     first.to_lowercase() + rest
 }
 
-/// Whether the object is known only from the engine's list: its inspect has not answered.
+/// Adds whether the object is known only from the engine's list, because its inspect has not been answered yet.
 fn with_listed_only(mut shown: Value, listed_only: bool) -> Value {
     if let (true, Value::Object(shown)) = (listed_only, &mut shown) {
         shown.insert("listedOnly".to_owned(), true.into());
