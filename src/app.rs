@@ -1,7 +1,7 @@
 //! The server process: builds the services from the settings, serves, and shuts down.
 //!
-//! Start at [`run`]; [`services`] builds what is served, [`ownership`] locks the engine against a
-//! second server, [`cleanup`] recovers and sweeps beside the serving.
+//! Start with [`run`]. [`services`] builds what is served, [`ownership`] locks the engine against a second
+//! server, and [`cleanup`] recovers and sweeps while the server runs.
 
 mod admin;
 mod cleanup;
@@ -54,9 +54,9 @@ use crate::{
     streaming::server::Endpoint,
 };
 
-/// Serves the CRI by `settings` until `stop` resolves, then waits for running operations.
+/// Serves the CRI with `settings` until `stop` resolves, then waits for running operations.
 ///
-/// Docker need not run: the socket answers while dockbridge waits for it.
+/// Docker need not run yet: the socket answers while dockbridge waits for Docker.
 ///
 /// # Errors
 /// See [`AppError`].
@@ -71,7 +71,7 @@ pub async fn run(
     run_within(settings, environment, Deadlines::default(), stop).await
 }
 
-/// [`run`] with other deadlines and any capabilities, for tests.
+/// The same as [`run`], with other deadlines and any capabilities, for tests.
 ///
 /// # Errors
 /// See [`AppError`].
@@ -89,7 +89,7 @@ pub async fn run_within(
     let path = cri.path().to_owned();
     let span_export = SpanExport::start(spans, &settings.tracing);
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
-    // Before the first DEL: an ADD of the predecessor would go on beside it.
+    // Runs before the first DEL, because an ADD of the previous process could otherwise run at the same time.
     orphans::end_all().await;
     make_run_dir(&settings.run_dir)?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
@@ -142,15 +142,15 @@ pub async fn run_within(
         never = sweep_inspections_later(&node) => match never {},
         never = trim_heap() => match never {},
     };
-    // Serving may have ended by itself.
+    // Serving may have ended without a stop signal.
     stopping.cancel();
     drop(own);
     drain(&tracker, overdue).await;
     let checkpoints = timeout(CHECKPOINTS_TIMEOUT, sandboxes.restore_checkpoints());
-    // One late checkpoint is put right at the next start.
+    // If a checkpoint comes too late, the next start repairs it.
     let _ = tokio::join!(checkpoints, node.logs.close(), span_export.stop());
     admin.abort();
-    // Its socket file is removed with it.
+    // When the admin server ends, it removes its socket file.
     let _ = (&mut admin).await;
     info!("dockbridge has stopped; pods keep running");
     served
@@ -161,7 +161,7 @@ fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
         .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
-/// Waits a moment for Docker's first list, so that the first answer is no refusal.
+/// Waits a moment for Docker's first list, so that the first call does not fail.
 async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), AppError> {
     tokio::select! {
         listed = store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
@@ -180,7 +180,7 @@ async fn overdue(stopping: CancellationToken) {
     sleep(DRAIN_TIMEOUT).await;
 }
 
-/// Waits for work whose callers have gone.
+/// Waits for work whose callers no longer wait.
 async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     tracker.close();
     tokio::select! {
@@ -191,7 +191,7 @@ async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     }
 }
 
-/// Whether pods can be run at all. With the engine's network it is enough to log what will fail.
+/// Checks whether pods can be connected at all. With the engine's network, what will fail is only logged.
 fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
         return Ok(());
@@ -208,7 +208,7 @@ fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppEr
     Ok(())
 }
 
-/// Returns free heap memory to the kernel: lists and statistics of a full node are large.
+/// Returns free heap memory to the kernel, because the lists and statistics of a full node are large.
 async fn trim_heap() -> Infallible {
     loop {
         sleep(TRIM_EVERY).await;
@@ -220,13 +220,13 @@ async fn trim_heap() -> Infallible {
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often free heap memory is returned.
 const TRIM_EVERY: Duration = Duration::from_secs(30);
-/// Others may connect to a socket there that permits it.
+/// Other users may connect to a socket in this directory if the socket permits it.
 const RUN_MODE: u32 = 0o755;
-/// How long work in progress may take after the stop signal, with a caller or without. An engine
-/// that is frozen does not answer anyway. What is cut off is recorded in Docker or on disk, where
-/// the next start finds it.
+/// How long work in progress may take after the stop signal, with or without a caller. An engine that is
+/// frozen does not answer anyway. Work that is cut off is recorded in Docker or on disk, where the next
+/// start finds it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long the state directory may take at the end.
+/// How long the last writes to the state directory may take.
 const CHECKPOINTS_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

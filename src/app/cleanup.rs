@@ -1,7 +1,7 @@
-//! Recovery and cleanup beside the serving: at the start after a crash or a lost directory, and from
-//! time to time after what others removed or reset.
+//! Recovery and cleanup while the server runs: at the start, after a crash or the loss of a directory;
+//! later from time to time, after changes by other programs.
 //!
-//! Whatever deletes or resets something waits until everything was inspected.
+//! Code that deletes or resets something waits until everything was inspected.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// Recovers, once Docker has answered, from a crash or a lost directory.
+/// When Docker has answered, recovers from a crash or the loss of a directory.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
     node: Arc<Node>,
@@ -26,7 +26,8 @@ pub(super) async fn recover(
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
-    // Before what waits for every inspect: each command waits for its own container only.
+    // Starts before the tasks that wait for all inspects, because each command waits only for its own
+    // container.
     tracker.spawn(async move { commands.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
@@ -38,8 +39,8 @@ pub(super) async fn recover(
     }
 }
 
-/// Removes what is left of containers that others have removed, and restores what others have
-/// reset.
+/// Removes what remains of containers that other programs have removed, and restores what other programs
+/// have reset.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
@@ -59,7 +60,7 @@ pub(super) async fn sweep(
     }
 }
 
-/// Waits until everything was inspected; warns if that takes long.
+/// Waits until everything was inspected. Warns if that takes long.
 async fn complete(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {
@@ -76,8 +77,8 @@ async fn complete(store: &Store) -> bool {
     }
 }
 
-/// Inspects containers that have a log but are in no list: removed or renamed. The store's hook
-/// cleans up after removed ones.
+/// Inspects containers that have a log but are in no list, because they were removed or renamed. A hook of
+/// the store cleans up after removed ones.
 async fn find_gone(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {
@@ -89,7 +90,7 @@ async fn find_gone(store: &Store, logs: &Logs) {
     }
 }
 
-/// Removes what the engine was still creating for a killed predecessor.
+/// Removes what the engine was still creating for a killed previous process.
 pub(super) async fn sweep_inspections_later(node: &Node) -> Infallible {
     node.store.complete().await;
     tokio::time::sleep(SWEEP_INSPECTIONS_AFTER).await;
@@ -106,7 +107,7 @@ async fn sweep_inspections(image_files: &ImageFiles) {
     }
 }
 
-/// How long inspects may take at the start before a warning, each time.
+/// How long inspects at the start may take before each warning.
 const WARN_AFTER: Duration = Duration::from_secs(60);
-/// How long a killed predecessor's calls may go on in the engine.
+/// How long calls of a killed previous process may continue in the engine.
 const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

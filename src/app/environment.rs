@@ -1,4 +1,4 @@
-//! The input of `run` other than the settings: how the process was started, and deadlines.
+//! The input of `run` in addition to the settings: how the process was started, and deadlines.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     telemetry::{log::LogControl, systemd::Systemd, trace::SpanRecorder},
 };
 
-/// What the process was started with.
+/// How the process was started.
 #[derive(Default)]
 pub struct Environment {
     pub log: LogControl,
@@ -24,28 +24,28 @@ pub struct Environment {
     pub hangups: Option<Signal>,
     /// Gets notifications: ready, alive, stopping.
     pub systemd: Systemd,
-    /// Records spans, where a trace collector is set.
+    /// Records spans, if a trace collector is set.
     pub spans: SpanRecorder,
-    /// Locks against a second server on one engine.
+    /// Locks that prevent a second server for one engine.
     pub locks: EngineLocks,
     /// Listening sockets that systemd opened.
     pub inherited: Vec<InheritedSocket>,
-    /// Capabilities that this process needs and lacks.
+    /// Capabilities that this process needs but does not have.
     pub missing: Vec<Capability>,
 }
 
-/// Deadlines that no setting has.
+/// Deadlines that are not settings.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// Of calls to the engine; that of short calls is a setting.
+    /// Deadlines of calls to the engine. That of short calls is a setting.
     pub engine: Timeouts,
-    /// Of the store's own calls to the engine.
+    /// Deadlines of the store's own calls to the engine.
     pub store: StoreSettings,
-    /// Of all CNI plugins of one ADD or DEL together.
+    /// The deadline of all CNI plugins of one ADD or DEL together.
     pub plugins: Duration,
-    /// How often leftovers of containers that are gone are removed.
+    /// How often to remove what remains of removed containers.
     pub sweep_every: Duration,
-    /// Of clients that send nothing.
+    /// Deadlines for clients that send nothing.
     pub client_timeouts: ClientTimeouts,
 }
 
@@ -61,7 +61,7 @@ impl Default for Deadlines {
     }
 }
 
-/// How often leftovers of containers that are gone are removed.
+/// How often to remove what remains of removed containers.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// How long all CNI plugins of one pod may take together; longer than any that works.
+/// How long all CNI plugins of one pod may take together. Plugins that work take less.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);

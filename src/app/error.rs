@@ -15,27 +15,27 @@ use crate::{
     streaming::error::BindError,
 };
 
-/// dockbridge cannot start, or cannot go on.
+/// dockbridge cannot start, or cannot continue.
 #[derive(Debug, Error)]
 pub enum AppError {
-    /// Pods could not be connected: that takes mounts and changes to networks.
+    /// Pods could not be connected, because that needs mounts and changes to networks.
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
          image volumes would fail. Run it as root in the host's namespaces, and look for \
          CapabilityBoundingSet= in its unit (dockbridge check lists what else is missing)"
     )]
     MissingCapabilities {
-        /// What is missing, by name.
+        /// The names of the missing capabilities.
         missing: String,
     },
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] CheckpointError),
-    /// Another dockbridge has the state directory, or we may not write there.
+    /// Another dockbridge uses the state directory, or we may not write there.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir {
         state_dir: PathBuf,
-        /// Why not, and which process has it.
+        /// Why it cannot be locked, and which process holds the lock.
         source: LockError,
     },
     #[error(
@@ -50,7 +50,7 @@ pub enum AppError {
         docker.display()
     )]
     EngineLock { id: String, docker: PathBuf, source: HostError },
-    /// The run directory cannot be used: no pod could start.
+    /// The run directory cannot be used, so no pod could start.
     #[error(
         "cannot use the run directory {} (run as root, or choose another --run-dir)",
         run_dir.display()

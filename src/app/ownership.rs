@@ -1,5 +1,5 @@
-//! Locks of what only one server may use: the state directory, and each engine. A killed dockbridge
-//! holds none.
+//! Locks for what only one server may use: the state directory and each engine. The kernel releases the
+//! locks of a killed dockbridge.
 
 use std::{
     collections::HashMap,
@@ -45,7 +45,8 @@ impl EngineOwnership {
         Self { owner: Arc::new(owner), refused }
     }
 
-    /// Locks engines for the store, which may outlive us and must not hold the locks.
+    /// Locks engines for the store. The store may live longer than this, so it does not hold the locks
+    /// itself.
     pub(super) fn locker(&self) -> EngineLocker {
         EngineLocker(Arc::downgrade(&self.owner))
     }
@@ -66,16 +67,16 @@ impl EngineOwnership {
     }
 }
 
-/// Locks an engine that has described itself, before it is used.
+/// Locks an engine after it has answered with its id, before it is used.
 #[derive(Clone, Debug)]
 pub(super) struct EngineLocker(Weak<Locks>);
 
 impl EngineLocker {
-    /// Ends when the engine is locked. It never ends after a failure, which ends the process.
+    /// Returns when the engine is locked. After a failure it never returns, because the process ends.
     pub(super) async fn lock(self, engine: EngineInfo) {
         let Some(owner) = self.0.upgrade() else { return pending().await };
         if let Err(error) = owner.take(&engine).await {
-            // A full channel has an error already.
+            // If the channel is full, it already has an error.
             let _ = owner.refuse.try_send(error);
             drop(owner);
             pending::<()>().await;
@@ -92,7 +93,7 @@ struct Locks {
     locks: EngineLocks,
     listen: PathBuf,
     docker: PathBuf,
-    /// By file, until the end: an engine that was away may come back.
+    /// The locks by file. They are held until the end, because an engine may come back after it was away.
     held: Mutex<HashMap<PathBuf, Held>>,
     refuse: mpsc::Sender<AppError>,
 }
@@ -111,7 +112,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Takes locks again whose files were removed. A server that came in between has the engine.
+    /// Takes locks again when their files were removed. If another server was faster, the engine belongs to it.
     async fn check(&self) -> Result<(), AppError> {
         let mut held = self.held.lock().await;
         for (file, Held { engine, lock }) in held.iter_mut() {
@@ -134,8 +135,8 @@ impl Locks {
     }
 }
 
-/// Waits a moment for a lock: a dockbridge that was killed while it started a plugin leaves a
-/// child that holds it until it has become the plugin.
+/// Retries a lock for a moment. If dockbridge was killed while it started a plugin, the child holds the
+/// lock until it runs the plugin's program.
 async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockError> {
     let until = Instant::now() + RETRY_FOR;
     loop {
@@ -146,13 +147,13 @@ async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockE
     }
 }
 
-/// How long a killed predecessor's child may keep a lock.
+/// How long a child of a killed previous process may hold a lock.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// How often it is checked that the lock files are still there.
+/// How often to check that the lock files still exist.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// Pause between attempts to take the lock.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// The state directory is for this user alone.
+/// Only this user may access the state directory.
 const STATE_MODE: u32 = 0o700;
 
 #[cfg(test)]

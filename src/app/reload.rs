@@ -1,4 +1,4 @@
-//! Reads the settings again while dockbridge runs and applies all live ones, or none.
+//! Reads the settings again while dockbridge runs, and applies either all live ones or none.
 //!
 //! One task handles SIGHUP and requests of the admin server, so reloads never overlap.
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Counts reloads. Clones count together.
+/// Counts reloads. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(super) struct ReloadMetrics {
     reloads: Family<Counter, 1>,
@@ -65,7 +65,8 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// For settings from `source`, while those of `running` apply, and the parts that they change.
+    /// A reloader for settings from `source`. The settings in `running` apply now, and it changes these
+    /// parts of the server.
     pub(super) fn new(
         (source, running): (ConfigSource, Vec<RawValue>),
         (live, log): (LiveSettings, LogControl),
@@ -79,7 +80,7 @@ impl Reloader {
         &self.metrics
     }
 
-    /// Answers signals and requests; never returns.
+    /// Handles signals and requests; never returns.
     pub(super) async fn run(
         mut self,
         mut hangups: Option<Signal>,
@@ -94,7 +95,7 @@ impl Reloader {
                         true => self.reload(variables).await,
                         false => self.preview(variables).await,
                     };
-                    // The caller may have gone.
+                    // The caller may no longer wait.
                     let _ = answer.send(text);
                 }
             }
@@ -148,7 +149,7 @@ impl Reloader {
         Ok((names(&changed), names(&waiting)))
     }
 
-    /// Reads the settings, with the environment replaced where one is given.
+    /// Reads the settings. If variables are given, they replace the environment.
     async fn read(&self, variables: Option<Variables>) -> Result<(ConfigSource, Resolved), String> {
         let mut source = self.source.clone();
         source.variables = variables.unwrap_or(source.variables);
@@ -158,7 +159,7 @@ impl Reloader {
         Ok((source, resolved.map_err(|error| chain(&error))?))
     }
 
-    /// The log may have been changed by `dockbridge debug log-level` as well.
+    /// The log level may also have been changed by `dockbridge debug log-level`.
     fn differences(&self, new: &Resolved) -> Vec<Difference> {
         let level = self.log.level().to_string();
         let mut running = self.running.clone();
@@ -179,5 +180,5 @@ async fn received(hangups: &mut Option<Signal>) {
     }
 }
 
-/// A hanging file system must not block all later reloads.
+/// If a file system hangs, later reloads must not wait forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);

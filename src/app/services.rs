@@ -153,7 +153,7 @@ async fn node(
     })
 }
 
-/// NRI plugins. They are served later, once pods and containers are known.
+/// The NRI plugins. They are served later, when pods and containers are known.
 fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &CancellationToken)) -> Nri {
     let pins = netns_dir(&settings.run_dir);
     if !settings.nri.enabled {
@@ -170,8 +170,8 @@ fn image_settings(settings: &Settings, live: &LiveSettings) -> ImageSettings {
     }
 }
 
-/// The end of a container is shown when its log is complete, a pod when its network is known; an engine
-/// is used when it is locked.
+/// Hooks of the store: the end of a container is shown when its log is complete, a pod is shown when its
+/// network is known, and an engine is used when it is locked.
 #[derive(Debug)]
 struct Hooks {
     logs: Logs,

@@ -1,4 +1,4 @@
-//! Sends spans to a trace collector while dockbridge runs, and the last of them when it ends.
+//! Sends spans to a trace collector while dockbridge runs, and sends the last of them when it ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     telemetry::{otlp::Collector, trace::SpanRecorder},
 };
 
-/// The task that sends them, while there is a collector. Clones are one.
+/// The task that sends spans, if there is a collector. Clones share it.
 #[derive(Clone)]
 pub(super) struct SpanExport {
     spans: SpanRecorder,
@@ -31,8 +31,8 @@ impl SpanExport {
         export
     }
 
-    /// Sends further spans to the collector of these settings, if there is one. Those of before go
-    /// to the old one.
+    /// Sends further spans to the collector of these settings, if there is one. Earlier spans go to the old
+    /// collector.
     pub(super) fn switch(&self, settings: &TracingSettings) {
         let delivery = settings.endpoint.clone().map(|endpoint| {
             let collector = Collector::new(endpoint, self.spans.start(settings.per_million));
@@ -47,12 +47,12 @@ impl SpanExport {
         }
     }
 
-    /// Samples so many calls of a million from now on.
+    /// From now on, samples this many of a million calls.
     pub(super) fn sample(&self, per_million: u32) {
         self.spans.sample(per_million);
     }
 
-    /// Waits a moment until the last spans have arrived.
+    /// Waits a moment until the last spans are sent.
     pub(super) async fn stop(&self) {
         let Some(Delivery { task, stop }) = self.replace(None) else { return };
         stop.cancel();
@@ -67,5 +67,5 @@ impl SpanExport {
     }
 }
 
-/// How long a collector may take with the last spans, while systemd waits for our end.
+/// How long the collector may take to receive the last spans, while systemd waits for this process to end.
 const LAST_SPANS: Duration = Duration::from_secs(2);

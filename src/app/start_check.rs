@@ -1,4 +1,4 @@
-//! Examines the host once, when Docker has described itself or does not, and logs what makes pods fail.
+//! Examines the host once, when Docker has answered or a deadline has passed, and logs what makes pods fail.
 
 use std::time::Duration;
 
@@ -36,21 +36,21 @@ async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Ite
             sleep(AGAIN).await;
         }
     };
-    // An engine that does not answer by then is a finding.
+    // If the engine has not answered by then, that is a finding.
     let _ = timeout(PATIENCE, answers).await;
     let examined = host::examine(settings, locks, false, &mut |_| {}).await;
     examined.findings.0.into_iter().filter(is_logged)
 }
 
-/// The finding about other servers of the engine is excluded: the server is this process, whose name may
-/// not be in the lock file yet, and a second server exits with its own error.
+/// Leaves out the finding about other servers of the engine. It would mean this process, whose name may not
+/// be in the lock file yet. A real second server exits with its own error.
 fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }
 
-/// The socket of an engine that starts appears within some seconds.
+/// When an engine starts, its socket appears within some seconds.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long an engine that accepts connections may take to answer them: it starts its containers first.
+/// How long an engine that accepts connections may take to answer. It starts its containers first.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::{clock::forward, config::resolve::resolve};
 
-    /// An answer of nothing is none: such an engine hangs.
+    /// An empty answer counts as no answer, as from an engine that hangs.
     async fn serve(listener: UnixListener, answer: &str) {
         loop {
             let (mut connection, _) = listener.accept().await.unwrap();

@@ -1,4 +1,4 @@
-//! What is documented is what is shown.
+//! Metrics and their documentation are the same.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
     telemetry::{log::LogControl, registry::Description},
 };
 
-/// All metrics there are, of services without an engine.
+/// All metrics, of services without an engine.
 async fn shown(directory: &Path) -> Vec<Description> {
     let place = |name: &str| directory.join(name).display().to_string();
     let texts = [("state-dir", place("state")), ("run-dir", place("run")), ("docker", place("d"))];
@@ -38,7 +38,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
     admin::context(&services, LogControl::default(), reloads).registry.descriptions().to_vec()
 }
 
-/// The time runs from the stop signal, while calls with a caller are still served.
+/// The deadline counts from the stop signal, while calls with a caller are still served.
 #[tokio::test]
 async fn work_that_never_ends_does_not_hold_up_the_shutdown() {
     let tracker = TaskTracker::new();
@@ -86,7 +86,7 @@ async fn names_are_well_formed() {
     }
 }
 
-/// What Prometheus' guide to names and `promtool check metrics` ask for.
+/// Checks what Prometheus' naming guide and `promtool check metrics` require.
 fn lint(one: &Description) {
     let name = one.name;
     let plain = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -104,7 +104,7 @@ fn lint(one: &Description) {
     assert!(!one.help.is_empty() && !one.help.ends_with('.') && !one.help.contains('\n'), "{name}");
 }
 
-/// Every Prometheus client library has them, under these names.
+/// Every Prometheus client library has these metrics, under these names.
 const PROCESS: [&str; 5] = [
     "process_cpu_seconds_total",
     "process_open_fds",
@@ -113,7 +113,8 @@ const PROCESS: [&str; 5] = [
     "process_threads",
 ];
 
-/// No base units, types, what a histogram's series end with, and labels that belong to others.
+/// Words that names must not contain: units that are no base units, types, endings of histogram series, and
+/// labels that others set.
 const RESERVED: [&str; 22] = [
     "ms",
     "milliseconds",
@@ -139,7 +140,7 @@ const RESERVED: [&str; 22] = [
     "bits",
 ];
 
-/// The dashboard asks for what is there, in the shape that Grafana imports.
+/// The dashboard uses only metrics that exist, in the format that Grafana imports.
 #[tokio::test]
 async fn the_dashboard_works_with_these_names() {
     let directory = tempfile::tempdir().unwrap();

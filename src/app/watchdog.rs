@@ -1,10 +1,10 @@
 //! The systemd watchdog: calls dockbridge's own socket as kubelet does, then the store, and notifies
 //! systemd once both have answered.
 //!
-//! It runs in a thread with a separate runtime. If the server's runtime is blocked, its socket does not
-//! accept, or calls hang, this thread sends no notification, and systemd restarts the service. The store
-//! is called because Status would still answer from the last snapshot. An error because Docker is down
-//! counts as an answer.
+//! It runs in a thread with a separate runtime. If the server's runtime is blocked, if its socket does not
+//! accept connections, or if calls hang, this thread sends no notification, and systemd restarts the
+//! service. The store is called too, because Status would still answer from the last snapshot. An error
+//! because Docker is down counts as an answer.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to check `socket`, which has to be bound, and the `store`, if systemd listens at all.
+    /// Starts to check `socket`, which must be bound, and `store`, if systemd receives notifications.
     ///
     /// # Errors
     /// No thread can be started.
@@ -46,7 +46,7 @@ impl Watchdog {
         Ok(Self { systemd, running: Some(over.drop_guard()) })
     }
 
-    /// Sends the stop notification and ends the checks: the socket is about to close.
+    /// Sends the stop notification and ends the checks, because the socket will be closed.
     pub(super) fn stop(mut self) {
         drop(self.running.take());
         self.systemd.stopping();
@@ -90,7 +90,7 @@ impl CheckError {
 
 impl SelfChecks {
     fn new(systemd: Systemd, socket: PathBuf, store: Store) -> Self {
-        // A check and the wait before it are three quarters of what systemd allows at most.
+        // A check and the wait before it take at most three quarters of systemd's limit.
         let allowed = systemd.watchdog();
         let every = allowed.map_or(EVERY, |allowed| EVERY.min(allowed / 2));
         let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
@@ -148,7 +148,8 @@ impl SelfChecks {
         if matches!(self.last_status, LastStatus::Failed(_)) {
             info!("self check passed: socket and store answer again");
         }
-        // What systemd did not take is sent again after the next check: without READY it would end us.
+        // If systemd did not receive READY, it is sent again after the next check: without it, systemd
+        // would end us.
         self.ready = self.ready || self.systemd.ready();
         let known = matches!(&self.last_status, LastStatus::Serving(sent) if *sent == words);
         if !known && self.systemd.status(&words) {
@@ -160,7 +161,7 @@ impl SelfChecks {
     }
 }
 
-/// How often the status is asked for, so that systemd's is no older; a check costs a fraction of a
+/// How often the status is checked, which is how old systemd's status can be. A check takes a fraction of a
 /// millisecond.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long an answer may take when systemd sets no limit.

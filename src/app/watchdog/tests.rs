@@ -1,5 +1,5 @@
-//! When systemd is notified and when it is not: by sockets that answer, refuse, or say nothing,
-//! and by a store that hangs.
+//! When systemd is notified and when it is not: with sockets that answer, refuse or stay silent, and with a
+//! store that hangs.
 
 use std::{
     future::pending,
@@ -63,7 +63,7 @@ fn a_hanging_server_is_not_alive_until_it_answers_again() {
     systemd.until("WATCHDOG=1");
     answers.deaf.store(true, Ordering::SeqCst);
     systemd.until(SOCKET_FAILED);
-    // More than one check: a server that hangs gets no sign of life between them.
+    // Longer than one check takes: a server that hangs causes no watchdog notification in this time.
     systemd.assert_only_failures();
     answers.deaf.store(false, Ordering::SeqCst);
     systemd.until(SERVING);
@@ -83,7 +83,7 @@ fn a_blocked_runtime_is_not_alive() {
     systemd.until("WATCHDOG=1");
 }
 
-/// Status answers from the last snapshot, however old that is.
+/// Status answers from the last snapshot, even if it is old.
 #[test]
 fn a_store_that_hangs_is_not_alive() {
     let systemd = FakeSystemd::start(SECOND);
@@ -104,7 +104,7 @@ fn a_store_that_hangs_from_the_start_is_not_ready() {
     let release = block(&systemd.writer);
     let _served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.start_watchdog();
-    // On a busy machine the socket may answer too late as well.
+    // On a busy machine, the socket may also answer too late.
     while systemd.failure() != STORE_FAILED {}
     systemd.assert_only_failures();
     drop(release);
@@ -140,14 +140,14 @@ fn without_a_watchdog_each_notification_is_sent_once() {
     assert_eq!(systemd.receive(Duration::ZERO), None);
 }
 
-/// What systemd receives, a place for the CRI's socket, and a store of an engine that is away.
+/// A fake systemd that receives notifications, a path for the CRI's socket, and a store whose engine is away.
 struct FakeSystemd {
     directory: TempDir,
     sent: mpsc::Sender<String>,
     received: mpsc::Receiver<String>,
     watchdog: Duration,
     store: Store,
-    /// Where the store's writer runs.
+    /// The runtime of the store's writer task.
     writer: Runtime,
 }
 
@@ -187,14 +187,14 @@ impl FakeSystemd {
         self.receive(Duration::from_secs(300)).expect("systemd heard nothing")
     }
 
-    /// The next notification, which is of a failed check.
+    /// Returns the next notification, which must be about a failed check.
     fn failure(&self) -> String {
         let heard = self.next();
         assert!(FAILURES.contains(&&*heard), "{heard}");
         heard
     }
 
-    /// For longer than a few checks take.
+    /// Checks this for longer than a few checks take.
     fn assert_only_failures(&self) {
         while let Some(heard) = self.receive(Duration::from_secs(2)) {
             assert!(FAILURES.contains(&&*heard), "{heard}");
@@ -236,12 +236,12 @@ impl RuntimeService for Answers {
     }
 }
 
-/// Of one thread, which a task can block.
+/// A runtime with one thread, which a task can block.
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Nothing else runs there from now on, until what is returned is dropped.
+/// Blocks the runtime until the returned sender is dropped.
 fn block(runtime: &Runtime) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
     let (begin, begun) = mpsc::channel();
