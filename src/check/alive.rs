@@ -1,6 +1,6 @@
-//! Whether a CRI socket is served, in the way kubelet would notice: by a call through it.
+//! Checks whether a CRI socket is served, as kubelet would notice it: by a call.
 //!
-//! Any answer counts, also a refusal: if Docker is down, a restart of dockbridge does not help.
+//! Any answer counts, also an error: if Docker is down, a restart of dockbridge does not help.
 
 use std::{path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::client::{CallError, Client};
 use crate::wire::cri;
 
-/// Asks for the status over a new connection; what is answered, in one line for operators.
+/// Asks for the status over a new connection. Returns the answer as one line for operators.
 ///
 /// # Errors
 /// No answer within `time_limit`.
@@ -25,7 +25,7 @@ pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallErro
     }
 }
 
-/// What is not ready, or that nothing is not.
+/// Names what is not ready, or says that everything is ready.
 fn words(status: &cri::RuntimeStatus) -> String {
     let missing = status.conditions.iter().filter(|condition| !condition.status);
     let missing: Vec<&str> = missing.map(|condition| condition.message.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Is dockbridge allowed what it has to do, and the engine what pods will ask of it?
+//! Whether dockbridge and the engine have the capabilities that they need.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
     vec![own(&status), protection(oom_floor(engine_socket))]
 }
 
-/// Judges our own process by its `/proc/self/status`.
+/// Judges the capabilities of our own process by its `/proc/self/status`.
 pub(super) fn own(status: &str) -> Finding {
     let missing: Vec<&str> = missing_in(status).into_iter().map(Capability::name).collect();
     if missing.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn own(status: &str) -> Finding {
     }
 }
 
-/// Judges the lowest `oom_score_adj` the engine can set.
+/// Judges the lowest `oom_score_adj` that the engine can set.
 pub(super) fn protection(floor: i64) -> Finding {
     if floor <= -1000 {
         return Finding::ok(

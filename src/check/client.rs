@@ -1,4 +1,4 @@
-//! The CRI client of the check: one method for each call it makes, each with a deadline.
+//! The CRI client of the check: one method for each call, each with a deadline.
 
 use std::{error::Error as _, fmt, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     wire::cri::{self, items, runtime_service_client::RuntimeServiceClient},
 };
 
-/// A failed call, for operators.
+/// A failed call, described for operators.
 #[derive(Debug, Error)]
 pub enum CallError {
     #[error("no CRI server on {socket}: {reason}")]
@@ -30,7 +30,7 @@ pub enum CallError {
     Broken { call: &'static str, reason: String },
     #[error("{call}: no answer within {after:?}")]
     Deadline { call: &'static str, after: Duration },
-    /// The answer is not what was to be expected.
+    /// The answer is not the expected one.
     #[error("{call}: {message}")]
     Unexpected { call: &'static str, message: String },
 }
@@ -66,7 +66,7 @@ impl Client {
         Ok(answer.status.unwrap_or_default())
     }
 
-    /// Status; the image of the containers that hold pods' networks, if the server reports it.
+    /// Calls Status. Returns the image of the pause containers, if the server reports it.
     pub(super) async fn sandbox_image(&self) -> Result<Option<String>, CallError> {
         let answer =
             within("Status", self.runtime.clone().status(cri::StatusRequest { verbose: true }))
@@ -76,7 +76,7 @@ impl Client {
         Ok(config.and_then(|config| Some(config.get("sandboxImage")?.as_str()?.to_owned())))
     }
 
-    /// RunPodSandbox; the id.
+    /// Calls RunPodSandbox. Returns the id.
     pub(super) async fn run(&self, config: &cri::PodSandboxConfig) -> Result<String, CallError> {
         let request =
             cri::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
@@ -93,7 +93,7 @@ impl Client {
         Ok(answer.status.unwrap_or_default())
     }
 
-    /// CreateContainer; the id.
+    /// Calls CreateContainer. Returns the id.
     pub(super) async fn create(
         &self,
         sandbox: &str,
@@ -143,7 +143,7 @@ impl Client {
         within("RemovePodSandbox", self.runtime.clone().remove_pod_sandbox(request)).await.map(drop)
     }
 
-    /// ListPodSandbox; the ids of the pods that carry this label.
+    /// Calls ListPodSandbox. Returns the ids of the pods with this label.
     pub(super) async fn labelled(&self, key: &str, value: &str) -> Result<Vec<String>, CallError> {
         let filter = cri::PodSandboxFilter {
             label_selector: [(key.to_owned(), value.to_owned())].into(),
@@ -164,7 +164,7 @@ async fn within<T>(
 ) -> Result<T, CallError> {
     match timeout(TIMEOUT, answer).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        // What a server answers has no cause on our side.
+        // A status with a source is a local error of the connection; the server's own errors have none.
         Ok(Err(status)) if status.source().is_some() => {
             Err(CallError::Broken { call, reason: chain(&status) })
         }

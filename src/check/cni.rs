@@ -1,4 +1,4 @@
-//! Is there a network configuration that pods can be connected with?
+//! Whether there is a network configuration with which pods can be connected.
 
 use std::{fs, io, time::Duration};
 
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// Looks through the configuration directory the way the server will. Plugins are asked for
-/// their versions, nothing more. Also returns whether pods are behind a bridge.
+/// Examines the configuration directory in the same way as the server. Plugins are only asked for their
+/// versions. Also returns whether pods are behind a bridge.
 pub(super) async fn examine(settings: &CniSettings, packets: Packets) -> (Vec<Finding>, bool) {
     let plugins = Plugins::new(settings.bin_dirs.clone());
     let selection = select(&settings.conf_dir, &plugins, TIMEOUT).await;
@@ -23,7 +23,7 @@ pub(super) async fn examine(settings: &CniSettings, packets: Packets) -> (Vec<Fi
     (judge(settings, selection, packets), bridged)
 }
 
-/// What the state of the directory means for pods.
+/// Judges what the state of the directory means for pods.
 pub(super) fn judge(
     settings: &CniSettings,
     selection: Selection,

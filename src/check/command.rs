@@ -1,4 +1,4 @@
-//! Runs `dockbridge check`: checks the host, and with `--pod` runs a pod as well.
+//! Runs `dockbridge check`: checks the host, and with `--pod` also runs a pod.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::{
     config::settings::Settings, engine::lock::EngineLocks, pause::archive, telemetry::signal,
 };
 
-/// How thoroughly to check.
+/// What to check.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckArgs {
     /// Also run a pod from the built-in image through the CRI socket, and time each step
@@ -40,9 +40,9 @@ pub struct CheckArgs {
 /// Where the settings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// The files that were read, in one line.
+    /// The files that were read, on one line.
     pub files: String,
-    /// About flags and variables that have no effect.
+    /// Warnings about flags and variables that have no effect.
     pub warnings: Vec<String>,
 }
 
@@ -55,11 +55,11 @@ impl Sources {
     }
 }
 
-/// Checks the host, and more if asked to, and prints the findings to `out` as they come. Returns whether nothing
-/// failed.
+/// Checks the host, and more if requested, and prints each finding to `out` as soon as it is known. Returns
+/// whether nothing failed.
 ///
 /// # Errors
-/// `out` cannot be written to, or the process cannot wait for anything at all.
+/// `out` cannot be written to, or no tokio runtime can be started.
 pub fn run(
     settings: &Settings,
     sources: &Sources,
@@ -87,7 +87,7 @@ async fn document(
     findings.0.extend(examined.findings.0);
     let mut recreated = 0;
     let mut takeover = None;
-    // Without an engine it would say the same again.
+    // Without an engine, this would report the same failure again.
     if args.takeover && examined.engine_answered {
         let pods = takeover::examine(settings).await;
         let counted = takeover::counted(&pods);
@@ -164,8 +164,8 @@ fn print(findings: &[Finding], is_root: bool, out: &mut impl Write) -> io::Resul
     out.flush()
 }
 
-/// Runs a pod through the server on `socket`, which may have been started with other settings. Why it failed, if it
-/// did.
+/// Runs a pod through the server on `socket`, which may have been started with other settings. Returns why
+/// it failed, if it failed.
 async fn run_pod(
     settings: &Settings,
     socket: &Path,
@@ -177,7 +177,7 @@ async fn run_pod(
     Ok(pod::run(socket, image, out, signal::stop()?).await.err().map(|error| error.to_string()))
 }
 
-/// Subjects whose facts only root can read, or that depend on what the process may do.
+/// Subjects with facts that only root can read, or that depend on the capabilities of the process.
 const DIFFERS_FOR_ROOT: [Subject; 12] = [
     Subject::Engine,
     Subject::Nri,

@@ -1,4 +1,4 @@
-//! Is there an engine, and is it one that can run pods?
+//! Whether there is an engine, and whether it can run pods.
 
 use std::{path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Asks the engine behind the socket about itself; without an answer, what that means.
+/// Asks the engine on the socket for its properties. Without an answer, returns the finding.
 pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     let time_limit = Timeouts { ping: TIMEOUT, short: TIMEOUT, ..Timeouts::default() };
     let engine = Engine::new(socket.to_owned(), time_limit);
@@ -24,7 +24,7 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     };
     info.map_err(|error| {
         let advice = match &error {
-            // Says what to do itself.
+            // The text of this error already says what to do.
             EngineError::Unreachable { .. } => "dockbridge itself can wait for Docker",
             EngineError::Deadline { .. } => HANGS,
             _ => "see the log of Docker: journalctl -u docker",
@@ -33,7 +33,8 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     })
 }
 
-/// What the engine's own account means for pods on this host, where `systemd` may be the first process.
+/// Judges what the engine's properties mean for pods on this host. `systemd` is whether systemd is the
+/// first process.
 pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Finding> {
     let mut findings = vec![reached(socket, info), cgroup(info, systemd), oci_runtime(info)];
     if !info.root_dir.exists() {
@@ -79,7 +80,7 @@ fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
     }
 }
 
-/// Pods run without it; with it they need it.
+/// Pods run without our OCI runtime. Once they were created with it, they need it.
 fn oci_runtime(info: &EngineInfo) -> Finding {
     let subject = Subject::OciRuntime;
     match (&info.edits_runtime_path, info.edits_runtime(DEFAULT_HANDLER)) {
@@ -103,12 +104,12 @@ fn oci_runtime(info: &EngineInfo) -> Finding {
     }
 }
 
-/// sd_booted(3).
+/// As sd_booted(3) does.
 pub(super) fn systemd_is_init() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// An engine that is up answers at once.
+/// An engine that works answers at once.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \

@@ -9,9 +9,9 @@ use super::subject::Subject;
 /// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// As it should be.
+    /// Nothing to do.
     Ok,
-    /// Pods run; something will fail one day.
+    /// Pods run, but something will fail later.
     Warn,
     Fail,
 }
@@ -26,22 +26,22 @@ pub struct Finding {
     pub advice: String,
 }
 
-/// All findings, in the order they were made.
+/// All findings, in the order in which they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings(pub Vec<Finding>);
 
 impl Finding {
-    /// As it should be.
+    /// A finding without anything to do.
     pub fn ok(subject: Subject, seen: impl Into<String>) -> Self {
         Self { severity: Severity::Ok, subject, seen: seen.into(), advice: String::new() }
     }
 
-    /// Something will fail one day.
+    /// A finding about something that will fail later.
     pub fn warn(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { severity: Severity::Warn, subject, seen: seen.into(), advice: advice.into() }
     }
 
-    /// Pods cannot run.
+    /// A finding that prevents pods from running.
     pub fn fail(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { severity: Severity::Fail, subject, seen: seen.into(), advice: advice.into() }
     }
@@ -53,7 +53,7 @@ impl Findings {
         self.0.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
-    /// Whether pods can run, with the number of warnings or failures.
+    /// Says whether pods can run, with the number of warnings or failures.
     pub fn verdict(&self) -> String {
         match (self.count(Severity::Warn), self.count(Severity::Fail)) {
             (0, 0) => "This host is ready.".to_owned(),
@@ -62,7 +62,7 @@ impl Findings {
         }
     }
 
-    /// For programs: whether nothing failed, and each finding.
+    /// A JSON value for programs: whether nothing failed, and each finding.
     pub fn to_json(&self) -> Value {
         let each = self.0.iter().map(|Finding { severity, subject, seen, advice }| {
             let (severity, subject) = (severity.to_string(), subject.name());
@@ -89,8 +89,8 @@ impl fmt::Display for Severity {
 }
 
 impl fmt::Display for Finding {
-    /// One line for what was seen, and one behind an arrow for what to do. The alternate form marks the
-    /// severity: it may be another one for root.
+    /// Writes one line for what was found, and one after an arrow for what to do. The alternate form marks
+    /// the severity, because root may get another one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = format!("{}{}", self.severity, if f.alternate() { "*" } else { "" });
         writeln!(f, "{severity:<5} {:<13} {}", self.subject, self.seen)?;

@@ -27,13 +27,13 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Examined {
     pub findings: Findings,
-    /// The dockbridge that serves the engine.
+    /// The dockbridge that currently serves the engine.
     pub server: Option<Holder>,
-    /// Whether the engine has described itself.
+    /// Whether the engine has answered.
     pub engine_answered: bool,
 }
 
-/// What is reported while a host is examined.
+/// What is reported during the examination.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// Findings, each once, ordered by subject.
@@ -42,9 +42,8 @@ pub enum Progress<'a> {
     Waiting,
 }
 
-/// Examines the host for these settings, and for a pod if one `will_run`, and reports to `tell`. Changes
-/// nothing that outlives the call: whether a directory can be written to is tried with a folder that is
-/// removed again.
+/// Examines the host with these settings, and for a pod if one `will_run`, and reports to `tell`. Leaves no
+/// changes: to test whether a directory is writable, it creates a directory there and removes it again.
 pub async fn examine(
     settings: &Settings,
     locks: &EngineLocks,
@@ -108,7 +107,7 @@ pub async fn examine(
     Examined { findings: Findings(findings), server, engine_answered }
 }
 
-/// What does not depend on the engine's answer, by subject.
+/// The findings that do not depend on the engine's answer, by subject.
 async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) -> Vec<Finding> {
     let (mut findings, bridged) = match settings.network {
         NetworkMode::Cni => cni::examine(&settings.cni, packets).await,
@@ -159,5 +158,5 @@ fn local(
     (findings, file)
 }
 
-/// An engine that is well answers sooner.
+/// An engine that works answers sooner.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,8 +1,7 @@
-//! Does kubelet's configuration fit the engine and this server?
+//! Whether kubelet's configuration fits the engine and this server.
 //!
-//! Facts come from the flags of the kubelet that runs, its configuration file, and the files that
-//! `--config-dir` adds to it. Without a process and a file, this host has no kubelet, which is no
-//! fault.
+//! The facts are in the flags of the running kubelet, its configuration file, and the files that
+//! `--config-dir` adds. Without a process and a file, there is no kubelet on this host, which is no fault.
 
 use std::{
     fs, io,
@@ -25,7 +24,7 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kubelet {
-    /// Its process, if it runs.
+    /// The process id, if kubelet runs.
     pub(super) pid: Option<u32>,
     /// Its release, e.g. (1, 36).
     pub(super) version: Option<(u32, u32)>,
@@ -33,23 +32,23 @@ pub(super) struct Kubelet {
     pub(super) config: Result<Config, String>,
 }
 
-/// `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1), as far as it concerns a runtime.
+/// The fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that concern the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Config {
     /// `cgroupfs` or `systemd`; cgroupfs when it is missing.
     pub(super) cgroup_driver: Option<String>,
-    /// Where kubelet finds its runtime.
+    /// The socket of the runtime that kubelet uses.
     pub(super) container_runtime_endpoint: Option<String>,
-    /// Whether kubelet refuses cgroup v1; from 1.35 on it does unless told otherwise.
+    /// Whether kubelet refuses cgroup v1. From 1.35 on that is the default.
     #[serde(rename = "failCgroupV1")]
     pub(super) fail_cgroup_v1: Option<bool>,
-    /// The most pods of this node.
+    /// The largest number of pods on this node.
     pub(super) max_pods: Option<u32>,
 }
 
 impl Config {
-    /// The settings of `over`, and these for the ones that it lacks.
+    /// The settings of `over`. Those that it does not have are taken from `self`.
     fn with(self, over: Self) -> Self {
         Self {
             cgroup_driver: over.cgroup_driver.or(self.cgroup_driver),
@@ -61,13 +60,13 @@ impl Config {
         }
     }
 
-    /// The driver; an empty one is none, as everywhere in kubelet's configuration.
+    /// The driver. An empty value counts as not set, as everywhere in kubelet's configuration.
     fn driver(&self) -> &str {
         self.cgroup_driver.as_deref().filter(|driver| !driver.is_empty()).unwrap_or("cgroupfs")
     }
 }
 
-/// Looks for a kubelet; none when there is neither a process nor a configuration file.
+/// Looks for a kubelet. None when there is neither a process nor a configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = blocking(running).await;
     let path = PathBuf::from(option(&words, "--config").unwrap_or(CONFIG));
@@ -81,8 +80,8 @@ pub(super) async fn find() -> Option<Kubelet> {
     Some(Kubelet { pid, version: version().await, config })
 }
 
-/// The configuration file, which may be missing, and over it the `.conf` files of a directory and the
-/// directories below it, in the order of their paths.
+/// Reads the configuration file, if it exists. Then the `.conf` files in a directory and its subdirectories
+/// override it, in the order of their paths.
 fn read_files(path: &Path, directory: Option<&Path>) -> Result<Config, String> {
     let mut config = Config::default();
     let mut added = Vec::new();
@@ -113,7 +112,7 @@ fn drop_ins(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The pid and the command line of the kubelet that runs.
+/// The pid and the command line of the running kubelet.
 fn running() -> (Option<u32>, Vec<String>) {
     let pid = Processes::new("/proc").find_services("kubelet").first().copied();
     let line = pid.and_then(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
@@ -122,14 +121,14 @@ fn running() -> (Option<u32>, Vec<String>) {
     (pid, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
-/// A configuration file. Keys that do not concern a runtime may be anything.
+/// Parses a configuration file. Keys that do not concern a runtime may have any value.
 fn parse(text: &str) -> Result<Config, String> {
-    // Without the lines of the file: a finding is one line.
+    // The error must not quote lines of the file, because a finding is one line.
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
-/// A flag wins over the files.
+/// A flag is used before the files.
 fn with_flags(config: Config, words: &[String]) -> Config {
     let value = |name| option(words, name).map(str::to_owned);
     config.with(Config {
@@ -157,7 +156,7 @@ fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     None
 }
 
-/// Asks the program for its release: the one in `PATH`, not that of a process.
+/// Asks the kubelet program in `PATH` for its release, which may differ from the running process.
 async fn version() -> Option<(u32, u32)> {
     let asked = process::run(Program {
         executable: Path::new("kubelet"),
@@ -176,7 +175,7 @@ fn release(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What kubelet's settings mean beside this engine and a server at `socket`.
+/// Judges what kubelet's settings mean with this engine and a server at `socket`.
 pub(super) fn judge(
     kubelet: Option<&Kubelet>,
     engine: Option<&EngineInfo>,
@@ -204,7 +203,7 @@ pub(super) fn judge(
     findings
 }
 
-/// kubelet asks the runtime for its driver from 1.31 on, and takes its own setting before.
+/// From 1.31 on, kubelet asks the runtime for the cgroup driver. Older releases use their own setting.
 fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let engines = match engine.cgroup_driver {
         CgroupDriver::Cgroupfs => "cgroupfs",
@@ -227,8 +226,8 @@ fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Op
     (refuses && engine.cgroup_version == 1).then(|| Finding::fail(Subject::Kubelet, seen, advice))
 }
 
-/// Without an endpoint kubelet takes containerd's. kubeadm writes an empty one into the file and gives
-/// kubelet the flag, which is unknown while kubelet does not run.
+/// Without an endpoint, kubelet uses containerd's. kubeadm writes an empty endpoint into the file and
+/// passes a flag to kubelet. The flag is unknown while kubelet does not run.
 fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option<Finding> {
     let stated = config.container_runtime_endpoint.as_deref().filter(|stated| !stated.is_empty());
     let endpoint = stated.or(kubelet.pid.map(|_| CONTAINERD))?;
@@ -251,13 +250,13 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
     format!("{release} ({runs}), cgroup driver {driver}")
 }
 
-/// `KubeletCgroupDriverFromCRI` is on by default from here.
+/// From this release on, `KubeletCgroupDriverFromCRI` is on by default.
 const ASKS_FOR_DRIVER: (u32, u32) = (1, 31);
-/// `failCgroupV1` is true by default from here.
+/// From this release on, `failCgroupV1` is true by default.
 const REFUSES_CGROUP_1: (u32, u32) = (1, 35);
-/// Where kubeadm puts it.
+/// The path that kubeadm uses.
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
-/// Far more than kubelet has settings.
+/// Much more than all settings of kubelet.
 const LONGEST_CONFIG: u64 = 1 << 20;
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -342,7 +341,7 @@ mod tests {
         }
     }
 
-    /// As kubelet merges them: the file, then the directory's files by their paths.
+    /// Merged as in kubelet: first the file, then the directory's files in the order of their paths.
     #[test]
     fn drop_ins_win_over_the_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! `dockbridge check`: checks whether this host is ready for pods, and runs one to prove it.
+//! `dockbridge check`: checks whether this host is ready for pods, and can run a pod as a test.
 //!
-//! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]; each file beside
-//! it checks one [`subject`] or a few, from facts given as values wherever it can. [`pod`] is a CRI
-//! client that takes one pod up and down and times each step; [`takeover`] tells what would become
-//! of the pods that are there; [`alive`] asks whether anybody is there.
+//! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]. Each other file
+//! checks one or a few [`subject`]s, if possible from facts that it gets as values. [`pod`] is a CRI client
+//! that starts and removes one pod and times each step. [`takeover`] reports what would happen to the
+//! existing pods. [`alive`] checks whether the socket is served.
 
 pub mod alive;
 pub mod command;

@@ -1,5 +1,5 @@
-//! What pods need of this host beside Docker and dockbridge: forwarding, space, open files, the
-//! time, and the security modules that Docker has to know of.
+//! What pods need on this host in addition to Docker and dockbridge: forwarding, disk space, open files,
+//! the time, and the security modules that Docker has to use.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
 /// How the kernel treats the packets of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packets {
-    /// Packets are forwarded at all (`net.ipv4.ip_forward`).
+    /// Whether packets are forwarded at all (`net.ipv4.ip_forward`).
     pub(super) forwarded: bool,
-    /// The packet filter sees what crosses a bridge (`net.bridge.bridge-nf-call-iptables`).
+    /// Whether the packet filter sees packets that cross a bridge (`net.bridge.bridge-nf-call-iptables`).
     pub(super) bridged_filtered: bool,
-    /// What no rule names is dropped: Docker sets this policy of FORWARD when it starts, but not with
-    /// nftables.
+    /// Whether packets without a matching rule are dropped. Docker sets this policy of FORWARD when it
+    /// starts, but not with nftables.
     pub(super) dropped: bool,
 }
 
@@ -50,8 +50,8 @@ fn drops(rules: Option<&str>, nftables: Option<bool>) -> bool {
     rules.map_or(nftables == Some(false), |rules| !rules.starts_with("-P FORWARD ACCEPT"))
 }
 
-/// Whether pods reach anything beyond this host, and Services on it. `bridged` tells that pods are
-/// behind a bridge, `kubelet` that this host has one.
+/// Whether pods can reach anything outside this host, and Services on it. `bridged` says that pods are
+/// behind a bridge, `kubelet` that this host has a kubelet.
 pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Finding {
     let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
     if !packets.forwarded {
@@ -154,8 +154,7 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
     Finding::warn(Subject::Disk, seen, advice)
 }
 
-/// Open files that the process of these limits may have (`/proc/<pid>/limits`), against the pods of
-/// a node.
+/// Compares the limit of open files of a process (`/proc/<pid>/limits`) with the number of pods of a node.
 pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     let allowed = open_files(limits).map_or(u64::MAX, |limit| limit / PER_POD);
     if allowed >= u64::from(pods) {
@@ -167,7 +166,7 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
 }
 
-/// The hard limit: dockbridge raises the soft one at its start. None if there is no limit.
+/// The hard limit, because dockbridge raises the soft limit when it starts. None if there is no limit.
 fn open_files(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().nth(1)?.parse().ok()
@@ -180,7 +179,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Asks the kernel.
+    /// Reads them from the kernel.
     pub(super) fn read() -> Self {
         let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
         Self {
@@ -190,7 +189,7 @@ impl Modules {
     }
 }
 
-/// What Docker makes of the kernel's security modules.
+/// Whether Docker uses the kernel's security modules.
 pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
     let warn = |seen, advice: String| Finding::warn(Subject::Confinement, seen, advice);
     match modules {
@@ -229,7 +228,7 @@ fn judge_clock(synchronized: &str) -> Option<Finding> {
     }
 }
 
-/// What a program prints, if it succeeds soon.
+/// The output of a program, if it succeeds soon.
 async fn output(program: &'static str, arguments: &[&str]) -> Option<String> {
     let finished = process::run(Program {
         executable: Path::new(program),
@@ -250,7 +249,7 @@ const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 const LEAST_BYTES: u64 = 15;
 /// kubelet's default for `imagefs.inodesFree`, in percent.
 const LEAST_INODES: u64 = 5;
-/// Measured for a pod of two containers while kubelet takes the statistics of pods; 22 otherwise.
+/// Measured for a pod with two containers while kubelet uses pod statistics; otherwise it is 22.
 const PER_POD: u64 = 31;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
@@ -263,7 +262,7 @@ const RESTART: &str =
     "then restart Docker (without live-restore that ends every container: drain the node first)";
 /// An option of Docker's log drivers.
 const BUFFER_SIZE: &str = "max-buffer-size";
-/// Far more than settings need.
+/// Much more than all settings need.
 const LONGEST_DAEMON_JSON: u64 = 4 << 20;
 
 #[cfg(test)]
@@ -378,7 +377,7 @@ mod tests {
         assert!(judged("json-file", &[], &format!("\u{feff}{file}")));
         assert!(judged("json-file", &["dockerd", "--log-opt", "max-buffer-size=4m"], ""));
         assert!(judged("json-file", &["dockerd", "--log-opt=max-buffer-size=4m"], "{}"));
-        // Options of another driver are not for our containers.
+        // Options of another log driver do not apply to our containers.
         assert!(!judged("local", &[], file));
         assert!(!judged("json-file", &[], r#"{"log-opts": {"mode": "non-blocking"}}"#));
         assert!(!judged("json-file", &["dockerd"], "no json"));

@@ -35,7 +35,7 @@ pub(super) fn listen(listen: &Listen) -> Finding {
     }
 }
 
-/// A socket that is there: a server's, or a leftover of a killed one.
+/// An existing socket: it belongs to a server, or a killed server left it.
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
@@ -50,7 +50,7 @@ fn socket_in_place(socket: &Path) -> Finding {
     }
 }
 
-/// A directory that is written to; it is created when it does not exist.
+/// A directory that dockbridge writes to. It is created at start when it does not exist.
 pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),
@@ -63,7 +63,7 @@ pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     }
 }
 
-/// Creates and removes a directory in it, or in the nearest one above it that exists.
+/// Creates and removes a directory in `path`, or in the nearest existing directory above it.
 pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok());
     let place = existing.unwrap_or(Path::new("/")).to_owned();

@@ -1,4 +1,5 @@
-//! NRI plugins: can they connect, which are started, and can all that they ask for be done?
+//! NRI plugins: whether they can connect, which are started, and whether all their requests can be
+//! fulfilled.
 
 use std::{
     fs,
@@ -68,7 +69,7 @@ fn judge(settings: &NriSettings, path: &Path) -> Result<String, String> {
     installed(settings, path).map(|plugin| plugin.full_name())
 }
 
-/// A plugin runs as root.
+/// A plugin runs as root, so only root may be able to change its file.
 fn exposed(path: &Path) -> Option<Finding> {
     let facts = path.metadata().ok()?;
     if facts.uid() == 0 && facts.mode() & 0o022 == 0 {

@@ -1,7 +1,7 @@
-//! Takes one pod up and down through the CRI socket and times each step.
+//! Runs and removes one pod through the CRI socket, and times each step.
 //!
-//! The container runs the pause image too, so that nothing has to be pulled. Whatever happens,
-//! the pod is removed again: after an error, and after an interrupt as well.
+//! The container runs the pause image too, so nothing has to be pulled. The pod is always removed again,
+//! also after an error or an interrupt.
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::client::{CallError, Client};
 use crate::wire::cri;
 
-/// The pod could not be taken up and down.
+/// The pod could not be run or removed.
 #[derive(Debug, Error)]
 pub enum PodError {
     #[error(transparent)]
@@ -27,7 +27,7 @@ pub enum PodError {
     Report(#[from] io::Error),
 }
 
-/// The sandbox image of the server on the socket, if it reports it.
+/// The sandbox image of the server on the socket, if the server reports it.
 pub async fn image_of(socket: &Path) -> Option<String> {
     Client::connect(socket).await.ok()?.sandbox_image().await.ok()?
 }
@@ -87,7 +87,7 @@ async fn live<W: Write>(
     steps.sum(up, down.elapsed())
 }
 
-/// Checks that pod and container are what they were asked to be.
+/// Checks that pod and container are as requested.
 async fn verify<W: Write>(
     client: &Client,
     sandbox: &str,
@@ -111,8 +111,8 @@ async fn verify<W: Write>(
     Ok(steps.print("ContainerStatus", "running")?)
 }
 
-/// Removes what a broken run has left. It is found by its label, since its id may never have
-/// reached us, and searched for more than once, since the server may still be at work on it.
+/// Removes what a failed run has left. The pod is found by its label, because its id may never have reached
+/// us. It is searched for more than once, because the server may still be creating it.
 async fn clear_away<W: Write>(
     client: &Client,
     uid: &str,
@@ -142,14 +142,14 @@ async fn clear_away<W: Write>(
     Ok(())
 }
 
-/// Prints the steps as they are done.
+/// Prints each step when it is done.
 struct Steps<'a, W> {
     out: &'a mut W,
     began: Instant,
 }
 
 impl<W: Write> Steps<'_, W> {
-    /// Prints a step with the time since the one before.
+    /// Prints a step, with the time since the previous step.
     fn print(&mut self, step: &str, note: impl fmt::Display) -> io::Result<()> {
         let line = format!("{step:<17} {:>9}  {note}", shown(self.began.elapsed()));
         writeln!(self.out, "{}", line.trim_end())?;
@@ -212,8 +212,8 @@ fn short(id: &str) -> &str {
 const NAME: &str = "dockbridge-check";
 const UID_LABEL: &str = "io.kubernetes.pod.uid";
 const GRACE_SECONDS: i64 = 5;
-/// How often leftovers are searched for, at most.
+/// The largest number of searches for leftovers.
 const LOOKS: usize = 10;
-/// After how many searches without a result they count as gone.
+/// After this many searches without a result, there are no more leftovers.
 const CLEAN_LOOKS: usize = 2;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);

@@ -1,11 +1,11 @@
-//! Does another container runtime of kubelet run here, or has it left pods behind?
+//! Whether another container runtime for kubelet runs here, or has left pods.
 
 use std::{fs, path::Path};
 
 use super::{finding::Finding, subject::Subject};
 use crate::host::processes::Processes;
 
-/// What other runtimes show on this host.
+/// The traces of other runtimes on this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
     pub(super) cri_dockerd: Option<u32>,
@@ -27,7 +27,7 @@ impl Others {
     }
 }
 
-/// What they mean for the pods of this node.
+/// Judges what they mean for the pods of this node.
 pub(super) fn judge(others: &Others) -> Vec<Finding> {
     let warn = |seen, advice| Finding::warn(Subject::Runtimes, seen, advice);
     let mut findings = Vec::new();

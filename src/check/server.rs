@@ -1,4 +1,4 @@
-//! Does a dockbridge serve the engine already? There can be no second one.
+//! Whether a dockbridge already serves the engine. There must not be a second one.
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
     model::listen::Listen,
 };
 
-/// Judges who holds the engine's lock. With `asked` he is the one a pod is run through: then it
-/// is enough that he is not the one that was configured.
+/// Judges which server holds the engine's lock. If `asked`, a pod is run through that server, and another
+/// socket than the configured one is only a warning.
 pub(super) fn judge(
     held: &Result<Option<Holder>, HostError>,
     listen: &Listen,
@@ -27,7 +27,7 @@ pub(super) fn judge(
         let seen = format!("this engine is served by another dockbridge, {holder}");
         return Finding::fail(Subject::Server, seen, APART);
     };
-    // What systemd passes on is only known to the service.
+    // Only the service itself knows the sockets that systemd passes to it.
     if listen.path().is_none_or(|listen| file::is_same(socket, listen)) {
         return Finding::ok(Subject::Server, format!("dockbridge serves this engine: {holder}"));
     }

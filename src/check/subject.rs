@@ -1,8 +1,8 @@
-//! What is checked. `docs/check.md` has a section for each subject, under its name.
+//! The subjects of the check. `docs/check.md` has a section for each, under its name.
 
 use std::fmt;
 
-/// Defines [`Subject`] from one row for each: what is checked, its variant, and its name.
+/// Defines [`Subject`]. Each subject has one row: what is checked, its variant, and its name.
 macro_rules! subjects {
     ($($(#[doc = $about:literal])+ $subject:ident $name:literal,)+) => {
         /// The subject of a finding.
@@ -12,10 +12,10 @@ macro_rules! subjects {
         }
 
         impl Subject {
-            /// All of them, in the order of the report.
+            /// All subjects, in the order of the report.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$subject),+];
 
-            /// Its name in the report, in JSON and in the book.
+            /// The name in the report, in JSON and in the documentation.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$subject => $name,)+
@@ -26,13 +26,13 @@ macro_rules! subjects {
 }
 
 subjects! {
-    /// Which settings were examined, and what is wrong with their names.
+    /// Which settings were examined, and whether names of settings are wrong.
     Settings "settings",
     /// Whether Docker answers, its version and its store.
     Engine "engine",
     /// cgroup driver and version.
     Cgroup "cgroup",
-    /// Whether Docker has dockbridge's OCI runtime, and what it makes possible.
+    /// Whether Docker has dockbridge's OCI runtime, and what that allows.
     OciRuntime "oci runtime",
     /// NRI plugins: their socket, their directory, and what they may change.
     Nri "nri",
@@ -48,17 +48,17 @@ subjects! {
     Server "server",
     /// The network configuration of pods.
     Network "network",
-    /// Whether the kernel forwards what pods send.
+    /// Whether the kernel forwards the packets of pods.
     Forwarding "forwarding",
     /// kubelet's configuration.
     Kubelet "kubelet",
     /// Other container runtimes of kubelet.
     Runtimes "runtimes",
-    /// What our process may do.
+    /// The capabilities of our process.
     Capabilities "capabilities",
     /// Which OOM scores Docker can set.
     OomScore "oom score",
-    /// Open files against pods.
+    /// The limit of open files, compared with the number of pods.
     Descriptors "descriptors",
     /// Whether the clock is synchronized.
     Clock "clock",

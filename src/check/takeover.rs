@@ -1,7 +1,7 @@
-//! What dockbridge would do with the existing pods, before anything changes: pods of cri-dockerd or
-//! dockershim, and dockbridge's own.
+//! Reports what dockbridge would do with the existing pods, before anything changes: those of cri-dockerd
+//! or dockershim, and its own.
 //!
-//! Asks the engine, reads CNI's cache and the files of other shims, and writes nothing.
+//! Queries the engine, reads CNI's cache and the files of other shims, and writes nothing.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -30,7 +30,7 @@ use crate::{
     sandbox::adopt::Adopter,
 };
 
-/// What would become of each pod of the engine, and what stands in the way.
+/// What would happen to each pod of the engine, and what prevents a takeover.
 pub async fn examine(settings: &Settings) -> Findings {
     let mut findings = Vec::new();
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
@@ -116,7 +116,7 @@ fn judge(
     Finding::ok(Subject::Pod, format!("{named}; {how}"))
 }
 
-/// Containers of a pod that Docker does not have: kubelet removes them.
+/// Containers whose pod does not exist in Docker. kubelet removes them.
 fn orphans(
     left: &BTreeMap<SandboxId, Vec<ContainerRecord>>,
     pods: &[SandboxRecord],
@@ -140,14 +140,14 @@ fn listed<T: ToString>(addresses: &[T]) -> String {
     }
 }
 
-/// How many pods stay as they are, and how many kubelet would create again.
+/// How many pods stay as they are, and how many kubelet would recreate.
 pub fn counted(findings: &Findings) -> (usize, usize) {
     let pods = || findings.0.iter().filter(|finding| finding.subject == Subject::Pod);
     let recreated = pods().filter(|finding| finding.severity > Severity::Ok).count();
     (pods().count() - recreated, recreated)
 }
 
-/// In a sentence, with the way back.
+/// The result in a sentence, and how to go back.
 pub fn summary(findings: &Findings) -> String {
     if findings.0.iter().any(|finding| finding.subject == Subject::Engine) {
         return "The pods are unknown: Docker did not list them.\n".to_owned();
@@ -164,5 +164,5 @@ and those that dockbridge created since, with their addresses. Nothing restarts.
 releases its address and host ports. Containers whose logs dockbridge wrote get no new log lines under
 cri-dockerd until they are restarted, because their log is then a file, not a link to Docker's.
 ";
-/// How long a plugin may take to say which versions it speaks.
+/// How long a plugin may take to report the versions that it supports.
 const QUESTION: Duration = Duration::from_secs(10);
