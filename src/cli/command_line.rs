@@ -38,10 +38,10 @@ pub struct CommandLine {
     /// What to do; serving is the default.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The settings typed.
+    /// The settings on the command line.
     #[command(flatten)]
     pub flags: Flags,
-    /// cri-dockerd's flags that set nothing here.
+    /// cri-dockerd's flags that have no effect here.
     #[command(flatten)]
     pub legacy: LegacyFlags,
 }
@@ -104,18 +104,19 @@ pub struct ReloadArgs {
 pub struct Invocation {
     /// What to do.
     pub command: Command,
-    /// The values typed, unchecked.
+    /// The values on the command line, unchecked.
     pub values: Vec<RawValue>,
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
     /// The file named by `--environment-file`.
     pub environment_file: Option<PathBuf>,
-    /// About flags that have no effect here.
+    /// Warnings about flags that have no effect.
     pub warnings: Vec<String>,
 }
 
 impl Invocation {
-    /// The command line, with the settings listed once: in the help of the program, not of each command.
+    /// The command line. The settings are listed only in the help of the program, not in that of each
+    /// command.
     pub fn command() -> clap::Command {
         fn without_settings(command: clap::Command) -> clap::Command {
             command.args(unlisted()).mut_subcommands(without_settings)
@@ -123,13 +124,13 @@ impl Invocation {
         CommandLine::command().mut_subcommands(without_settings)
     }
 
-    /// Reads a whole command line. Called by the name of cri-dockerd, the program has that name in
-    /// its version, cri-dockerd's default socket, and the last of a repeated flag counts.
+    /// Parses a whole command line. If the program is called by the name of cri-dockerd, its version shows
+    /// that name, its default socket is cri-dockerd's, and the last of a repeated flag counts.
     ///
     /// # Errors
-    /// Help, version, or what is wrong: clap prints it.
+    /// Help, version, or an error in the command line. clap prints it.
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        // clap has no help about `help`.
+        // clap has no help for the command `help`.
         if let [before @ .., help, flag] = words
             && help == "help"
             && (flag == "--help" || flag == "-h")
@@ -162,7 +163,7 @@ impl Invocation {
 }
 
 impl CommandLine {
-    /// The command, the settings typed, and the warnings about them.
+    /// The command, the settings on the command line, and the warnings about them.
     pub fn invocation(self) -> Invocation {
         let command = if self.legacy.buildinfo { Some(Command::Version) } else { self.command };
         let mut warnings = self.legacy.warnings();
@@ -177,9 +178,9 @@ impl CommandLine {
 
 /// The program that is replaced.
 const CRI_DOCKERD: &str = "cri-dockerd";
-/// Its default for `--container-runtime-endpoint`, which many unit files rely on.
+/// cri-dockerd's default for `--container-runtime-endpoint`, which many unit files depend on.
 const CRI_DOCKERD_SOCKET: &str = "unix:///var/run/cri-dockerd.sock";
-/// Without the settings: only those that lead to the server matter here.
+/// Does not list the settings, because only those that lead to the server matter here.
 const DEBUG_HELP: &str = "\
 {about}
 

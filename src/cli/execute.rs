@@ -31,11 +31,11 @@ use crate::{
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
-/// Runs the command. Output goes to `out`; `environment` reads a variable. Commands that examine the service
-/// read its settings from `service`, unless the command line or a variable names a file.
+/// Runs the command. Output goes to `out`, and `environment` reads a variable. Commands that examine the
+/// service read its settings from `service`, unless the command line or a variable names a file.
 ///
 /// # Errors
-/// For the operator's terminal: [`crate::error::chain`] formats one.
+/// Errors are for the operator's terminal: [`crate::error::chain`] formats one.
 pub fn execute(
     invocation: Invocation,
     service: &ServiceFiles,
@@ -55,7 +55,7 @@ pub fn execute(
         service.gather(&command, given, environment)?;
     warnings.extend(unknown);
     if is_found && matches!(command, Command::Debug(_) | Command::Reload(_) | Command::Setup(_)) {
-        // Not on the output, which may be JSON.
+        // Written to standard error, because the output may be JSON.
         writeln!(io::stderr(), "settings: {files}")?;
     }
     if let Some((path, with_environment)) = reload_request(&command) {
@@ -63,7 +63,7 @@ pub fn execute(
         return ask_reload(&source, (Method::POST, path, body), out);
     }
     let resolved = match source.resolve() {
-        // A file with an error is what the report may be about.
+        // The report may be about an error in this file.
         Err(error) if command == Command::Support => {
             warnings.push(chain(&error));
             source.without_file().resolve()?
@@ -98,13 +98,13 @@ pub fn execute(
         Command::Check(args) => {
             check::run(&resolved.settings, &check::Sources { files, warnings }, &args, out)?
         }
-        // Both have returned above, without the settings.
+        // These two commands have returned above, without the settings.
         Command::Version | Command::Reload(_) => true,
     };
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the running dockbridge is asked for: the path, and whether our environment goes with it.
+/// The request to the running dockbridge: the path, and whether our environment is sent with it.
 fn reload_request(command: &Command) -> Option<(&'static str, bool)> {
     match command {
         Command::Reload(args) => Some((endpoints::RELOAD, args.environment)),
@@ -113,8 +113,8 @@ fn reload_request(command: &Command) -> Option<(&'static str, bool)> {
     }
 }
 
-/// Asks the running dockbridge, and prints its answer. A file with an error does not keep us from
-/// asking: the answer names the error, and so does the log.
+/// Sends the request to the running dockbridge, and prints its answer. An error in the settings file does
+/// not prevent the request: the answer and the log name the error.
 fn ask_reload(
     source: &ConfigSource,
     request: (Method, &'static str, String),
@@ -135,7 +135,7 @@ fn ask_reload(
     }
 }
 
-/// Whether the reader of the output closed the pipe.
+/// Whether the error means that the reader of the output closed the pipe.
 pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     let written = match (error.downcast_ref(), error.downcast_ref()) {
         (Some(ClientError::Output(source)), _) | (_, Some(SetupError::Output(source))) => {
@@ -159,7 +159,7 @@ fn serve(
     for warning in warnings {
         warn!("{warning}");
     }
-    // Before anything that opens a descriptor, which could get the number of one that is missing.
+    // Called before any code opens a descriptor, because that could get the number of a missing one.
     let inherited = inherited_socket::take()?;
     let systemd = Systemd::of_process(environment);
     let locks = EngineLocks::default();
@@ -178,8 +178,8 @@ fn serve(
     served
 }
 
-/// How long the process waits for threads that still read or write files.
+/// How long the process waits for threads that are still reading or writing files.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// Blocking threads. Hanging file systems can occupy 256 that read the host, one for each log and one
-/// for each log directory; the others do all other work. Threads start on demand.
+/// The limit of blocking threads. File systems that hang can block 256 threads that read the host, one for
+/// each log and one for each log directory. The rest do all other work. Threads start on demand.
 const THREADS: usize = 2048;

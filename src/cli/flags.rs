@@ -1,6 +1,6 @@
-//! The flags that set something: one for each row of the table of settings, under our name and
-//! under cri-dockerd's. Values are not checked here: `config` checks those of every source, so that
-//! its error is the same for all.
+//! The flags that set something: one for each row of the table of settings, with our name and with
+//! cri-dockerd's. Values are not checked here: `config` checks the values of all sources, so that the
+//! errors are the same.
 
 use std::{ffi::OsStr, path::PathBuf};
 
@@ -15,14 +15,14 @@ use crate::config::{
     raw::{RawValue, Source},
 };
 
-/// The settings, as typed.
+/// The settings on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
     /// The file named by `--environment-file`.
     pub environment_file: Option<PathBuf>,
-    /// The values typed, ours first.
+    /// The values on the command line, those of our flags first.
     pub values: Vec<RawValue>,
     /// `--network-plugin` was given without a name.
     pub has_empty_network_plugin: bool,
@@ -69,7 +69,7 @@ impl FromArgMatches for Flags {
     }
 }
 
-/// Our flag for a setting, its default in the help.
+/// Our flag for a setting. The help shows its default.
 fn flag(key: Key) -> Arg {
     let setting = key.definition();
     let help = match setting.default {
@@ -87,14 +87,14 @@ fn flag(key: Key) -> Arg {
         .value_hint(hint)
         .value_parser(Offered(setting.value))
         .hide_possible_values(true)
-        // A negative duration is an error of the value, not of the command line.
+        // Accepts a negative duration here, so that the error is about the value.
         .allow_hyphen_values(matches!(setting.value, "DURATION" | "NUMBER"))
         .hide_short_help(true)
         .help(help)
         .global(true)
 }
 
-/// Takes any text. Shells offer the words of `one|other`.
+/// Accepts any text. Shells complete the words of `one|other`.
 #[derive(Clone)]
 struct Offered(&'static str);
 
@@ -116,7 +116,7 @@ impl TypedValueParser for Offered {
     }
 }
 
-/// Every setting, for a command that accepts it and does not list it in its help.
+/// The flags of all settings, for a command that accepts them and does not list them in its help.
 pub(super) fn unlisted() -> impl Iterator<Item = Arg> {
     let files = [CONFIG, ENVIRONMENT_FILE].map(file);
     files.into_iter().chain(Key::ALL.map(flag)).map(|flag| flag.hide(true))

@@ -1,16 +1,16 @@
-//! cri-dockerd's flags that set nothing here. They are accepted with a warning, so that its unit
-//! files and installers keep working, and do not appear in `--help`. Those that set something are
-//! in the table of `config::key`.
+//! cri-dockerd's flags that have no effect here. They are accepted with a warning, so that its unit files
+//! and installers still work, and `--help` does not list them. Flags that set something are in the table of
+//! `config::key`.
 
 use clap::Args;
 
 /// cri-dockerd's flags without a setting.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LegacyFlags {
-    /// Kubenet only
+    /// Only for kubenet.
     #[arg(long, global = true, hide = true)]
     pub network_plugin_mtu: Option<String>,
-    /// Kubenet only
+    /// Only for kubenet.
     #[arg(long, global = true, hide = true)]
     pub hairpin_mode: Option<String>,
     /// Always on

@@ -1,4 +1,4 @@
-//! Finds the settings of the service, for commands that examine it. `serve` does not use them.
+//! Finds the settings of the service for commands that examine it. `serve` does not use this module.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use crate::config::{
     source::{ConfigSource, Variables},
 };
 
-/// Where the service's settings are on this host.
+/// The files with the service's settings on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceFiles {
     /// Environment files of the unit. The first one that exists counts.
     pub environment: Vec<PathBuf>,
-    /// The configuration file, used only without an environment file, which names its own.
+    /// The configuration file. It is used only without an environment file, which would name one.
     pub config: Option<PathBuf>,
 }
 
 impl ServiceFiles {
-    /// Those that the packages install.
+    /// The files that the packages install.
     pub fn of_packages() -> Self {
         let environment = ["/etc/default/dockbridge", "/etc/sysconfig/dockbridge"];
         Self {
@@ -30,7 +30,7 @@ impl ServiceFiles {
         }
     }
 
-    /// The sources of the settings of a command. Files and variables given for it override the service's.
+    /// The sources of a command's settings. Files and variables that were given override the service's.
     pub(super) fn gather(
         &self,
         command: &Command,
@@ -60,7 +60,7 @@ impl ServiceFiles {
     pub(super) fn find(&self, command: &Command) -> (Option<PathBuf>, Option<PathBuf>) {
         let examines = match command {
             Command::Serve | Command::Version => false,
-            // Its own environment is what the service is to take.
+            // With `--environment`, the service shall use the environment of this command.
             Command::Reload(args) => !args.environment,
             Command::Config(args) => !args.environment,
             Command::Check(_) | Command::Debug(_) | Command::Setup(_) | Command::Support => true,
@@ -72,7 +72,7 @@ impl ServiceFiles {
     }
 }
 
-/// What the command line names.
+/// The files and variables that the command line names.
 pub(super) struct Given {
     pub(super) flags: Vec<RawValue>,
     pub(super) config: Option<PathBuf>,
@@ -82,15 +82,15 @@ pub(super) struct Given {
 /// Where the settings of a command come from.
 pub(super) struct Gathered {
     pub(super) source: ConfigSource,
-    /// The files that are read, in one line.
+    /// The files that are read, on one line.
     pub(super) files: String,
-    /// Whether one of them is the service's and was not named.
+    /// Whether one of them is the service's and was found, not named.
     pub(super) is_found: bool,
-    /// About variables in environment files that are no settings.
+    /// Warnings about variables in environment files that are no settings.
     pub(super) unknown: Vec<String>,
 }
 
-/// The files that were read, in one line.
+/// The files that were read, on one line.
 fn described(files: &[PathBuf]) -> String {
     if files.is_empty() {
         return "defaults, flags and environment; no file".to_owned();
