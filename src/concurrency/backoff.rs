@@ -11,24 +11,24 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// None has failed yet.
+    /// Starts without failures.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
 
-    /// The pause after another failure.
+    /// Records a failure and returns the pause after it.
     pub fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.after(self.failures)
     }
 
-    /// The pause after so many failures in a row, at least one.
+    /// The pause after this number of failures in a row, which is at least one.
     pub fn after(&self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.longest)
     }
 
-    /// Begins with the first pause again.
+    /// Starts with the first pause again.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }

@@ -1,5 +1,5 @@
-//! Cancellation tokens by name: a task that waits for a lock cancels the work of its holder if that
-//! work may never end.
+//! Cancellation tokens by name. A task that waits for a lock can cancel the work of the lock's holder,
+//! because that work may never end.
 
 use std::{
     collections::HashMap,
@@ -14,8 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Cancellations(Mutex<HashMap<String, Weak<CancellationToken>>>);
 
 impl Cancellations {
-    /// The token of `name`: a cancelled one stays so until the holder and all who wait
-    /// have dropped it.
+    /// The token of `name`. A cancelled token stays until its holder and all waiting tasks have dropped it.
     pub fn of(&self, name: &str) -> Arc<CancellationToken> {
         let mut table = self.0.lock();
         if let Some(token) = table.get(name).and_then(Weak::upgrade) {

@@ -1,11 +1,11 @@
-//! At most so many connections: a new one beyond the limit ends the oldest. Clients that connect and
-//! send nothing must not keep others waiting.
+//! Limits the number of connections: beyond the limit, a new one ends the oldest. So clients that connect
+//! and send nothing cannot keep others waiting.
 
 use std::collections::VecDeque;
 
 use tokio::task::AbortHandle;
 
-/// Tasks that serve connections, the oldest first.
+/// Tasks that serve connections. The oldest one is first.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     limit: usize,
@@ -13,12 +13,12 @@ pub struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// None yet.
+    /// Starts without connections.
     pub const fn new(limit: usize) -> Self {
         Self { limit, connections: VecDeque::new() }
     }
 
-    /// Adds one; ends the oldest where there are too many.
+    /// Adds a connection. If there are too many, ends the oldest.
     pub fn add(&mut self, connection: AbortHandle) {
         self.connections.retain(|one| !one.is_finished());
         if self.connections.len() >= self.limit
@@ -32,7 +32,7 @@ impl ConnectionLimit {
 
 #[cfg(test)]
 mod tests {
-    //! Which one is ended.
+    //! Which connection is ended.
 
     use std::future::pending;
 

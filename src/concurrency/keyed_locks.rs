@@ -1,8 +1,8 @@
-//! Read-write locks by name, created on demand and dropped with their last guard.
+//! Read-write locks by name. They are created on demand and dropped with their last guard.
 //!
-//! Calls that need a pod to stay as it is (create a container in it) read-lock the pod; calls
-//! that change it (run, stop, remove) write-lock it. tokio's lock is fair, so a writer waits
-//! for those before it and goes before those after it.
+//! Calls that need a pod to stay unchanged (create a container in it) read-lock the pod. Calls that change
+//! it (run, stop, remove) write-lock it. tokio's lock is fair: a writer waits for earlier callers and runs
+//! before later ones.
 
 use std::{
     collections::HashMap,
@@ -19,18 +19,18 @@ pub struct KeyedLocks {
 }
 
 impl KeyedLocks {
-    /// A read lock: waits until no caller changes `name`; none does while the guard lives.
+    /// A read lock: waits until no caller changes `name`. While the guard exists, no caller changes it.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
         self.lock_of(name).read_owned().await
     }
 
-    /// A write lock: waits until no caller uses `name`; it is the caller's while the guard lives.
+    /// A write lock: waits until no caller uses `name`. While the guard exists, no other caller uses it.
     pub async fn write(&self, name: &str) -> OwnedRwLockWriteGuard<()> {
         self.lock_of(name).write_owned().await
     }
 
-    /// A write lock without waiting, if no caller uses `name` or waits for it: for
-    /// work that can be left, as a waiting writer holds up all who come after it.
+    /// A write lock without waiting, if no caller uses `name` or waits for it. It is for work that can be
+    /// skipped, because a waiting writer delays all later callers.
     pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
         self.lock_of(name).try_write_owned().ok()
     }
@@ -49,5 +49,5 @@ impl KeyedLocks {
     }
 }
 
-/// Dead entries are swept when the table has grown to this many names.
+/// Unused entries are removed when the table has this many names.
 const SWEEP_AT: usize = 512;

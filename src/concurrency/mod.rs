@@ -1,11 +1,11 @@
 //! Calls that outlive their caller, blocking work, locks by name, cancellations by name, a limit of
-//! connections, pauses between attempts.
+//! connections, and pauses between attempts.
 //!
-//! tonic drops a handler at the client's deadline. What changes Docker or the network must not stop
-//! half-way because of that: it runs as a task of ours that the handler waits for, and a repeated
-//! call joins the running one ([`single_flight::SingleFlight`]). [`keyed_locks::KeyedLocks`] keep two
-//! operations on one pod apart, [`cancellations::Cancellations`] let the one that waits cut short the
-//! other. Nothing here knows what is called.
+//! tonic drops a handler at the client's deadline. A call that changes Docker or the network must not stop
+//! half-way then: it runs as a separate task for which the handler waits, and a repeated call joins the
+//! running one ([`single_flight::SingleFlight`]). [`keyed_locks::KeyedLocks`] separate two operations on
+//! one pod. With [`cancellations::Cancellations`], the waiting operation can cancel the other. This module
+//! does not know what the calls do.
 
 pub mod backoff;
 pub mod blocking;

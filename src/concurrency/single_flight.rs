@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-/// The task ended without an answer: it panicked, or the runtime is going down.
+/// The task ended without an answer: it panicked, or the runtime is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("internal error: the task ended without a result")]
 pub struct Lost;
@@ -25,12 +25,12 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty table whose tasks `tracker` can wait for at the end.
+    /// An empty table. `tracker` can wait for its tasks at the end.
     pub fn new(tracker: TaskTracker) -> Self {
         Self { running: Arc::default(), tracker }
     }
 
-    /// Runs `work` in a new task, or joins the task that already runs under `key`.
+    /// Runs `work` in a new task, or joins the running task for `key`.
     ///
     /// Dropping the returned future leaves the task running.
     ///
@@ -58,12 +58,12 @@ where
         let free_key = FreeKey { key, running: Arc::clone(&self.running) };
         let work = async move {
             let value = work.await;
-            // The key is free before the answer is sent: a later caller must start
-            // a new task and not get the old answer.
+            // The key is freed before the answer is sent, because a later caller must start a new task and
+            // not get the old answer.
             drop(free_key);
             sender.send_replace(Some(value));
         };
-        // What it logs is about the first caller's request.
+        // The task's log lines belong to the first caller's request.
         self.tracker.spawn(work.in_current_span());
         answer
     }

@@ -1,4 +1,4 @@
-//! Joining, losing and ordering of owned calls.
+//! Joins, losses and the order of calls that run as tasks.
 
 use std::{
     sync::{
