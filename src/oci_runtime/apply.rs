@@ -1,4 +1,4 @@
-//! Applies edits to a container's `config.json`. Pure.
+//! Applies edits to a container's `config.json`. Pure: no I/O.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,8 @@ use crate::model::{path::parts, spec_edit::SpecEdit};
 /// Applies the edits in their order.
 ///
 /// # Errors
-/// The document is no container's, or has no mount whose options are to be changed.
+/// The document does not belong to a container, or it does not have the mount whose options are to be
+/// changed.
 pub(super) fn apply<'a>(
     document: &mut Value,
     edits: impl IntoIterator<Item = &'a SpecEdit>,
@@ -28,12 +29,13 @@ pub(super) fn apply<'a>(
     Ok(())
 }
 
-/// Of several mounts at one path the last one is seen.
+/// If several mounts have one path, containers see the last one.
 pub(super) fn mount_at(mounts: &[Value], destination: &str) -> Option<usize> {
     mounts.iter().rposition(|mount| is_entry("destination", mount, destination))
 }
 
-/// The field with the key of a list's entries. Those of the environment are texts that begin with it.
+/// The field that identifies the entries of a list. Entries of the environment are identified by the text
+/// before the `=`.
 fn key_field(list: &[&str]) -> Option<&'static str> {
     match list {
         ["mounts"] => Some("destination"),
@@ -75,10 +77,10 @@ fn set(
         device.remove("access")
     });
     let entries = list(document, above)?;
-    // Programs may use the first of two variables.
+    // If a variable is there twice, programs may use the first one.
     let there = entries.iter().position(|it| field == VARIABLE && is_entry(field, it, key));
     entries.retain(|it| !is_entry(field, it, key));
-    // Below a mount that comes later, this one would be hidden.
+    // A mount below the new one must come after it, or the new one would hide it.
     let is_below = |it: &Value| {
         let destination = it.get("destination").and_then(Value::as_str);
         field == "destination" && destination.is_some_and(|at| parts(at).starts_with(&parts(key)))
@@ -121,8 +123,7 @@ fn add(document: &mut Value, keys: &[&str], values: &[Value]) -> Result<(), OciR
     Ok(())
 }
 
-/// Mount propagation into and out of the container passes its root, which has to propagate as the mounts
-/// do.
+/// Mounts propagate into and out of the container through its root, so the root must propagate in the same way.
 fn share_root(document: &mut Value, mount: &Value) -> Result<(), OciRuntimeError> {
     let options = mount.get("options").and_then(Value::as_array);
     let has = |word: &str| options.is_some_and(|all| all.iter().any(|option| option == word));
@@ -140,11 +141,11 @@ fn share_root(document: &mut Value, mount: &Value) -> Result<(), OciRuntimeError
 
 /// Lets the container use a device.
 fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), OciRuntimeError> {
-    // A pipe is no device.
+    // A pipe needs no permission for a device.
     if is(device, "type", "p") {
         return Ok(());
     }
-    // Unbuffered character devices are character devices.
+    // Type `u`, an unbuffered character device, is a character device.
     let kind = if is(device, "type", "u") { &json!("c") } else { &device["type"] };
     list(document, &["linux", "resources", "devices"])?.push(json!({
         "allow": true, "type": kind, "major": device["major"], "minor": device["minor"],
@@ -153,6 +154,6 @@ fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), Oci
     Ok(())
 }
 
-/// In place of a field: the entries are `NAME=value`.
+/// Used in place of a field when the entries are `NAME=value`.
 const VARIABLE: &str = "=";
 const ROOT_PROPAGATION: &str = "rootfsPropagation";

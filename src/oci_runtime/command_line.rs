@@ -1,25 +1,25 @@
-//! The command line of an OCI runtime, as runc has it: global flags, a command, its flags, an id.
+//! The command line of an OCI runtime, as in runc: global flags, a command, its flags, an id.
 //!
-//! Reads only what is needed and passes all words on unchanged. Unknown flags count as switches without
-//! a value, so flags of a newer runc are passed on as well.
+//! Reads only what is needed and passes all words on unchanged. Unknown flags count as flags without a
+//! value, so that flags of a newer runc are also passed on.
 
 use std::{
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
 
-/// What a command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The runtime to run, where ours was told one: its name or path.
+    /// The runtime to run, by name or path, if our flag names one.
     pub runtime: Option<OsString>,
-    /// All words but our own flag, for that runtime.
+    /// All words except our own flag, for that runtime.
     pub words: Vec<OsString>,
-    /// The command; empty where there is none, as with `--version`.
+    /// The command; empty if there is none, as with `--version`.
     pub command: String,
     /// The container: the last word. Empty for commands without one.
     pub id: String,
-    /// `--log`: where errors are read by the engine.
+    /// `--log`: the file in which the engine reads errors.
     pub log: Option<PathBuf>,
     /// `--log-format json`.
     pub is_log_json: bool,
@@ -30,7 +30,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Reads the words behind the program's name.
+    /// Parses the words after the program's name.
     pub fn read(words: impl IntoIterator<Item = OsString>) -> Self {
         let mut line = Self { bundle: PathBuf::from("."), ..Self::default() };
         let mut words = words.into_iter();
@@ -77,7 +77,8 @@ impl CommandLine {
     }
 }
 
-/// Name and attached value of a flag; an empty name for what is none. One dash does as well as two.
+/// Name and attached value of a flag; an empty name if the word is no flag. One dash and two dashes mean
+/// the same.
 fn flag(word: &OsStr) -> (String, Option<OsString>) {
     let text = word.to_string_lossy();
     let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else {
@@ -89,10 +90,10 @@ fn flag(word: &OsStr) -> (String, Option<OsString>) {
     }
 }
 
-/// Our own flag: which runtime does the work. The rest are runc's.
+/// Our own flag, which names the runtime that does the work. The other flags are runc's.
 const OUR_RUNTIME: &str = "dockbridge-runtime";
 /// Global flags with a value.
 const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
-/// Flags of commands with a value that is read. The value of another one is taken for the id, until the id
-/// comes: it is the last.
+/// Flags of commands with a value that we need. The value of another flag is taken for the id until the
+/// real id follows, which is the last word.
 const COMMAND_VALUES: &[&str] = &["bundle", "b", "process", "p"];

@@ -26,11 +26,12 @@ use crate::{
     },
 };
 
-/// Prepares the bundle of a container; returns whether something is mounted for it, which has to be
-/// undone when the create fails.
+/// Prepares the bundle of a container. Returns whether something was mounted for it, which must be
+/// unmounted when the create fails.
 ///
 /// # Errors
-/// The edits are missing though required, do not fit, or cannot be done; then nothing is mounted.
+/// The edits are missing although they are required, do not match the document, or cannot be done. Then
+/// nothing is mounted.
 pub fn prepare(
     directory: &EditsDirectory,
     id: &str,
@@ -39,7 +40,7 @@ pub fn prepare(
     let path = bundle.join("config.json");
     let edits = directory.read(id)?;
     let Some(bytes) = file::read_if_present(&path, MAX_CONFIG)? else {
-        // For the runtime to report.
+        // The runtime will report the error.
         return Ok(false);
     };
     let Some(edits) = edits else {
@@ -51,7 +52,7 @@ pub fn prepare(
         reason: e.to_string(),
     };
     let mut document: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
-    // A runtime that was killed may have left mounts.
+    // A killed runtime may have left mounts.
     directory.unmount(id)?;
     let done = mount(directory, id, bundle, &document, &edits).and_then(|mounted| {
         edit::edit(&mut document, &edits, &mounted)?;
@@ -60,13 +61,13 @@ pub fn prepare(
         Ok(mounted != Mounted::default())
     });
     if done.is_err() {
-        // The first failure is reported; the next create or the removal unmounts what is left.
+        // The first error is reported. The next create or the removal unmounts what is left.
         let _ = directory.unmount(id);
     }
     done
 }
 
-/// Most containers have no edits: the document is parsed only if it has the annotation's text.
+/// Most containers have no edits, so the document is parsed only if it contains the annotation's text.
 fn refuse_without_edits(
     directory: &EditsDirectory,
     id: &str,
@@ -132,16 +133,16 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     }
 }
 
-/// Image volumes are overlays, which are mounted again with mapped ids. Their upper directory, if the
-/// engine gives them one, is never written, and is left out. Another overlay with one is a volume of the
-/// host: mounted twice it is damaged, and a read-only one could be written.
+/// Mounts a volume again with mapped ids. An image volume is an overlay. If the engine gave it an upper
+/// directory, that is never written, so it is left out. Another overlay with an upper directory is a volume
+/// of the host: it would be damaged if mounted twice, and a read-only one could be written.
 fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<(), OciRuntimeError> {
     let mappings = &mapped.mappings;
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
     let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.is_implicit;
-    // A part of an image.
+    // The source may be a part of an image.
     let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };
     let table = mount_table()?;
     let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
@@ -149,8 +150,8 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
         Some((overlay, part)) => Overlay { upper: None, ..overlay }
             .mount_part_mapped(&part, target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
             .map_err(|e| explained(e, &what, kernel)),
-        // The container's root can take back what the container's own mounts forbid, but not what the
-        // mounts do that they were made of.
+        // The container's root user can remove what the container's own mounts forbid, but not what the
+        // mounts forbid from which they were made.
         None if mapped.without_devices => {
             id_map::mount_without_devices(source, target, Some(ids.as_fd()))
                 .map_err(|e| explained(e, &what, kernel))
@@ -164,13 +165,13 @@ fn mount_table() -> Result<String, HostError> {
     fs::read_to_string(MOUNTS).map_err(|e| HostError::new("read", Path::new(MOUNTS), e))
 }
 
-/// A user namespace for the id mapping alone: the container's own may not exist yet.
+/// A user namespace only for the id mapping, because the container's own may not exist yet.
 fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
     let maps = IdMaps { uids: mappings.uids.line(), gids: mappings.gids.line() };
     Ok(NamespaceHolder::make(Some(&maps), false)?.open_user()?)
 }
 
-/// The kernel says no more than "invalid argument" where it cannot map.
+/// Adds a reason, because the kernel only says "invalid argument" when it cannot map.
 fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     if error.source.kind() != io::ErrorKind::InvalidInput {
         return error.into();
@@ -182,12 +183,12 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
 }
 
 impl EditsDirectory {
-    /// Where the root file system of a container is mounted.
+    /// The path at which the root file system of a container is mounted.
     fn root_of(&self, id: &str) -> PathBuf {
         self.of(id).join(super::directory::ROOT)
     }
 
-    /// Where the source of a mount is mounted.
+    /// The path at which the source of a mount is mounted.
     pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
         let directory = self.of(id).join(super::directory::MOUNTS);
         file::ensure_passable(&directory)?;
@@ -196,5 +197,5 @@ impl EditsDirectory {
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// An engine's is below 100 KiB, and no request can make it as large as this.
+/// The engine's file is below 100 KiB, and no request can make it as large as this.
 const MAX_CONFIG: u64 = 256 << 20;

@@ -1,14 +1,14 @@
-//! The directory with the edits of each container: written by the server, read by the runtime.
+//! The directory with the edits of each container. The server writes them and the runtime reads them.
 //!
 //! ```text
 //! /run/dockbridge-runtime/<container id>/edits.json    what to change
 //!                                        root, mounts  what the runtime mounted for it
 //! ```
 //!
-//! Only root can write here, so a file is trusted without a signature, and a container is found by its
-//! id, which no other can have. Only root, and the group of a pod's mapped root, can pass through the
-//! directory of a container: other users of the host would reach set-user-ID programs of the image and
-//! volumes there. The directory does not survive a reboot, and neither does a pod.
+//! Only root can write here, so a file is trusted without a signature. A container is found by its id,
+//! which no other container can have. Only root and the group of a pod's mapped root can enter a
+//! container's directory: other users of the host could run set-user-ID programs of the image and of
+//! volumes there. The directory does not survive a reboot, and pods do not either.
 
 use std::{
     fs, io,
@@ -31,14 +31,14 @@ use crate::{
     },
 };
 
-/// The directory with the edits of each container. Clones are the same directory.
+/// The directory with the edits of each container. Clones use the same directory.
 #[derive(Clone, Debug)]
 pub struct EditsDirectory {
     root: PathBuf,
 }
 
 impl Default for EditsDirectory {
-    /// The one that server and runtime share.
+    /// The directory that server and runtime share.
     fn default() -> Self {
         Self::new(PathBuf::from(DIRECTORY))
     }
@@ -52,17 +52,17 @@ struct File {
 }
 
 impl EditsDirectory {
-    /// Another directory than the shared one, for tests.
+    /// A directory for tests.
     pub const fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Directory of a container.
+    /// The directory of a container.
     pub fn of(&self, id: &str) -> PathBuf {
         self.root.join(id)
     }
 
-    /// File of a container.
+    /// The file with a container's edits.
     pub fn file(&self, id: &str) -> PathBuf {
         self.of(id).join(FILE)
     }
@@ -70,7 +70,7 @@ impl EditsDirectory {
     /// Writes the edits of a container, before it is started.
     ///
     /// # Errors
-    /// The directory cannot be written, or is not root's alone.
+    /// The directory cannot be written, or users other than root can write to it.
     pub fn write(&self, id: &str, edits: &OciEdits) -> Result<(), HostError> {
         file::ensure_passable(&self.root)?;
         let directory = self.of(id);
@@ -84,7 +84,7 @@ impl EditsDirectory {
     /// The edits of a container; none if it has no file.
     ///
     /// # Errors
-    /// The file is unreadable, malformed, of another version, or not root's alone.
+    /// The file is unreadable, malformed or of another version, or users other than root can write to it.
     pub fn read(&self, id: &str) -> Result<Option<OciEdits>, OciRuntimeError> {
         let Some(fields) = self.fields(id)? else { return Ok(None) };
         let malformed = |reason| OciRuntimeError::Malformed { path: self.file(id), reason };
@@ -106,11 +106,11 @@ impl EditsDirectory {
         serde_json::from_value(fields.into()).map(Some).map_err(|e| malformed(e.to_string()))
     }
 
-    /// The edits that commands in a running container get as well.
+    /// The edits that also apply to commands in a running container.
     ///
     /// # Errors
-    /// As [`Self::read`]. A container that an older version started may have a file of that version: that
-    /// is an error only if commands need something of it.
+    /// As [`Self::read`]. The file may have an older version if that version started the container: this is
+    /// an error only if it has edits for commands.
     pub fn read_for_commands(&self, id: &str) -> Result<Vec<SpecEdit>, OciRuntimeError> {
         match self.fields(id)? {
             Some(fields) if version(&fields) == 1 && !changes_commands_in_version_1(&fields) => {
@@ -124,10 +124,10 @@ impl EditsDirectory {
         }
     }
 
-    /// The engine of a container's edits, in a file of any version; none if it has no file.
+    /// The engine in the file of a container's edits, of any version; none if there is no file.
     ///
     /// # Errors
-    /// The file is unreadable, malformed, or not root's alone.
+    /// The file is unreadable or malformed, or users other than root can write to it.
     pub fn engine(&self, id: &str) -> Result<Option<String>, OciRuntimeError> {
         let engine = |fields: Map<String, Value>| Some(fields.get("engine")?.as_str()?.to_owned());
         Ok(self.fields(id)?.map(|fields| engine(fields).unwrap_or_default()))
@@ -150,10 +150,10 @@ impl EditsDirectory {
         [ROOT, MOUNTS].iter().any(|name| directory.join(name).exists())
     }
 
-    /// Unmounts what the runtime mounted for a container; its edits stay. Fine when there is nothing.
+    /// Unmounts what the runtime mounted for a container. The edits stay. Succeeds if nothing is mounted.
     ///
     /// # Errors
-    /// Not permitted.
+    /// No permission.
     pub fn unmount(&self, id: &str) -> Result<(), HostError> {
         let directory = self.of(id);
         let mounts = directory.join(MOUNTS);
@@ -169,10 +169,10 @@ impl EditsDirectory {
         remove_directory(&mounts)
     }
 
-    /// Removes everything that is left of a removed container. Succeeds if there is nothing.
+    /// Removes everything that is left of a removed container. Succeeds if nothing is left.
     ///
     /// # Errors
-    /// Not permitted, or something foreign is in the directory.
+    /// No permission, or the directory contains a file that is not ours.
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
@@ -217,7 +217,7 @@ fn changes_commands_in_version_1(fields: &Map<String, Value>) -> bool {
     is_set(fields.get("ambient_capabilities")) || is_set(change("env")) || is_set(change("groups"))
 }
 
-/// Edits are instructions to root.
+/// Refuses a file of another owner, because root follows its instructions.
 fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
     if file::is_ours_alone(path)? {
         return Ok(());
@@ -235,12 +235,12 @@ fn remove_directory(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// On a file system that ends with the machine's run, as containers do.
+/// This file system is lost at a reboot, as containers are.
 const DIRECTORY: &str = "/run/dockbridge-runtime";
 const FILE: &str = "edits.json";
-/// Mount point of the root file system.
+/// The mount point of the root file system.
 pub(super) const ROOT: &str = "root";
-/// Directory of the other mount points.
+/// The directory of the other mount points.
 pub(super) const MOUNTS: &str = "mounts";
-/// Far more than a container can need; a pod's labels are limited to less.
+/// Much more than a container can need; a pod's labels are limited to less.
 const MAX_FILE: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! Objects and lists within a `config.json`; missing ones are made.
+//! Objects and lists in a `config.json`. Missing ones are created.
 
 use serde_json::{Map, Value, json};
 

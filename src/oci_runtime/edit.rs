@@ -1,7 +1,7 @@
-//! Changes a container's `config.json`. Pure: a document and the changes in, a document out.
+//! Changes a container's `config.json`. Pure: gets a document and the changes, and returns a document.
 //!
-//! The document is edited as JSON and not read into types, so that fields of newer engines stay as they
-//! are. Rules are those of the OCI runtime specification, `config-linux.md`.
+//! The document is edited as JSON and not parsed into types, so that fields of newer engines stay
+//! unchanged. The rules are those of the OCI runtime specification, `config-linux.md`.
 
 use std::path::PathBuf;
 
@@ -21,9 +21,9 @@ use crate::model::{
 /// The mounts that were made for a container before its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounted {
-    /// The root file system; none if the engine's is used.
+    /// The root file system; none if the engine's own one is used.
     pub root: Option<PathBuf>,
-    /// Index in `mounts` of the document → the source in place of the one there.
+    /// For an index in `mounts` of the document, the source that replaces the one there.
     pub sources: Vec<(usize, PathBuf)>,
 }
 
@@ -32,7 +32,7 @@ pub fn root_path(document: &Value) -> Option<&str> {
     document.get("root")?.get("path")?.as_str()
 }
 
-/// Mounts whose owners are to be mapped: index, source, and which of the edits asks for it.
+/// The mounts whose owners are to be mapped: the index, the source, and the edit that requests it.
 pub fn mapped_mounts<'a>(document: &'a Value, edits: &OciEdits) -> Vec<(usize, &'a str, usize)> {
     let mounts = document.get("mounts").and_then(Value::as_array);
     let mounts = mounts.map(Vec::as_slice).unwrap_or_default();
@@ -49,13 +49,13 @@ pub fn mapped_mounts<'a>(document: &'a Value, edits: &OciEdits) -> Vec<(usize, &
 /// Edits the document.
 ///
 /// # Errors
-/// A mount that is to be changed is not there, or the document is no container's.
+/// The document does not have a mount that is to be changed, or it does not belong to a container.
 pub fn edit(
     document: &mut Value,
     edits: &OciEdits,
     mounted: &Mounted,
 ) -> Result<(), OciRuntimeError> {
-    // Before anything else is added to the list.
+    // Runs before anything is added to the list, so that the indexes are right.
     for (index, source) in &mounted.sources {
         let mount = list(document, &["mounts"])?.get_mut(*index);
         let mount = mount.ok_or_else(|| not_a("a mount", &index.to_string()))?;
@@ -72,7 +72,7 @@ pub fn edit(
         keep_mounts_of_pause(document);
     }
     apply(document, &edits.edits)?;
-    // At the end, so that no option of the request takes it back. A plugin may have put another mount there.
+    // Runs at the end, so that no option of the request reverses it. A plugin may have put another mount there.
     let is_mounted = |mount: &Value| {
         mounted.sources.iter().any(|(_, at)| mount.get("source") == Some(&json!(at)))
     };
@@ -92,7 +92,7 @@ fn is_bind(mount: &Value) -> bool {
     is(mount, "type", "bind") || options.any(|option| option == "bind" || option == "rbind")
 }
 
-/// runc 1.1 refuses the path of a namespace without its mappings, and newer versions compare them.
+/// runc 1.1 refuses a namespace's path without its mappings, and newer versions compare the mappings.
 fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeError> {
     let lines =
         |ids: IdMapping| json!([{"containerID": 0, "hostID": ids.host, "size": ids.length}]);
@@ -102,7 +102,7 @@ fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeE
     clamp_ping_groups(document, users.gids.length)
 }
 
-/// Docker's own choice, all groups, is not valid where not all of them are mapped.
+/// Docker allows all groups, which is not valid if not all of them are mapped.
 fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntimeError> {
     let Some(range) = document.get("linux").and_then(|linux| linux.get("sysctl")?.get(PING_GROUPS))
     else {
@@ -114,7 +114,7 @@ fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntime
     let (Some(from), Some(to)) = (bound(bounds.next()), bound(bounds.next())) else {
         return Ok(());
     };
-    // A range that begins behind the last group is the caller's: the kernel names the error.
+    // A range that starts after the last group comes from the caller: the kernel reports the error.
     if to > last && from <= last {
         let clamped = json!(format!("{from} {last}"));
         object(document, &["linux", "sysctl"])?.insert(PING_GROUPS.to_owned(), clamped);
@@ -126,7 +126,7 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     if edits.moved_devices.is_empty() {
         return Ok(());
     }
-    // Of a directory with devices the engine lists each: its other files stay the host's.
+    // For a directory of devices, the engine lists each device. Other files in it stay those of the host.
     let bind = |device: &Value| {
         let at = device.get("path").and_then(Value::as_str)?;
         let all = parts(at);
@@ -147,8 +147,8 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     Ok(())
 }
 
-/// runc needs these two itself. The rest, on cgroup v1 more than ten mounts, nobody sees: a container
-/// that joins the pod's IPC namespace is given `/dev/shm` and the pod's files by the engine.
+/// runc itself needs these two mounts. Nobody sees the others, which are more than ten on cgroup v1: a
+/// container that joins the pod's IPC namespace gets `/dev/shm` and the pod's files from the engine.
 fn keep_mounts_of_pause(document: &mut Value) {
     let mounts = document.get_mut("mounts").and_then(Value::as_array_mut);
     let Some(mounts) = mounts else { return };

@@ -1,4 +1,4 @@
-//! Why the runtime refuses to create a container. The text reaches the user through Docker's error.
+//! Why the runtime refuses to create a container. Users see the text in Docker's error.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::host::error::HostError;
 pub enum OciRuntimeError {
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The container is marked as one that needs edits, and has none.
+    /// The container is marked as one that needs edits, but has none.
     #[error(
         "container {id} cannot start: {}, which dockbridge writes before each start, is missing; \
          start it through the CRI, or remove it and kubelet creates another",
@@ -19,19 +19,19 @@ pub enum OciRuntimeError {
     )]
     NoEdits {
         id: String,
-        /// Where the file should be.
+        /// The path where the file should be.
         path: PathBuf,
     },
-    /// A file is not what it should be.
+    /// A file is not valid.
     #[error("{}: {reason}", path.display())]
     Malformed { path: PathBuf, reason: String },
     #[error("cannot change the container's config.json: {0}")]
     Edit(String),
-    /// The kernel or a file system cannot do what the edits ask for.
+    /// The kernel or a file system does not support what the edits need.
     #[error("{what}: {reason}")]
     Unsupported {
         what: String,
-        /// Why not, and what would help.
+        /// The reason, and what would help.
         reason: String,
     },
     #[error("cannot run {runtime}: {source}")]

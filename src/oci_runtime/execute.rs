@@ -1,5 +1,5 @@
-//! Runs one command of the OCI runtime: changes what has edits, then runs runc (or the runtime that
-//! `--dockbridge-runtime` names), called the runtime below here.
+//! Runs one command of the OCI runtime. It applies the edits, and then runs runc (or the runtime that
+//! `--dockbridge-runtime` names), which this module calls the lower runtime.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,8 +20,8 @@ use crate::{
     host::file::{self, Durability},
 };
 
-/// Whether the program is called as the runtime: by its name, or by its command. Returns the words that
-/// are for the runtime.
+/// Whether the program is called as the runtime: by its name, or by its command. Returns the words for the
+/// runtime.
 pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     let name = words.first().and_then(|word| Path::new(word).file_name());
     if name == Some(OsStr::new(NAME)) {
@@ -31,11 +31,13 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     is_command.then(|| words.iter().skip(2).cloned().collect())
 }
 
-/// Runs the command to its end. A command after which nothing is to be unmounted becomes the runtime below.
+/// Runs the command to its end. If nothing has to be unmounted after it, this process becomes the lower
+/// runtime.
 pub fn execute(words: Vec<OsString>) -> ExitCode {
     let line = CommandLine::read(words);
     if line.command.is_empty() {
-        // For people who ask for the version or the help. Programs read the output, which is the runtime's.
+        // Printed for people who ask for the version or the help. Programs read the output, which comes
+        // from the runtime.
         let runtime = runtime(&line).to_string_lossy();
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
@@ -78,7 +80,7 @@ pub(super) fn run(
     }
 }
 
-/// A failure is only reported: the exit code is that of the runtime below, and the server unmounts again
+/// A failure is only reported: the exit code is that of the lower runtime, and the server unmounts again
 /// when it removes the container.
 fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     if let Err(error) = directory.unmount(&line.id) {
@@ -86,12 +88,12 @@ fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     }
 }
 
-/// Whether the word is an id of Docker's: only those can have edits, and no other word is made a path.
+/// Whether the word is a container id of Docker. Only those can have edits, and no other word is used in a path.
 fn is_container_id(word: &str) -> bool {
     word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Gives a command (`exec`) the capabilities, environment and groups of its container's edits.
+/// Adds the capabilities, environment and groups of a container's edits to a command (`exec`).
 pub(super) fn change_command(
     line: &CommandLine,
     directory: &EditsDirectory,
@@ -111,7 +113,8 @@ pub(super) fn change_command(
     Ok(file::replace(path, &text, Durability::Written)?)
 }
 
-/// Answers `features` with those of the runtime below and our version, which the engine shows in its `info`.
+/// Answers `features` with the answer of the lower runtime and our version, which the engine shows in its
+/// `info`.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, source);
     let output = command(line).stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
@@ -134,7 +137,7 @@ fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
     command(line).status().map_err(|source| failed_to_run(line, source))
 }
 
-/// Becomes the runtime below; returns only when that fails.
+/// Replaces this process by the lower runtime. Returns only when that fails.
 fn replace(line: &CommandLine) -> OciRuntimeError {
     failed_to_run(line, command(line).exec())
 }
@@ -153,17 +156,17 @@ fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
     OciRuntimeError::Runtime { runtime: runtime(line).to_string_lossy().into_owned(), source }
 }
 
-/// As in a shell: a signal is 128 and its number.
+/// As in a shell: for a signal, the code is 128 plus its number.
 fn code(status: ExitStatus) -> ExitCode {
     let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-/// The program's name as a runtime.
+/// The name of the program when it is called as a runtime.
 pub const NAME: &str = "dockbridge-runtime";
-/// Annotation in the answer to `features`.
+/// The annotation in the answer to `features`.
 pub const VERSION: &str = "io.dockbridge.runtime.version";
 /// The runtime that engines use.
 const DEFAULT: &str = "runc";
-/// One process's arguments and environment.
+/// Limits the arguments and environment of one process.
 const MAX_PROCESS: u64 = 16 << 20;

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::edit::{self, Mounted};
 use crate::model::oci_edits::OciEdits;
 
-/// A document and its edits, with a NUL between. What is edited is still a document, and has what the
-/// edits do not know.
+/// A document and its edits, with a NUL between them. The result must still be a document, and fields that
+/// the edits do not name must be unchanged.
 pub(crate) fn edited(bytes: &[u8]) {
     let (document, edits) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
     let edits = edits.strip_prefix(&[0]).unwrap_or(edits);

@@ -1,4 +1,4 @@
-//! Writes an error to the file of `--log`, in runc's form: the engine reads it there.
+//! Writes an error to the file of `--log` in runc's format, because the engine reads it there.
 
 use std::{
     fs::OpenOptions,
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-/// Reports a failure of the runtime: to the log, and to standard error for who runs it by hand.
+/// Reports an error of the runtime: to the log, and to standard error for people who run it by hand.
 pub(super) fn report(log: Option<&Path>, is_json: bool, message: &str) {
     let _ = writeln!(io::stderr(), "dockbridge-runtime: {message}");
     let Some(log) = log else { return };
@@ -18,7 +18,7 @@ pub(super) fn report(log: Option<&Path>, is_json: bool, message: &str) {
         false => format!("time=\"{}\" level=error msg={:?}", now(), message),
     };
     let opened = OpenOptions::new().create(true).append(true).open(log);
-    // A log that cannot be written cannot be reported either.
+    // If the log cannot be written, there is no way to report that.
     let _ = opened.and_then(|mut file| writeln!(file, "{line}"));
 }
 

@@ -1,11 +1,11 @@
-//! `dockbridge-runtime`: an OCI runtime between containerd's shim and runc. It changes what the Engine
-//! API has no field for, then lets runc do the work.
+//! `dockbridge-runtime`: an OCI runtime between containerd's shim and runc. It makes the changes for which
+//! the Engine API has no field, and then runs runc for the real work.
 //!
-//! The server writes the changes ([`crate::model::oci_edits::OciEdits`]) below a directory that only
-//! root can change ([`directory::EditsDirectory`]). The runtime reads them at `create`, edits the
-//! bundle's `config.json` ([`edit`], pure), makes the mounts it needs ([`create`]), and runs runc.
-//! Containers without changes pass through untouched. Start with [`execute`], which says what becomes
-//! of each command. Nothing here knows pods.
+//! The server writes the changes ([`crate::model::oci_edits::OciEdits`]) to a directory that only root can
+//! change ([`directory::EditsDirectory`]). At `create`, the runtime reads them, edits the bundle's
+//! `config.json` ([`edit`], pure), makes the needed mounts ([`create`]), and runs runc. Containers without
+//! changes are not touched. Start with [`execute`], which decides what happens for each command. This
+//! module does not know pods.
 
 mod apply;
 pub mod command_line;

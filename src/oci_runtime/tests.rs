@@ -1,5 +1,5 @@
-//! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits, and
-//! whole creates.
+//! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits,
+//! and complete creates.
 
 mod fixtures;
 
@@ -209,7 +209,7 @@ fn a_document_that_is_no_container_is_an_error() {
     assert!(edit::edit(&mut document(), &nowhere, &Mounted::default()).is_err());
 }
 
-/// No option of the request takes it back, and a volume of an image may be missing.
+/// No option of the request reverses it. A volume of an image may be missing.
 #[test]
 fn images_and_their_volumes_are_without_devices() {
     let option = SpecEdit::add(&["mounts", "/data", "options"], ["dev"]);
@@ -219,7 +219,7 @@ fn images_and_their_volumes_are_without_devices() {
     let document = edited(&edits, &mounted);
     assert_eq!(document["mounts"][1]["options"], json!(["rbind", "dev", "nodev"]));
     assert_eq!(document["mounts"].as_array().unwrap().len(), 2);
-    // A plugin's mount in its place is as the plugin wants it.
+    // If a plugin puts another mount there, that mount stays as it is.
     let other = json!({"type": "bind", "source": "/srv/other", "options": ["rbind"]});
     edits.edits.push(SpecEdit::set(&["mounts", "/data"], other));
     assert_eq!(edited(&edits, &mounted)["mounts"][1]["options"], json!(["rbind"]));
@@ -236,7 +236,7 @@ fn a_program_with_a_filter_of_its_own_gets_no_other() {
     }
 }
 
-/// runc says what is wrong with such a document.
+/// runc reports what is wrong with such a document.
 #[test]
 fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     let no_seccomp = SpecEdit::remove(&["linux", "seccomp"]);
@@ -260,8 +260,8 @@ fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     assert_eq!(document, json!({"linux": {"x": 1}}));
 }
 
-/// The server may be of another version than the runtime, and a container may have been started by an
-/// older one. It must not start without what the file of that version says.
+/// The server may have another version than the runtime, and an older version may have started a container.
+/// The container must not start without the edits in a file of that version.
 #[test]
 fn edits_of_another_version_are_refused_where_they_are_needed() {
     let (folder, directory, bundle) = directories();
@@ -315,7 +315,7 @@ fn commands_get_what_the_process_of_the_container_has() {
     assert_eq!(changed, wanted);
 }
 
-/// Half-written, empty, enormous, or something else altogether: nothing is changed and nothing mounted.
+/// A file that is half-written, empty, huge or not JSON: nothing is changed and nothing is mounted.
 #[test]
 fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
     let (_folder, directory, bundle) = directories();
@@ -423,7 +423,7 @@ fn edits_that_others_could_write_are_not_trusted() {
     create::prepare(&directory, ID, &bundle).unwrap();
 }
 
-/// What is mounted there belongs to the pod: no other user of the host may pass.
+/// These mounts belong to the pod, so no other user of the host may enter the directory.
 #[test]
 fn only_root_and_the_pods_root_reach_what_is_mounted() {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,4 @@
-//! Fixture pairs: a `config.json` and edits, and what becomes of them.
+//! Pairs of fixtures: a `config.json` with edits, and the result.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn edits_change_documents_as_recorded() {
     });
 }
 
-/// Whatever sets a value sets it again. Hooks and rules are added, so they are left out.
+/// Edits that set a value can be applied twice. Hooks and rules are added each time, so they are left out.
 fn changed_twice(document: &Value, edits: &OciEdits) -> Value {
     let mut edits = edits.clone();
     edits.edits.retain(|edit| !matches!(edit, SpecEdit::Add { .. }));
