@@ -1,5 +1,5 @@
-//! The pause image as an archive that every engine loads: the same blobs described twice, once
-//! for graph drivers (`manifest.json`) and once as an OCI layout for containerd's image store.
+//! The pause image as an archive that every engine can load. The same blobs are described twice: once for
+//! graph drivers (`manifest.json`) and once as an OCI layout for containerd's image store.
 
 use std::sync::LazyLock;
 
@@ -12,14 +12,14 @@ use super::{
     ustar::Archive,
 };
 
-/// The archive for this host's processor, for `POST /images/load`. Always the same bytes, so
-/// the image always has the same id.
+/// The archive for this host's processor, for `POST /images/load`. The bytes are always the same, so the
+/// image always has the same id.
 pub fn archive() -> Bytes {
     archive_for(Machine::host())
 }
 
-/// Whether an engine's id of an image is this image's, whatever its name: with a graph driver it is the
-/// configuration's digest, in containerd's image store the manifest's.
+/// Whether an id in the engine is the id of this image, whatever the image's name is. With a graph driver
+/// the id is the digest of the configuration, in containerd's image store that of the manifest.
 pub fn is_of(id: &str) -> bool {
     static IDS: LazyLock<[String; 2]> = LazyLock::new(|| {
         let (_, config, manifest) = blobs(Machine::host());
@@ -53,13 +53,13 @@ fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
     (layer, config, manifest)
 }
 
-/// The name the image goes by once loaded. The tag changes whenever the image does: the engine
-/// is asked for this name before it is given the archive.
+/// The name of the image after it is loaded. The tag changes whenever the image changes, because the
+/// archive is loaded only if the engine has no image of this name.
 pub const fn reference() -> &'static str {
     "dockbridge/pause:2"
 }
 
-/// Something the image names by its digest.
+/// A part of the image that has a digest.
 struct Blob {
     content: Vec<u8>,
     sha256: String,
@@ -88,8 +88,8 @@ impl Blob {
     }
 }
 
-/// The image configuration. It names no user: a root pause keeps its namespaces open to a
-/// dockbridge that has to work without CAP_SYS_PTRACE.
+/// The image configuration. It names no user: if pause runs as root, dockbridge can open its namespaces
+/// even without CAP_SYS_PTRACE.
 fn config(machine: Machine, layer: &Blob) -> Value {
     json!({
         "architecture": machine.architecture,
@@ -118,8 +118,8 @@ fn manifest(config: &Blob, layer: &Blob) -> Value {
     })
 }
 
-/// The OCI layout's index. containerd takes the name to give the image from the first
-/// annotation; other tools take the tag from the second.
+/// The OCI layout's index. containerd takes the image's name from the first annotation; other tools take
+/// the tag from the second.
 fn index(machine: Machine, manifest: &Blob) -> Value {
     let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
     let details = json!({
@@ -148,7 +148,7 @@ fn tag() -> &'static str {
     reference().rsplit_once(':').map_or("latest", |(_, tag)| tag)
 }
 
-/// Fixed, so that the image's id is.
+/// Fixed, so that the image's id never changes.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";

@@ -2,10 +2,10 @@
 
 use crate::host::pause_program;
 
-/// A processor architecture with its pause.
+/// A processor architecture and its pause program.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// The name image configurations use (Go's).
+    /// The name of the architecture in image configurations (Go's name).
     pub architecture: &'static str,
     /// `e_machine` of the ELF header.
     pub(super) number: u16,
@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one this binary runs on, and with it the engine at the other end of a local socket.
+    /// The architecture of this host, which the engine on its local socket also has.
     pub fn host() -> Self {
         let (architecture, number) =
             if cfg!(target_arch = "aarch64") { ("arm64", 183) } else { ("amd64", 62) };
@@ -32,7 +32,7 @@ pub fn program(machine: Machine) -> Vec<u8> {
     file
 }
 
-/// `Elf64_Ehdr`: a static executable that starts right behind its headers.
+/// `Elf64_Ehdr`: a static executable whose code starts directly after the headers.
 fn file_header(machine: Machine) -> Vec<u8> {
     let mut header = vec![0x7f, b'E', b'L', b'F', CLASS_64, LITTLE_ENDIAN, CURRENT, ABI_SYSTEM_V];
     header.resize(16, 0);
@@ -71,12 +71,12 @@ const PT_GNU_STACK: u32 = 0x6474_e551;
 const FLAG_EXECUTE: u32 = 1;
 const FLAG_WRITE: u32 = 2;
 const FLAG_READ: u32 = 4;
-/// Sizes of the two kinds of header, in bytes.
+/// The sizes of the two kinds of header, in bytes.
 const FILE_HEADER: u16 = 64;
 const PROGRAM_HEADER: u16 = 56;
 const PROGRAM_HEADERS: u16 = 2;
 const HEADERS: u64 = FILE_HEADER as u64 + (PROGRAM_HEADER * PROGRAM_HEADERS) as u64;
-/// Where linkers put static programs, above every distribution's `mmap_min_addr`.
+/// The address where linkers put static programs, above the `mmap_min_addr` of every distribution.
 const BASE: u64 = 0x40_0000;
-/// The largest page size in use (64-bit ARM has kernels with 64 KiB).
+/// The largest page size in use (some 64-bit ARM kernels have 64 KiB).
 const PAGE: u64 = 0x1_0000;

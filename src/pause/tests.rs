@@ -1,5 +1,5 @@
-//! The pause of both architectures: its file against the ELF rules, its image against the formats, and
-//! the program itself at work.
+//! The pause program of both architectures: its file against the ELF rules, its image against the formats,
+//! and the running program.
 
 use std::{
     collections::BTreeMap,
@@ -72,8 +72,8 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
     }
 }
 
-/// The image's name stands for these bytes on every node: who changes them must change the tag
-/// in `archive::reference`, and then these digests.
+/// The image's name means these bytes on every node. If you change them, you must also change the tag in
+/// `archive::reference`, and then these digests.
 #[test]
 fn archive_never_changes_under_one_name() {
     assert_eq!(archive::reference(), "dockbridge/pause:2");
@@ -84,7 +84,7 @@ fn archive_never_changes_under_one_name() {
     assert_eq!(archive::archive(), archive::archive_for(Machine::host()));
 }
 
-/// Another image may have its name.
+/// Another image may have the same name.
 #[test]
 fn image_is_known_by_its_id() {
     let files = read_tar(&archive::archive());
@@ -115,7 +115,7 @@ fn tar_is_what_tar_reads() {
     assert_eq!(tar.len() % 10240, 0);
 }
 
-/// What the filter allows, for the calls and architectures that there are.
+/// What the filter allows, for all architectures and their calls.
 #[test]
 fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     for machine in machines() {
@@ -124,7 +124,7 @@ fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
             _ => (AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, [61, 128, 231]),
         };
         let code = machine.code;
-        // It is at the end, and begins with its only load of the architecture.
+        // The filter is at the end. It starts with the only load of the architecture.
         let begin = code.windows(8).position(|step| step == LOAD_ARCHITECTURE).unwrap();
         let filter = &code[begin..];
         let numbers = (0..1024).chain(X32..X32 + 1024);
@@ -134,7 +134,7 @@ fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     }
 }
 
-/// Runs the filter as the kernel does.
+/// Runs the filter in the same way as the kernel.
 fn is_allowed(filter: &[u8], arch: u32, call: u32) -> bool {
     let (mut at, mut loaded) = (0, 0);
     loop {
@@ -168,7 +168,7 @@ fn is_allowed(filter: &[u8], arch: u32, call: u32) -> bool {
 fn pause_confines_itself() {
     for pause in installed().into_iter().filter(|pause| pause.runner.is_none()) {
         let mut child = pause.command().spawn().unwrap();
-        // In a container there are others already.
+        // In a container, there are other filters already.
         let others = filters("self");
         let own = || filters(&child.id().to_string()) == others + 1;
         assert!(within(SOON, own), "{}", pause.name);
@@ -200,7 +200,7 @@ fn pause_ends_at_once_when_asked() {
 #[test]
 fn pause_reaps_and_survives_stop_and_continue() {
     for pause in installed() {
-        // The shell becomes the pause, so that its children become the pause's.
+        // The shell is replaced by the pause program, so that its children become children of pause.
         let script = "for i in 1 2 3 4 5 6 7 8; do sleep 0.$i & done; exec \"$@\"";
         let command = pause.command();
         let mut child = Command::new("sh")
@@ -227,7 +227,7 @@ struct Installed {
     name: &'static str,
     runner: Option<&'static str>,
     program: PathBuf,
-    /// How long until its signals are blocked.
+    /// How long the program takes until its signals are blocked.
     warm_up: Duration,
     _home: tempfile::TempDir,
 }
@@ -243,7 +243,7 @@ impl Installed {
     }
 }
 
-/// This machine's pause, and the other one under an emulator if there is one.
+/// The program for this machine, and the other one under an emulator if there is one.
 fn installed() -> Vec<Installed> {
     let mut found = Vec::new();
     for machine in machines() {
@@ -268,8 +268,8 @@ fn installed() -> Vec<Installed> {
     found
 }
 
-/// Another process writes the program: a file this one holds open for writing, however briefly,
-/// cannot be executed by a child forked at that moment.
+/// Writes the program in another process. A file that this process has open for writing, even for a short
+/// time, cannot be executed by a child that is forked at that moment.
 fn install(home: &Path, machine: Machine) -> PathBuf {
     let (bytes, program) = (home.join("bytes"), home.join("pause"));
     fs::write(&bytes, elf::program(machine)).unwrap();
@@ -278,8 +278,9 @@ fn install(home: &Path, machine: Machine) -> PathBuf {
     program
 }
 
-/// This machine, and the one of the other architecture, whose program the compiler assembles. It needs no
-/// standard library of that architecture, but a feature that no stable compiler has without this variable.
+/// This machine, and one of the other architecture, for which the compiler assembles the program. This
+/// needs no standard library of that architecture, but a compiler feature that is stable only with this
+/// variable.
 fn machines() -> Vec<Machine> {
     let host = Machine::host();
     let (architecture, number, target, source, options) = match host.architecture {
@@ -311,7 +312,7 @@ fn machines() -> Vec<Machine> {
     vec![host, Machine { architecture, number, code }]
 }
 
-/// The only section of an object file that programs read and do not write or run.
+/// The only section of an object file that is read-only and not executable.
 fn read_only_data(object: &[u8]) -> Vec<u8> {
     let place = |bytes, at| usize::try_from(long(bytes, at)).unwrap();
     let headers = object[place(object, 40)..].chunks_exact(64);
@@ -320,7 +321,7 @@ fn read_only_data(object: &[u8]) -> Vec<u8> {
     object[place(section, 24)..][..place(section, 32)].to_vec()
 }
 
-/// The plain files of a tar archive; checks each header's checksum.
+/// The regular files of a tar archive. Checks the checksum of each header.
 fn read_tar(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut at = 0;
@@ -343,7 +344,7 @@ fn read_tar(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The blob a descriptor names, once its digest and size are checked.
+/// The blob that a descriptor names. Checks its digest and size first.
 fn described<'a>(files: &'a BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'a Vec<u8> {
     let named = descriptor["digest"].as_str().unwrap();
     let blob = &files[&format!("blobs/{}", named.replace(':', "/"))];
@@ -379,7 +380,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
 }
 
-/// The exit code of a process that is expected to end soon; killed if it does not.
+/// The exit code of a process that should end soon. Kills it if it does not.
 fn exit_code(child: &mut Child) -> Option<i32> {
     if !within(SOON, || child.try_wait().unwrap().is_some()) {
         child.kill().unwrap();
@@ -387,7 +388,7 @@ fn exit_code(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Far above what a busy machine needs.
+/// Much more than a busy machine needs.
 const SOON: Duration = Duration::from_secs(300);
 
 fn within(time_limit: Duration, mut done: impl FnMut() -> bool) -> bool {
@@ -408,6 +409,6 @@ const DIGESTS: [(&str, &str); 2] = [
 /// `linux/audit.h`.
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const AUDIT_ARCH_AARCH64: u32 = 0xc000_00b7;
-/// The calls of x32 programs are those of their architecture with this bit.
+/// The calls of x32 programs are the calls of their architecture with this bit.
 const X32: u32 = 0x4000_0000;
 const LOAD_ARCHITECTURE: [u8; 8] = [0x20, 0, 0, 0, 4, 0, 0, 0];

@@ -1,5 +1,5 @@
-//! Writes ustar archives with what an image needs: plain files with short names, reproducible on every
-//! host.
+//! Writes ustar archives with what an image needs: regular files with short names. The result is the same
+//! on every host.
 
 #[derive(Default)]
 pub(super) struct Archive {
@@ -7,8 +7,8 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a file owned by root, dated 1970. `name` is at most 99 bytes; `mode` is in the
-    /// range of permission bits.
+    /// Adds a file with owner root and a date in 1970. `name` has at most 99 bytes; `mode` has only
+    /// permission bits.
     pub(super) fn file(mut self, name: &str, mode: u16, content: &[u8]) -> Self {
         self.bytes.extend(header(name, mode, content.len()));
         self.bytes.extend_from_slice(content);
@@ -27,8 +27,7 @@ impl Archive {
     }
 }
 
-/// One header block. The checksum is the sum of its bytes with the checksum's own taken as
-/// blanks.
+/// One header block. Its checksum is the sum of its bytes, with blanks in place of the checksum itself.
 fn header(name: &str, mode: u16, size: usize) -> Vec<u8> {
     let before = [
         field(name, 100),
@@ -52,14 +51,14 @@ fn header(name: &str, mode: u16, size: usize) -> Vec<u8> {
     [before, field(&format!("{:06o}\0 ", sum + blanks), 8), after].concat()
 }
 
-/// A text in a field of `width` bytes, filled up with zeros.
+/// A text in a field of `width` bytes, padded with zeros.
 fn field(text: &str, width: usize) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.resize(width, 0);
     bytes
 }
 
-/// Everything in an archive starts at a multiple of this many bytes.
+/// All entries of an archive start at a multiple of this many bytes.
 const BLOCK: usize = 512;
-/// An archive's length is a multiple of this many bytes.
+/// The length of an archive is a multiple of this many bytes.
 const RECORD: usize = 20 * BLOCK;
