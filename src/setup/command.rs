@@ -1,4 +1,4 @@
-//! Finds the daemon and its file, shows what changes, writes it, and has the daemon read it.
+//! Finds dockerd and its configuration file, shows what changes, writes it, and makes dockerd read it.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     model::oci_edits::RUNTIME,
 };
 
-/// What to register, and where.
+/// What to register, and in which file.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetupArgs {
     /// Show what would change, and change nothing
@@ -39,8 +39,8 @@ pub struct SetupArgs {
     pub daemon_json: Option<PathBuf>,
 }
 
-/// Registers the runtime with the engine behind `socket`, or takes it out. Returns whether the engine
-/// knows; an engine that does not run will know when it starts.
+/// Registers the runtime with the engine behind `socket`, or removes it. Returns whether the engine has
+/// read the change. An engine that does not run reads it when it starts.
 ///
 /// # Errors
 /// Nothing was changed, or the output cannot be written.
@@ -66,7 +66,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         daemon_json::without_entry(&old).map_err(refused)?
     };
     let backup = Backup::of(&path);
-    // The administrator's own file, with its layout, if nothing was changed in it since.
+    // Restores the administrator's own file with its layout, if nothing was changed in it since.
     let restored = changed.as_deref().filter(|_| args.undo).and_then(|new| backup.equal_to(new));
     let is_restored = restored.is_some();
     let changed = restored.or(changed);
@@ -102,7 +102,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     if is_restored {
         backup.remove()?;
     } else if changed.is_some() && args.undo && has_usual_file && text.trim() == "{}" {
-        // dockbridge had made it.
+        // dockbridge had created this file.
         fs::remove_file(&path)?;
     }
     Ok(is_done)
@@ -118,7 +118,7 @@ impl Backup {
         Self(PathBuf::from(name))
     }
 
-    /// Writes it, unless there was no file. Whether it is there now.
+    /// Writes the backup, unless there was no file. Returns whether the backup exists now.
     fn keep(&self, old: &str) -> Result<bool, SetupError> {
         if old.is_empty() {
             return Ok(false);
@@ -127,7 +127,7 @@ impl Backup {
         Ok(true)
     }
 
-    /// Its text, if it has the same settings.
+    /// The text of the backup, if it has the same settings as `text`.
     fn equal_to(&self, text: &str) -> Option<String> {
         let own = fs::read_to_string(&self.0).ok()?;
         daemon_json::is_equal(&own, text).then_some(own)
@@ -138,13 +138,12 @@ impl Backup {
     }
 }
 
-/// The flags of the dockerd behind `socket`; none if no dockerd of this host is behind it.
+/// The flags of the dockerd behind `socket`; none if no dockerd of this host listens there.
 pub fn daemon_flags(socket: &Path) -> Option<DaemonFlags> {
     find(&Processes::new("/proc"), socket).map(|daemon| daemon.flags)
 }
 
-/// Who listens on the socket, if it is dockerd. Where systemd does, the only dockerd of the host is
-/// behind it.
+/// The dockerd that listens on the socket. If systemd listens there, it is the only dockerd of the host.
 fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {
     let all = processes.find_services("dockerd");
     let listener = capability::listening_pid(socket)?;
@@ -170,7 +169,7 @@ fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError
     }
 }
 
-/// Our runtime: beside this program, or where packages have it.
+/// The path of our runtime: next to this program, or where packages install it.
 fn program(processes: &Processes) -> Result<String, SetupError> {
     let own = processes.executable(std::process::id()).unwrap_or_default();
     let (beside, usual) = (own.with_file_name(PROGRAM), Path::new(USUAL_PROGRAM));
@@ -179,8 +178,7 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
     there.ok_or(SetupError::NoProgram { beside, usual })
 }
 
-/// The runtime below, where it is one that can be run. Docker looks for names where the system has its
-/// programs.
+/// The lower runtime, if it can be run. Docker searches for a name in the system's directories of programs.
 fn below(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {
@@ -196,8 +194,8 @@ fn below(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
 const USUAL_PROGRAM: &str = "/usr/bin/dockbridge-runtime";
 const PROGRAMS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// Listens for services that are started by their socket.
+/// The process that listens for services which are started by their socket.
 const SYSTEMD: u32 = 1;
-/// Far more than settings need.
+/// Much more than the settings need.
 const MAX_FILE: u64 = 4 << 20;
 const LEFT_BEHIND: &str = "containers created with it do not start again: remove their pods";

@@ -1,7 +1,7 @@
 //! The text of `daemon.json` with our runtime, and without it.
 //!
-//! The file is the administrator's: every other value stays byte for byte, and in its place. So the
-//! file and `runtimes` are read as lists of names and unread values, which are printed as they were.
+//! The file belongs to the administrator: every other value keeps its bytes and its place. So the file and
+//! `runtimes` are parsed as lists of names with unparsed values, which are written back unchanged.
 
 use std::fmt;
 
@@ -25,14 +25,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry for the program at `path`, with another runtime below it than runc.
+    /// The entry for the program at `path`, with a lower runtime if it is not runc.
     pub fn new(path: String, below: Option<&str>) -> Self {
         let below = below.filter(|name| *name != DEFAULT_BELOW);
         let arguments = below.map(|name| vec![BELOW_FLAG.to_owned(), name.to_owned()]);
         Self { path, arguments: arguments.unwrap_or_default() }
     }
 
-    /// The runtime below; none if the arguments are not those that we write.
+    /// The lower runtime; none if we did not write the arguments.
     pub fn below(&self) -> Option<&str> {
         match self.arguments.as_slice() {
             [] => Some(DEFAULT_BELOW),
@@ -41,17 +41,17 @@ impl Entry {
         }
     }
 
-    /// Whether `dockbridge setup` could have written it, of this version or where it was before.
+    /// Whether `dockbridge setup` could have written this entry: this version, or one at an earlier path.
     fn is_ours(&self) -> bool {
         let name = self.path.rsplit('/').next();
         name == Some(PROGRAM) && self.below().is_some()
     }
 }
 
-/// The text with our entry; none if it has it already.
+/// The text with our entry; none if it already has it.
 ///
 /// # Errors
-/// The text is no such file, or has another runtime of our name.
+/// The text is not a valid file, or has another runtime with our name.
 pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJsonError> {
     let members = parse(text)?;
     let runtimes = runtimes(&members)?.unwrap_or_default();
@@ -64,10 +64,10 @@ pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJso
     Ok(Some(layout.file(&printed(&members.replaced(RUNTIMES, &runtimes), &layout, 1))))
 }
 
-/// The text without our entry, and without `runtimes` if nothing else is in it; none if it has none.
+/// The text without our entry, and without `runtimes` if that is then empty; none if there is no entry.
 ///
 /// # Errors
-/// The text is no such file, the entry is not ours, or it is the engine's default runtime.
+/// The text is not a valid file, the entry is not ours, or it is the engine's default runtime.
 pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
     let members = parse(text)?;
     let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
@@ -89,14 +89,14 @@ pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
     Ok(Some(layout.file(&printed(&members, &layout, 1))))
 }
 
-/// The text with an empty `runtimes`, if it has none.
+/// The text with an empty `runtimes`, if it has no `runtimes`.
 pub fn with_runtimes(text: &str) -> Option<String> {
     let members = parse(text).ok().filter(|members| members.value(RUNTIMES).is_none())?;
     let layout = Layout::of(text);
     Some(layout.file(&printed(&members.replaced(RUNTIMES, "{}"), &layout, 1)))
 }
 
-/// Whether both have the same settings, whatever their layout.
+/// Whether both texts have the same settings, whatever their layout is.
 pub fn is_equal(one: &str, other: &str) -> bool {
     let value = |text: &str| {
         let text = text.trim_start_matches(BYTE_ORDER_MARK);
@@ -107,7 +107,7 @@ pub fn is_equal(one: &str, other: &str) -> bool {
 
 fn parse(text: &str) -> Result<Members, DaemonJsonError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    // The engine takes an empty file for one without settings.
+    // The engine reads an empty file as one without settings.
     let text = if text.trim().is_empty() { "{}" } else { text };
     serde_json::from_str(text).map_err(DaemonJsonError::Syntax)
 }
@@ -117,7 +117,7 @@ fn runtimes(members: &Members) -> Result<Option<Members>, DaemonJsonError> {
         return Err(DaemonJsonError::Twice(RUNTIMES));
     }
     let Some(value) = members.value(RUNTIMES) else { return Ok(None) };
-    // `null` is none to the engine.
+    // For the engine, `null` means no runtimes.
     serde_json::from_str(value).map_err(DaemonJsonError::Runtimes)
 }
 
@@ -130,7 +130,7 @@ fn ours(runtimes: &Members) -> Result<Option<Entry>, DaemonJsonError> {
     entry.map(Some).ok_or_else(|| DaemonJsonError::Foreign(value.to_owned()))
 }
 
-/// The members of an object in their order, values as they are written.
+/// The members of an object in their order, with unparsed values.
 #[derive(Clone, Debug, Default)]
 struct Members(Vec<(String, String)>);
 
@@ -139,7 +139,7 @@ impl Members {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// With this value in the place of the one before, or at the end.
+    /// The members with this value in the place of the old one, or at the end.
     fn replaced(&self, name: &str, value: &str) -> Self {
         let mut members = self.clone();
         match members.0.iter_mut().find(|(own, _)| own == name) {
@@ -176,9 +176,9 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// How the file is written: we write like it.
+/// The layout of the file. We write in the same layout.
 struct Layout {
-    /// Docker skips it.
+    /// Docker ignores it.
     has_byte_order_mark: bool,
     indent: String,
     newline: &'static str,
@@ -202,7 +202,7 @@ impl Layout {
     }
 }
 
-/// An object with one member a line, `depth` levels deep.
+/// Formats an object that is `depth` levels deep, with one member on each line.
 fn printed(members: &Members, layout: &Layout, depth: usize) -> String {
     if members.0.is_empty() {
         return "{}".to_owned();
@@ -219,9 +219,9 @@ fn printed(members: &Members, layout: &Layout, depth: usize) -> String {
 
 /// The name of the program that is registered.
 pub const PROGRAM: &str = "dockbridge-runtime";
-/// The runtime that does the work unless another is named.
+/// The runtime that does the work if no other is named.
 const DEFAULT_BELOW: &str = "runc";
-/// The flag of `dockbridge-runtime` that names another.
+/// The flag of `dockbridge-runtime` that names another runtime.
 const BELOW_FLAG: &str = "--dockbridge-runtime";
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 const RUNTIMES: &str = "runtimes";

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// The changed lines with up to three lines around them. One change is all that we make, so what both
-/// texts begin and end with is left out.
+/// The changed lines with up to three lines around them. We make only one change, so the common start and
+/// end of both texts are left out.
 pub(super) fn difference(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {

@@ -1,6 +1,6 @@
-//! The command line of dockerd, as far as it decides about `daemon.json`.
+//! The parts of dockerd's command line that concern `daemon.json`.
 
-/// What the flags say.
+/// The values of the flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonFlags {
     /// `--config-file`.
@@ -14,7 +14,7 @@ pub struct DaemonFlags {
 }
 
 impl DaemonFlags {
-    /// Reads the words of a command line, the program first. The last of a repeated flag counts.
+    /// Parses the words of a command line, the program first. If a flag is repeated, the last one counts.
     pub fn read(words: &[String]) -> Self {
         let mut flags = Self::default();
         let mut words = words.iter().skip(1);
@@ -37,5 +37,5 @@ impl DaemonFlags {
     }
 }
 
-/// Its file unless a flag names another.
+/// The file that dockerd uses if no flag names another.
 pub const USUAL_FILE: &str = "/etc/docker/daemon.json";

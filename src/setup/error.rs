@@ -1,4 +1,4 @@
-//! Why `dockbridge setup` changes nothing, for the operator's terminal.
+//! Why `dockbridge setup` changed nothing, for the operator's terminal.
 
 use std::{
     io,
@@ -9,17 +9,17 @@ use thiserror::Error;
 
 use crate::host::error::HostError;
 
-/// Why the text of `daemon.json` is not changed.
+/// Why the text of `daemon.json` was not changed.
 #[derive(Debug, Error)]
 pub enum DaemonJsonError {
-    /// Docker also reads UTF-16 with a byte order mark.
+    /// Docker itself also reads UTF-16 with a byte order mark.
     #[error("not UTF-8: convert it first")]
     NotText,
     #[error("not a JSON object: {0}")]
     Syntax(serde_json::Error),
     #[error("\"runtimes\" is not an object: {0}")]
     Runtimes(serde_json::Error),
-    /// A name is there twice, and which of them counts is not ours to say.
+    /// A name appears twice, and we cannot decide which one counts.
     #[error("\"{0}\" appears twice: remove one")]
     Twice(&'static str),
     #[error(
@@ -32,10 +32,10 @@ pub enum DaemonJsonError {
     IsDefault,
 }
 
-/// A failed setup. Nothing was changed, unless it says so.
+/// A failed setup. Unless the error says otherwise, nothing was changed.
 #[derive(Debug, Error)]
 pub enum SetupError {
-    /// The file is not one that we change.
+    /// We do not change this file.
     #[error("{}: {reason}", path.display())]
     DaemonJson { path: PathBuf, reason: DaemonJsonError },
     /// The file cannot be read or written.
@@ -46,27 +46,27 @@ pub enum SetupError {
     #[error("there is no dockbridge-runtime: neither {} nor {}; make it a link to dockbridge",
         beside.display(), usual.display())]
     NoProgram {
-        /// Beside the running program.
+        /// The path next to the running program.
         beside: PathBuf,
         usual: &'static Path,
     },
     #[error("there is no runtime {0}: install it, or give its absolute path")]
     NoRuntime(String),
-    /// Docker takes runtimes from one place only.
+    /// Docker reads runtimes from only one place.
     #[error(
         "dockerd (process {pid}) has --add-runtime in its command line, and does not start if its \
          file also has \"runtimes\": move those into {}, or add --add-runtime dockbridge={program} to \
          the command line, and restart Docker (without live-restore that ends every container)", path.display()
     )]
     FlagsAndFile { pid: u32, path: PathBuf, program: String },
-    /// Where a relative path begins is known to the daemon only.
+    /// Only dockerd knows the directory to which a relative path refers.
     #[error(
         "dockerd (process {pid}) was started with --config-file {path:?}: name the file with \
              --daemon-json"
     )]
     RelativeFile {
         pid: u32,
-        /// As it was given.
+        /// The path as it was given.
         path: String,
     },
     #[error("cannot write the output: {0}")]

@@ -1,7 +1,7 @@
-//! Has the running daemon read its file.
+//! Makes the running dockerd read its file.
 //!
-//! On SIGHUP dockerd takes the settings that are in its file; one that is absent stays as it was. So
-//! where the last runtime was taken out, the file has an empty list for as long as it is read.
+//! On SIGHUP, dockerd applies the settings that are in its file. A setting that is missing stays unchanged.
+//! So when the last runtime is removed, the file has an empty `runtimes` until dockerd has read it.
 
 use std::{path::Path, time::Duration};
 
@@ -32,27 +32,27 @@ pub(super) struct Daemon {
     pub(super) flags: DaemonFlags,
 }
 
-/// What the daemon should know afterwards.
+/// What dockerd should know afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted<'a> {
-    /// Our runtime, at this path.
+    /// Our runtime, with this path.
     Present(&'a Path),
-    /// No runtime of ours.
+    /// No runtime with our name.
     Absent,
 }
 
-/// A file that is written, and is to be read.
+/// The written file, which dockerd shall read.
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,
-    /// What is in the file.
+    /// The text of the file.
     pub(super) text: &'a str,
     pub(super) wanted: Wanted<'a>,
-    /// Whether that is new.
+    /// Whether the text is new.
     pub(super) is_changed: bool,
 }
 
-/// What came of it.
+/// The result.
 pub(super) struct Reached {
     /// Whether there is nothing left to do.
     pub(super) is_done: bool,
@@ -66,7 +66,7 @@ impl Reached {
 }
 
 impl Reading<'_> {
-    /// Has the daemon read the file, and waits until it shows.
+    /// Makes dockerd read the file, and waits until it reports the change.
     pub(super) fn run(
         self,
         processes: &Processes,
@@ -137,7 +137,7 @@ impl Reading<'_> {
         let end = Instant::now() + TIME_TO_READ;
         while !self.is_reached(engine).await {
             if Instant::now() > end {
-                // A file that it refuses would keep it from starting.
+                // A file that dockerd refuses would prevent its next start.
                 let told = format!(
                     "dockerd (process {pid}) did not apply the file; its log says why. Restart Docker ({ENDS}) once \
                      this succeeds: dockerd --validate --config-file {}",
@@ -167,7 +167,7 @@ impl Reading<'_> {
     }
 }
 
-/// What a restart does.
+/// What a restart of dockerd does.
 const ENDS: &str = "without live-restore that ends every container";
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(100);

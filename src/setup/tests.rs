@@ -1,4 +1,4 @@
-//! What becomes of the administrator's file, and which flags of dockerd count.
+//! How the administrator's file changes, and which flags of dockerd count.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -52,7 +52,7 @@ fn our_entry_comes_and_goes() {
     assert_eq!(without_entry(&made).unwrap().as_deref(), Some("{}\n"));
 }
 
-/// Editors of Windows write it, and Docker skips it.
+/// Windows editors write a byte order mark, and Docker ignores it.
 #[test]
 fn a_byte_order_mark_stays() {
     let before = "\u{feff}{\n    \"debug\": true\n}\n";
@@ -77,7 +77,7 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(run(&folder.path().join("docker.sock"), &args, &mut out).unwrap());
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("\nDocker reads it when it starts (now: cannot reach "), "{out}");
-    // It had nothing else in it.
+    // The file had nothing else in it.
     assert!(!file.exists());
     let mut again = Vec::new();
     assert!(run(&folder.path().join("docker.sock"), &args, &mut again).unwrap());
@@ -85,7 +85,7 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(again.ends_with("\nnothing was changed\n"), "{again}");
 }
 
-/// The layout, too, comes back.
+/// The layout is restored as well.
 #[test]
 fn an_undo_restores_the_file_from_before() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn an_undo_restores_the_file_from_before() {
     assert!(run(&path("docker.sock"), &undo, &mut Vec::new()).unwrap());
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     assert!(!backup.exists());
-    // Not over what the administrator has changed since.
+    // Changes that the administrator has made since are kept.
     let since = with_entry("{\"debug\": false}", &ours()).unwrap().unwrap();
     std::fs::write(&file, since).unwrap();
     std::fs::write(&backup, before).unwrap();
@@ -183,7 +183,7 @@ fn a_change_is_shown_with_the_lines_around_it() {
     assert_eq!(difference("", "a\n"), "+a\n");
 }
 
-/// Values as JSON knows them, in text.
+/// JSON values, as text.
 fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -204,8 +204,8 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Every other value stays as it is written and where it is, and a file that we wrote once comes
-    /// back byte for byte.
+    /// Every other value stays as it is written and in its place. A file that we wrote once is restored
+    /// with the same bytes.
     #[test]
     fn every_other_value_stays_as_it_is_written(
         members in prop::collection::btree_map("[a-q]{1,5}", value(), 0..5),
