@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: headers of callers.
+//! Entry points for `make fuzz`: headers from callers.
 
 use super::trace::parent::Parent;
 use crate::fuzz_input::texts;

@@ -1,4 +1,4 @@
-//! The operations in progress, shown by the state endpoint and named when a deadline passes.
+//! The operations in progress. The state endpoint shows them, and errors after a deadline name them.
 
 use std::{
     borrow::Cow,
@@ -35,9 +35,9 @@ struct Running {
 /// An operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningOperation {
-    /// Its kind, e.g. `pull`.
+    /// The kind, e.g. `pull`.
     pub kind: &'static str,
-    /// What it is about, for people. Never a secret.
+    /// The subject of the operation, for people. Never a secret.
     pub what: String,
     /// How long it has taken so far.
     pub elapsed: Duration,
@@ -52,7 +52,7 @@ pub struct InProgressGuard {
 }
 
 impl InProgress {
-    /// Adds one until the guard is dropped.
+    /// Adds an operation until the guard is dropped.
     pub fn begin(&self, kind: &'static str, what: impl Into<Cow<'static, str>>) -> InProgressGuard {
         let key = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let running = Running { kind, what: what.into(), start: Instant::now() };
@@ -73,7 +73,7 @@ impl InProgress {
 }
 
 impl InProgressGuard {
-    /// Adds its subject, once known, behind its name.
+    /// Adds the subject, as soon as it is known, after the name of the operation.
     pub fn about(&self, subject: impl Display) {
         let mut running = self.shared.running.lock();
         if let Some(one) = running.get_mut(&self.key) {

@@ -1,8 +1,7 @@
-//! The log: one line for each thing that happened, on standard error, as text or as JSON.
+//! The log: one line for each event, on standard error, as text or as JSON.
 //!
-//! The libraries below us print whole requests when asked for detail, and requests carry
-//! credentials and environments. They are capped at `warn`, and nothing raises that: neither the
-//! setting nor a level chosen while we run.
+//! At detailed levels, our libraries print whole requests, which contain credentials and environments. So
+//! their level is limited to `warn`. Neither the setting nor a level set at run time can raise that.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +29,7 @@ use super::{
     trace::{SpanRecorder, TRACED},
 };
 
-/// The form of a line.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Text,
@@ -53,12 +52,12 @@ impl LogControl {
         Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }
 
-    /// From which weight on our own lines are written.
+    /// The lowest level at which our own lines are written.
     pub fn level(&self) -> LevelFilter {
         self.0.load().default_level().unwrap_or(LevelFilter::OFF)
     }
 
-    /// Writes lines from `level` on, from the next line on. The libraries stay capped.
+    /// Writes lines of `level` and higher, starting with the next line. The libraries keep their limit.
     pub fn set_level(&self, level: LevelFilter) {
         self.0.store(Arc::new(allowed(level)));
         interest::reset();
@@ -66,7 +65,7 @@ impl LogControl {
 }
 
 impl Default for LogControl {
-    /// What the settings have by default.
+    /// The values of the default settings.
     fn default() -> Self {
         Self::new(LevelFilter::INFO)
     }
@@ -86,8 +85,8 @@ impl<S> Filter<S> for LogControl {
     }
 }
 
-/// Starts logging to standard error for this process, and recording spans while there is a
-/// collector. The returned handle changes it afterwards.
+/// Starts logging to standard error for this process, and recording spans while there is a collector. The
+/// returned handle can change it later.
 ///
 /// # Errors
 /// When a log has been set up before.
@@ -119,11 +118,11 @@ where
     }
 }
 
-/// Our own lines from `level` on; those of the libraries that see bodies never below `warn`.
+/// Our own lines of `level` and higher; those of libraries that see bodies never below `warn`.
 fn allowed(level: LevelFilter) -> Targets {
     let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
     Targets::new().with_default(level).with_targets(capped).with_target(TRACED, LevelFilter::OFF)
 }
 
-/// Libraries that print requests and answers. A name covers every target that begins with it.
+/// Libraries that print requests and answers. A name applies to every target that begins with it.
 const CAPPED: [&str; 5] = ["bollard", "h2", "hyper", "tonic", "tower"];

@@ -1,8 +1,8 @@
 //! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and
 //! registers them in the [`Registry`](super::registry::Registry); nothing here is global.
 //!
-//! A label's values are `&'static str`, so no client, engine or file can make more of them. To
-//! count costs an atomic addition, to time a short lock, a label the search in a small table.
+//! The values of labels are `&'static str`, so no client, engine or file can create new ones. Counting
+//! costs an atomic addition, timing a short lock, and a label a search in a small table.
 
 use std::{
     collections::BTreeMap,
@@ -75,7 +75,7 @@ impl<M, const N: usize> Default for Family<M, N> {
 }
 
 impl<M: Clone + Default, const N: usize> Family<M, N> {
-    /// The metric with these label values, in the order of the label names.
+    /// The metric with these label values, given in the order of the label names.
     pub fn with(&self, values: [&'static str; N]) -> M {
         let existing = self.0.read().get(&values).cloned();
         existing.unwrap_or_else(|| {
@@ -84,15 +84,15 @@ impl<M: Clone + Default, const N: usize> Family<M, N> {
         })
     }
 
-    /// All of them, with the values of their labels.
+    /// All metrics, with the values of their labels.
     pub(super) fn all(&self) -> BTreeMap<[&'static str; N], M> {
         self.0.read().clone()
     }
 }
 
 impl<const N: usize> Family<Histogram, N> {
-    /// Starts a timer. The last label is the result; the value given here is used if the timer is
-    /// dropped before it is finished.
+    /// Starts a timer. The last label is the result. The given value is used if the timer is dropped before
+    /// it is finished.
     pub fn start_timer(&self, labels: [&'static str; N]) -> Timer<N> {
         Timer { histograms: self.clone(), labels, start: Instant::now(), took: None }
     }
@@ -109,7 +109,7 @@ pub struct Timer<const N: usize> {
 }
 
 impl<const N: usize> Timer<N> {
-    /// Ends it with this result. Returns how long it took.
+    /// Ends the timer with this result. Returns the measured time.
     pub fn finish(mut self, result: &'static str) -> Duration {
         if let Some(last) = self.labels.last_mut() {
             *last = result;
@@ -131,7 +131,7 @@ impl<M, const N: usize> fmt::Debug for Family<M, N> {
     }
 }
 
-/// Bounds in seconds, from a list call to the longest wait of a kubelet.
+/// Bounds in seconds, from a list call to the longest time that kubelet waits.
 const BOUNDS: [f64; 17] = [
     0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 120.0,

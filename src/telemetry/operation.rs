@@ -1,6 +1,6 @@
-//! One operation outside of dockbridge (an engine call, a plugin, a pull): listed while it runs, traced
-//! if there is a span, timed with its result. An operation that is dropped before its end counts as
-//! cancelled.
+//! One operation outside of dockbridge (an engine call, a plugin, a pull). It is listed while it runs,
+//! traced if there is a span, and timed with its result. An operation that is dropped before its end counts
+//! as cancelled.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -14,8 +14,7 @@ use super::{
 };
 use crate::error::Kind;
 
-/// The operations of a module, with `N` labels, the last of which is the result. Clones count
-/// together.
+/// The operations of a module, with `N` labels, of which the last is the result. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Operations<const N: usize> {
     durations: Family<Histogram, N>,
@@ -23,8 +22,8 @@ pub struct Operations<const N: usize> {
 }
 
 impl<const N: usize> Operations<N> {
-    /// Starts one: its kind, what it is in words for people, and its labels; the last is set when it
-    /// ends.
+    /// Starts an operation: its kind, a description for people, and its labels. The last label is set when
+    /// it ends.
     pub fn begin(
         &self,
         kind: &'static str,
@@ -41,12 +40,12 @@ impl<const N: usize> Operations<N> {
         }
     }
 
-    /// Those in progress.
+    /// The operations in progress.
     pub const fn in_progress(&self) -> &InProgress {
         &self.in_progress
     }
 
-    /// Registers their durations under this name, and the list of those in progress.
+    /// Registers their durations under this name, and the list of operations in progress.
     pub fn register(
         &self,
         registry: &mut Registry,
@@ -69,12 +68,12 @@ pub struct Operation<const N: usize> {
 }
 
 impl<const N: usize> Operation<N> {
-    /// Ends this span with it.
+    /// Ends this span together with the operation.
     pub fn shown_by(self, span: &Span) -> Self {
         Self { span_guard: Some(SpanGuard::new(span)), ..self }
     }
 
-    /// Ends it with this result, and this failure if it failed. Returns how long it took.
+    /// Ends the operation with this result, and with the failure if it failed. Returns the measured time.
     pub fn finish(self, result: &'static str, failure: Option<Kind>) -> Duration {
         if let Some(span_guard) = self.span_guard {
             span_guard.finish(failure);

@@ -1,10 +1,10 @@
-//! Exports finished spans by OTLP over gRPC without TLS: the collector is on this node, or behind
-//! one that is.
+//! Exports finished spans by OTLP over gRPC without TLS. The collector is on this node, or another
+//! collector on this node forwards to it.
 //!
-//! If the collector does not answer, this is logged once, and once a minute if it is slow. Every second
-//! there is one attempt with the spans since the last one; spans of a failed attempt are lost.
+//! If the collector does not answer, this is logged once; if it is slow, once a minute. Each second, the
+//! spans since the last export are sent once. The spans of a failed export are lost.
 //!
-//! docs/decisions/0021 explains why no crate does this.
+//! docs/decisions/0021 explains why this uses no crate.
 
 pub mod message;
 
@@ -29,7 +29,7 @@ use self::message::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use super::trace::{FinishedSpan, SpanQueue};
 use crate::error::chain;
 
-/// The way to a collector, with what is to be taken there.
+/// Sends spans to a collector.
 #[derive(Debug)]
 pub struct Collector {
     /// `http://host:port`.
@@ -37,7 +37,7 @@ pub struct Collector {
     noted: SpanQueue,
 }
 
-/// Spans that did not arrive.
+/// Spans could not be delivered.
 #[derive(Debug, Error)]
 enum Undelivered {
     #[error("cannot connect to it")]
@@ -49,12 +49,12 @@ enum Undelivered {
 }
 
 impl Collector {
-    /// Takes what comes out of `noted` to `endpoint` (`http://host:port`).
+    /// Sends the spans of the queue `noted` to `endpoint` (`http://host:port`).
     pub const fn new(endpoint: String, noted: SpanQueue) -> Self {
         Self { endpoint, noted }
     }
 
-    /// Exports until `over`, then the remaining spans.
+    /// Exports until `over` is cancelled, then exports the remaining spans.
     pub async fn deliver(mut self, over: CancellationToken) {
         let channel = match Endpoint::from_shared(self.endpoint.clone()) {
             Ok(endpoint) => endpoint.connect_timeout(TIMEOUT).connect_lazy(),
@@ -80,7 +80,7 @@ impl Collector {
         }
     }
 
-    /// What comes within a moment of the first, or all that is there when it is over.
+    /// The spans that arrive within a moment of the first; when `over` is cancelled, all remaining ones.
     async fn batch(&mut self, over: &CancellationToken) -> Vec<FinishedSpan> {
         let mut batch = Vec::new();
         tokio::select! {
@@ -109,14 +109,14 @@ impl Collector {
 #[derive(Debug, Default)]
 struct ExportState {
     failing: bool,
-    /// So many of the dropped ones have been logged.
+    /// How many of the dropped spans have been logged.
     logged: u64,
     logged_at: Option<Instant>,
 }
 
 impl ExportState {
-    /// How many dropped spans to log now. Not more often than once a minute, and not while the
-    /// collector fails: then the failure was logged.
+    /// How many dropped spans to log now. Logs at most once a minute, and not while the collector fails,
+    /// because the failure was logged.
     fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
         let due = self.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_EVERY);
         let lost = dropped.saturating_sub(self.logged);
@@ -174,9 +174,9 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), Undelive
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long is waited for more spans after the first one.
+/// How long to wait for more spans after the first one.
 const GATHER: Duration = Duration::from_secs(1);
-/// Spans in one message.
+/// The largest number of spans in one message.
 const BATCH: usize = 512;
 /// How often dropped spans are logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);

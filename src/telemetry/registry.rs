@@ -1,5 +1,5 @@
-//! All metrics of the process, and the operations in progress: registered by the modules that own
-//! them, written in OpenMetrics' text format.
+//! All metrics of the process, and the operations in progress. The modules that own them register them.
+//! They are written in the text format of OpenMetrics.
 
 use std::{cmp::Reverse, fmt};
 
@@ -23,30 +23,30 @@ pub struct Registry {
     in_progress: Vec<InProgress>,
 }
 
-/// The metrics of a module, as one value that its constructor makes by `Default`.
+/// The metrics of a module, in one value that the module's constructor makes with `Default`.
 pub trait RegisterMetrics {
-    /// Registers all of them.
+    /// Registers all metrics of the module.
     fn register(&self, registry: &mut Registry);
 }
 
-/// A value computed when it is asked for.
+/// A value that is computed at each scrape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<const N: usize> {
-    /// The values of its labels, few and bounded.
+    /// The values of its labels. Each label must have few values.
     pub labels: [String; N],
     /// In the unit of the metric's name.
     pub value: f64,
 }
 
 impl Sample<0> {
-    /// One without labels.
+    /// A sample without labels.
     pub fn single(value: f64) -> Vec<Self> {
         vec![Self { labels: [], value }]
     }
 }
 
 impl<const N: usize> Sample<N> {
-    /// One with labels.
+    /// A sample with labels.
     pub fn labelled(labels: [&str; N], value: f64) -> Self {
         Self { labels: labels.map(str::to_owned), value }
     }
@@ -57,12 +57,12 @@ pub fn counted(many: usize) -> f64 {
     f64::from(u32::try_from(many).unwrap_or(u32::MAX))
 }
 
-/// What a metric is, whatever its value.
+/// The description of a metric, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// With prefix and unit, and `_total` for a counter.
+    /// The name with prefix and unit, and `_total` for a counter.
     pub name: &'static str,
-    /// What it means, in a sentence without a full stop.
+    /// The meaning, in a sentence without a full stop.
     pub help: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
@@ -126,7 +126,7 @@ impl Registry {
         self.add((name, help, labels), kind, move |mut to| {
             for Sample { labels: values, value } in samples() {
                 let labels: Vec<(&str, String)> = labels.iter().copied().zip(values).collect();
-                // With none, the encoder would write an empty pair of braces.
+                // Without labels, the encoder would write an empty pair of braces.
                 if labels.is_empty() {
                     return encode(value, to);
                 }
@@ -149,7 +149,7 @@ impl Registry {
         all
     }
 
-    /// What is registered, in that order.
+    /// Everything that is registered, in the order of registration.
     pub fn descriptions(&self) -> &[Description] {
         &self.descriptions
     }
@@ -157,7 +157,7 @@ impl Registry {
     /// All metrics as text.
     pub fn text(&self) -> String {
         let mut all = String::new();
-        // Writing into a string does not fail.
+        // Writing into a string cannot fail.
         text::encode(&mut all, &self.collectors).unwrap_or_default();
         all
     }
@@ -194,5 +194,5 @@ impl fmt::Debug for Described {
     }
 }
 
-/// How a counter's name ends.
+/// The end of a counter's name.
 const TOTAL: &str = "_total";

@@ -5,7 +5,7 @@ use std::{future::Future, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// Resolves when the process is asked to end, by SIGTERM or SIGINT.
+/// Resolves when the process shall end: at SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The handlers cannot be installed.
@@ -21,7 +21,7 @@ pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// SIGHUP: the settings are to be read again.
+/// Resolves at SIGHUP, which asks to read the settings again.
 ///
 /// # Errors
 /// The handler cannot be installed.

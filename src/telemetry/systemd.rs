@@ -1,6 +1,7 @@
 //! Notifications to systemd: ready, status, watchdog, stopping (sd_notify(3)).
 //!
-//! The sd-notify crate reads the variables systemd set for this process. `app` decides when to send what.
+//! The sd-notify crate reads the variables that systemd set for this process. `app` decides when to send
+//! which notification.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ impl<F: Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync> Notify for F {
 }
 
 impl Systemd {
-    /// The systemd that started this process. `environment` reads the process's own variables.
+    /// The systemd that started this process. `environment` reads a variable of this process.
     pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
             Some(socket) if socket.starts_with('/') => {
@@ -53,7 +54,7 @@ impl Systemd {
         }
     }
 
-    /// `send` sends a notification. The watchdog of a service without one is `None` or zero.
+    /// `send` sends a notification. A service without a watchdog has `None` or zero.
     pub fn new(
         watchdog: Option<Duration>,
         send: impl Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync + 'static,
@@ -67,12 +68,12 @@ impl Systemd {
         self.send.is_some()
     }
 
-    /// The longest time between two keep-alives before systemd kills us.
+    /// The longest time between two keep-alive notifications; after it, systemd kills us.
     pub const fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Reports that the CRI socket is served. Returns false if this has to be sent again, as do the others.
+    /// Reports that the CRI socket is served. Like the other methods, returns false if it must be sent again.
     pub fn ready(&self) -> bool {
         self.notify(&[NotifyState::Ready])
     }
@@ -99,7 +100,8 @@ impl Systemd {
     }
 }
 
-/// Sends one datagram, unless the queue of the socket is full: systemd may be busy, and nobody may wait for it.
+/// Sends one datagram. If the socket's queue is full because systemd is busy, it is not sent, because
+/// nothing may wait for it.
 fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
     let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let sender = UnixDatagram::unbound()?;
@@ -107,11 +109,11 @@ fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
     sender.send_to(lines.as_bytes(), socket).map(drop)
 }
 
-/// A text must not become further lines of the protocol.
+/// Joins the lines of a text, because each line would be a line of the protocol.
 fn one_line(words: &str) -> String {
     let plain = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(LONGEST_STATUS).collect()
 }
 
-/// In characters: what a terminal shows.
+/// In characters. More does not fit into a terminal.
 const LONGEST_STATUS: usize = 300;

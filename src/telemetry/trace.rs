@@ -1,9 +1,8 @@
 //! Spans for a trace collector: recorded while open, queued when they end.
 //!
-//! Off while no collector is named; then nothing is recorded and the spans that only a collector
-//! would want ([`TRACED`]) are not even made. Recorded are names, ids and results, never a body. The
-//! exporter ([`super::otlp`]) may be slow or dead: its queue is short, and what does not fit is
-//! dropped and counted.
+//! Without a collector, nothing is recorded, and spans that only a collector needs ([`TRACED`]) are not
+//! created. Names, ids and results are recorded, but never a body. If the exporter ([`super::otlp`]) is
+//! slow or hangs, its short queue fills up. Further spans are dropped and counted.
 
 pub mod parent;
 
@@ -38,7 +37,7 @@ use self::parent::Parent;
 use super::interest;
 use crate::error::Kind;
 
-/// The target of spans that are of no use in the log: calls to the engine, runs of plugins.
+/// The target of spans that the log does not need: calls to the engine, runs of plugins.
 pub const TRACED: &str = "traced";
 
 /// A span that has ended.
@@ -50,7 +49,7 @@ pub struct FinishedSpan {
     pub parent: Option<[u8; 8]>,
     pub name: String,
     pub kind: SpanKind,
-    /// When it began.
+    /// When the span began.
     pub begun: SystemTime,
     pub took: Duration,
     pub attributes: Vec<(&'static str, String)>,
@@ -62,12 +61,12 @@ pub struct FinishedSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     Server,
-    /// A call that we make.
+    /// A call that dockbridge makes.
     Client,
     Internal,
 }
 
-/// Records spans and queues them for the exporter, while there is one. Clones are one.
+/// Records spans and queues them for the exporter, if there is one. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SpanRecorder(Arc<ArcSwapOption<Recording>>);
 
@@ -83,25 +82,25 @@ struct Recording {
 pub struct SpanQueue {
     /// Finished spans, in the order of their ends.
     pub spans: mpsc::Receiver<FinishedSpan>,
-    /// How many did not fit into the queue so far.
+    /// How many spans did not fit into the queue so far.
     pub dropped: Arc<AtomicU64>,
 }
 
 impl SpanRecorder {
-    /// Queues spans for another exporter from now on: those whose callers are sampled, and of the others
-    /// so many of a million.
+    /// Queues spans for a new exporter from now on: all spans whose callers are sampled, and of the others
+    /// this many of a million.
     pub fn start(&self, per_million: u32) -> SpanQueue {
         let (recording, queue) = Recording::new(per_million);
         self.record(Some(recording));
         queue
     }
 
-    /// Records no more spans.
+    /// Stops recording spans.
     pub fn stop(&self) {
         self.record(None);
     }
 
-    /// Records so many of a million from now on, if there is an exporter.
+    /// From now on records this many of a million spans, if there is an exporter.
     pub fn sample(&self, per_million: u32) {
         let recording = self.0.load_full();
         self.record(recording.map(|now| Recording { per_million, ..(*now).clone() }));
@@ -114,7 +113,7 @@ impl SpanRecorder {
         }
     }
 
-    /// As a layer that sees our own spans, no library's and no line of the log.
+    /// A layer that sees our own spans, but no spans of libraries and no log lines.
     pub fn layer<S>(self) -> Box<dyn Layer<S> + Send + Sync>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -227,8 +226,8 @@ impl<S> Filter<S> for Wanted {
     }
 }
 
-/// Makes `span` a child of the caller's span, if the header names one. To be done before anything
-/// happens in the span.
+/// Makes `span` a child of the caller's span, if the header names one. Call it before anything happens in
+/// the span.
 pub fn set_parent(span: &Span, traceparent: &str) {
     update(span, |open| {
         if let Some(Parent { trace, span, sampled }) = Parent::parse(traceparent) {
@@ -238,19 +237,19 @@ pub fn set_parent(span: &Span, traceparent: &str) {
     });
 }
 
-/// Ends the record of a span when it is finished, or dropped and then cancelled. The span itself may
-/// live longer, in later work.
+/// Ends the record of a span when it is finished. When it is dropped before that, the span counts as
+/// cancelled. The span itself may live longer, in later work.
 #[derive(Debug)]
 #[must_use = "the record of the span ends when this is dropped"]
 pub struct SpanGuard(Option<Span>);
 
 impl SpanGuard {
-    /// For this span.
+    /// Ends the record of this span.
     pub fn new(span: &Span) -> Self {
         Self(Some(span.clone()))
     }
 
-    /// Ends the record; `failure` is the kind of its failure.
+    /// Ends the record; `failure` is the kind of the failure.
     pub fn finish<T: fmt::Debug>(mut self, failure: Option<T>) {
         self.end(failure);
     }
@@ -300,7 +299,7 @@ impl OpenSpan {
 
     fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
         let mut text = Short(String::new());
-        // Its only error is that it is full.
+        // The only possible error is that the text is full.
         let _ = write!(text, "{value}");
         if field.name() == NAME {
             self.finished.name = text.0;
@@ -320,7 +319,7 @@ impl Visit for OpenSpan {
     }
 }
 
-/// Text that stops growing: a name may come from a request and be of any length.
+/// A text with a limited length, because a name from a request may have any length.
 struct Short(String);
 
 impl fmt::Write for Short {
@@ -343,12 +342,12 @@ fn span_kind(kind: &str) -> SpanKind {
     }
 }
 
-/// The field whose value is the name of what a collector shows.
+/// The field with the name that a collector shows.
 const NAME: &str = "name";
-/// How targets of this crate begin.
+/// The start of this crate's targets.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// Spans that wait for the collector: some seconds of a busy node, below a megabyte.
+/// Spans that wait for the collector: those of some seconds on a busy node, less than a megabyte.
 const QUEUE: usize = 2048;
-/// Of one value, in bytes, or a letter more.
+/// The length of one value in bytes. The last character may exceed it.
 const LONGEST: usize = 256;

@@ -1,4 +1,4 @@
-//! What reaches the log, and in which form.
+//! What is written to the log, and in which format.
 
 use std::{
     io::{self, Write},
@@ -57,7 +57,7 @@ fn the_level_can_be_changed_while_lines_are_written() {
         ] {
             control.set_level(level);
             assert_eq!(control.level(), level);
-            // The same place each time: what it remembers has to be forgotten.
+            // This is the same call site each time, so its cached state must be reset.
             debug!(line);
             debug!(target: "hyper::proto", line, "body with a password");
         }

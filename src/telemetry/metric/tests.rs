@@ -1,4 +1,4 @@
-//! What collectors read of our metrics.
+//! The text of our metrics that collectors read.
 
 use std::time::Duration;
 

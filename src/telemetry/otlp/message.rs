@@ -1,5 +1,5 @@
-//! What the collector is sent, as far as we send it: the messages of OTLP 1 for traces. Numbers
-//! are the protocol's; fields we never fill are left out.
+//! The messages of OTLP 1 for traces that the collector is sent. Numbers are the protocol's. Fields that we
+//! never use are left out.
 
 use std::time::UNIX_EPOCH;
 
@@ -8,7 +8,7 @@ use crate::telemetry::trace::{FinishedSpan, SpanKind};
 /// A batch.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceRequest {
-    /// By what made them.
+    /// Grouped by the program that made the spans.
     #[prost(message, repeated, tag = "1")]
     pub resource_spans: Vec<ResourceSpans>,
 }
@@ -22,7 +22,7 @@ pub struct ExportTraceServiceResponse {}
 pub struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
     pub resource: Option<Resource>,
-    /// By the part of it that noted them.
+    /// Grouped by the part of the program that made the spans.
     #[prost(message, repeated, tag = "2")]
     pub scope_spans: Vec<ScopeSpans>,
 }
@@ -55,13 +55,13 @@ pub struct Span {
     pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
     pub name: String,
-    /// 1 inside, 2 server, 3 client.
+    /// 1 is internal, 2 server, 3 client.
     #[prost(int32, tag = "6")]
     pub kind: i32,
     /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
-    /// The same of its end.
+    /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
@@ -89,7 +89,7 @@ pub struct KeyValue {
     pub value: Option<AnyValue>,
 }
 
-/// A value; ours are texts.
+/// A value. We use only texts.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AnyValue {
     #[prost(string, optional, tag = "1")]
@@ -97,7 +97,7 @@ pub struct AnyValue {
 }
 
 impl ExportTraceServiceRequest {
-    /// These spans, as ours.
+    /// Converts these spans, as spans of dockbridge.
     pub fn of(spans: impl IntoIterator<Item = FinishedSpan>) -> Self {
         let spans = spans.into_iter().map(Span::from).collect();
         let attributes = vec![

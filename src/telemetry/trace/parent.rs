@@ -1,20 +1,20 @@
-//! The header by which a caller's span becomes the parent of ours: `traceparent` of W3C's Trace
-//! Context, as a kubelet with tracing sends it.
+//! The header that makes the caller's span the parent of ours: `traceparent` of W3C's Trace Context, as
+//! kubelet sends it when its tracing is on.
 
 /// The caller's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The trace all belongs to.
+    /// The trace of the caller's span and of ours.
     pub trace: [u8; 16],
-    /// The caller's span in it.
+    /// The id of the caller's span.
     pub span: [u8; 8],
-    /// Whether the caller's span is kept; ours are kept with it or not at all.
+    /// Whether the caller's span is kept. Our spans are kept only with it.
     pub sampled: bool,
 }
 
 impl Parent {
-    /// Reads `version-trace-span-flags`; `None` for anything else, which the rules say to ignore.
-    /// Versions to come may append more; `ff` never comes.
+    /// Parses `version-trace-span-flags`. `None` for anything else, which must be ignored by the rules.
+    /// Later versions may append more fields; version `ff` is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let [version] = bytes(parts.next()?)?;
@@ -28,7 +28,7 @@ impl Parent {
     }
 }
 
-/// Exactly `N` bytes in small hexadecimal digits.
+/// Exactly `N` bytes in lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let pairs = text.as_bytes().chunks_exact(2);
     if pairs.len() != N || !pairs.remainder().is_empty() {

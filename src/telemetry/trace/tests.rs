@@ -1,4 +1,4 @@
-//! What is noted of spans, whose they become, and what is left out.
+//! What is recorded of spans, which parents they have, and what is left out.
 
 use proptest::prelude::*;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -48,7 +48,7 @@ fn the_filter_leaves_out_the_others() {
         let rpc = info_span!("rpc", name = "Version");
         set_parent(&rpc, &header(0));
         rpc.in_scope(|| info_span!(target: TRACED, "engine").in_scope(|| {}));
-        // Others' spans, and ours that say too much.
+        // Spans of libraries, and a span of ours with level debug.
         info_span!(target: "h2", "frame").in_scope(|| {});
         debug_span!("detail").in_scope(|| {});
     });
