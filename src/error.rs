@@ -1,35 +1,35 @@
-//! The list of failure kinds; every error of a module has one of them.
+//! The kinds of errors. Every error of a module has one of them.
 //!
-//! Policy: a module has its own small error enum, with ids and paths as fields, and a `kind()`.
-//! Nothing below `rpc` knows gRPC; `rpc::status` turns a [`Kind`] into the gRPC code of the same name,
-//! once, with the whole [`chain`] of causes as its message.
+//! The rule: each module has a small error enum, with ids and paths as fields, and a `kind()`. Nothing
+//! below `rpc` knows gRPC. Only `rpc::status` turns a [`Kind`] into the gRPC code of the same name, with
+//! the whole [`chain`] of causes as its message.
 
 use std::error::Error;
 
-/// The kind of a failure: what the caller can do next.
+/// The kind of an error: what the caller can do next.
 ///
-/// The names follow gRPC's codes because kubelet branches on exactly these.
+/// The names are those of gRPC's codes, because kubelet checks exactly these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The request itself is wrong; repeating it cannot help.
+    /// The request itself is wrong, and repeating it cannot help.
     InvalidArgument,
     /// The named object does not exist.
     NotFound,
-    /// The name or identity is taken by something that is not the same object.
+    /// Another object already has the name or identity.
     AlreadyExists,
-    /// The object exists but is in the wrong state for this.
+    /// The object exists, but its state does not allow this.
     FailedPrecondition,
     /// A limit (tokens, message size, memory) is reached.
     ResourceExhausted,
-    /// Docker, or another party, cannot be reached now; try again.
+    /// Docker or another service cannot be reached now; try again.
     Unavailable,
     DeadlineExceeded,
     Cancelled,
     /// The registry or the engine refuses this identity.
     PermissionDenied,
-    /// Not built, or not expressible on this engine.
+    /// Not implemented, or not possible with this engine.
     Unimplemented,
-    /// A failure whose text kubelet reads (it strips only this code from pull errors).
+    /// An error whose text kubelet reads (it strips only this code from pull errors).
     Unknown,
     /// A bug, or an unexpected answer.
     Internal,
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// A text that others chose, of a length that a line of the log and an answer may have.
+/// A text from outside, shortened so that it fits into a log line and an answer.
 pub fn shortened(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -80,8 +80,8 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// gRPC carries the text in a header; peers commonly refuse headers beyond 8 to 16 KiB, and
-/// percent-encoding can triple it.
+/// gRPC carries the text in a header. Clients and servers often refuse headers larger than 8 to 16 KiB, and
+/// percent-encoding can triple the size.
 const LONGEST_TEXT: usize = 2048;
 
 #[cfg(test)]

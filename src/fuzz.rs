@@ -1,15 +1,15 @@
-//! The targets of `make fuzz`: every decoder of foreign bytes. A test runs the committed inputs again
+//! The targets of `make fuzz`: every decoder of bytes from outside. A test runs the committed inputs again
 //! (`tests/fuzz/corpus`).
 //!
-//! An entry point is in the `fuzz.rs` of its module: it calls a decoder and checks what must hold for
-//! any bytes. It fails by panicking. Not part of a release build.
+//! An entry point is in the `fuzz.rs` of its module. It calls a decoder, checks what must be true for any
+//! bytes, and fails by panicking. It is not part of a release build.
 
 use crate::{
     cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri,
     oci_runtime, rpc, stats, streaming, telemetry, translate,
 };
 
-/// One decoder, or several for the same bytes.
+/// A decoder, or several decoders for the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name on the command line, and the directory of its inputs.
@@ -17,7 +17,7 @@ pub struct Target {
     pub read: fn(&[u8]),
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 30] = [
     target("accounts", model::fuzz::accounts),
     target("authorities", rpc::fuzz::authorities),

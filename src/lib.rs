@@ -4,29 +4,30 @@
 //!
 //! 1. [`rpc::server`] accepts the connection; `rpc::layer` gives the call its deadline, its span, its
 //!    metrics and its log line; [`rpc::runtime`] has one method for each RPC and nothing else.
-//! 2. [`translate::parse`] turns the message into a [`model::sandbox::SandboxSpec`], or refuses it with
-//!    the field's name. Parsing is pure: no I/O, no clock.
-//! 3. [`sandbox::run`] does the work. Identical requests share one run ([`concurrency`]); a request that
-//!    kubelet repeats finds the pod of the first. Each step pushes its undo ([`sandbox::undo`]).
-//! 4. [`image`] makes sure that the pause image is there; without a registry it is built by [`pause`].
-//! 5. [`translate::plan`] makes the body of the Engine's `create container` out of the spec and of
-//!    facts about the engine and the host. Pure as well: fixtures in `tests/fixtures/plan` are pairs.
-//! 6. [`engine`] sends it. A failed call becomes an [`engine::error::EngineError`] with a
-//!    [`error::Kind`], which `rpc` turns into a gRPC code at the very end.
-//! 7. [`checkpoint`] writes what is about to happen, [`network`] runs the CNI plugins, `checkpoint`
-//!    writes what came of it: after a `kill -9` in between, [`sandbox::recover`] undoes the rest.
-//! 8. [`store`] follows the engine's events all the time. [`translate::observe`] turns what the engine
-//!    answers into records; readers get a snapshot of all of them, so that lists and status need no
-//!    call to the engine.
+//! 2. [`translate::parse`] turns the message into a [`model::sandbox::SandboxSpec`], or refuses it with the
+//!    name of the field. Parsing is pure: it uses no I/O and no clock.
+//! 3. [`sandbox::run`] does the work. Identical requests share one run ([`concurrency`]), and a request
+//!    that kubelet repeats finds the pod of the first one. Each step records how to undo it
+//!    ([`sandbox::undo`]).
+//! 4. [`image`] ensures that the pause image exists; without a registry it is built by [`pause`].
+//! 5. [`translate::plan`] makes the body of the Engine's `create container` from the spec and from facts
+//!    about the engine and the host. It is pure too: the fixtures in `tests/fixtures/plan` are pairs of input
+//!    and output.
+//! 6. [`engine`] sends the body. A failed call becomes an [`engine::error::EngineError`] with an
+//!    [`error::Kind`], which `rpc` turns into a gRPC code at the end.
+//! 7. [`checkpoint`] records the intent, [`network`] runs the CNI plugins, and `checkpoint` records the
+//!    result: after a `kill -9` in between, [`sandbox::recover`] undoes what was done.
+//! 8. [`store`] always follows the engine's events. [`translate::observe`] turns the engine's answers into
+//!    records. Readers get a snapshot of all records, so that lists and statuses need no call to the engine.
 //! 9. [`translate::render`] makes the answer.
 //!
 //! # Where to change what
 //!
 //! | to change | open |
 //! |---|---|
-//! | which requests are refused, and with which words | [`translate::parse`] |
+//! | which requests are refused, and with which message | [`translate::parse`] |
 //! | where a repeated RunPodSandbox joins | [`sandbox::run`] |
-//! | what Docker is asked for | [`translate::plan`] |
+//! | what is requested from Docker | [`translate::plan`] |
 //! | what a status shows | [`translate::observe`], [`translate::render`] |
 //! | which gRPC code an error of the engine becomes | `engine::error_response`, [`engine::error`], `rpc::status` |
 //! | a seccomp, AppArmor or SELinux option | `translate::plan::security_options`; a profile is read by [`container::gather`] |
@@ -35,12 +36,12 @@
 //! | exec, attach, port-forward | [`streaming`]; the connection into a pod: `streaming::forward::dial`; processes in containers: [`exec`] |
 //! | figures of containers and pods | [`stats`]; the working set: [`host::cgroup::working_set`]; metrics of dockbridge itself: `metrics.rs` of each module |
 //! | a setting, its default, its cri-dockerd flag | [`config::key`] (one table) |
-//! | what NRI plugins are asked, and how their answers are merged | [`nri`], [`translate::nri`] |
+//! | what NRI plugins are sent, and how their answers are merged | [`nri`], [`translate::nri`] |
 //! | what differs in a container beyond the Engine API | the edits of [`model::spec_edit`]: from `oci_edits` in [`translate::plan`], [`cdi`] and `translate::parse::adjustment`; `oci_runtime::apply` applies them |
 //! | files and calls of the kernel | [`host`] |
 //!
-//! `docs/architecture.md` has the levels of the modules and what always holds; `docs/decisions` says
-//! why.
+//! `docs/architecture.md` has the levels of the modules and the rules that always hold. `docs/decisions`
+//! says why.
 
 pub mod admin;
 pub mod app;

@@ -1,4 +1,4 @@
-//! The program: a command line in, an exit code out. Everything else is in the library.
+//! The program: reads the command line and returns an exit code. Everything else is in the library.
 
 use std::{
     env,

@@ -25,7 +25,7 @@ use crate::{
 /// Writes the report to `out`. `warnings` are about the command line and the environment.
 ///
 /// # Errors
-/// `out` cannot be written to, or the process cannot wait for anything at all.
+/// `out` cannot be written to, or no tokio runtime can be started.
 pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> io::Result<()> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let settings = &resolved.settings;
@@ -44,7 +44,7 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
         let answer = ask(run_dir, path);
         let silent = answer.is_err();
         part(title, answer.unwrap_or_else(|error| chain(&error)))?;
-        // One that does not answer this does not answer the next one either.
+        // If it did not answer this request, it will not answer the next one either.
         if silent {
             break;
         }
@@ -60,14 +60,14 @@ fn versions() -> String {
     format!("dockbridge {own}\n{}{}", read("/proc/version"), read("/etc/os-release"))
 }
 
-/// The answer of the dockbridge that runs. Its state has no environment, commands or labels.
+/// The answer of the running dockbridge. Its state has no environment, commands or labels.
 fn ask(run_dir: &Path, path: &'static str) -> Result<String, ClientError> {
     let mut answer = Vec::new();
     client::run(run_dir, vec![(Method::GET, path, String::new())], &mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Size and name of each file of a directory and of the directories in it.
+/// The size and name of each file in a directory and its subdirectories.
 fn files(directory: &Path) -> String {
     let mut lines = Vec::new();
     if let Err(error) = list(directory, directory, &mut lines) {
@@ -78,11 +78,11 @@ fn files(directory: &Path) -> String {
 }
 
 fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()> {
-    // Files come and go while dockbridge runs.
+    // Files may be created and removed while dockbridge runs.
     for entry in fs::read_dir(directory)?.flatten() {
         let Ok(facts) = entry.metadata() else { continue };
         let path = entry.path();
-        // Quoted, because a name may hold anything.
+        // Quoted, because a name may contain any characters.
         let name = path.strip_prefix(root).unwrap_or(&path);
         match facts.is_dir() {
             true if directory == root => list(root, &path, lines)?,
@@ -119,7 +119,7 @@ fn log(runtime: &Runtime) -> String {
     }
 }
 
-/// What the dockbridge that runs is asked for.
+/// The requests to the running dockbridge.
 const QUESTIONS: [(&str, &str); 5] = [
     ("health", endpoints::HEALTH),
     ("readiness", endpoints::READY),

@@ -1,8 +1,8 @@
 //! The CRI v1 messages and services, generated from `proto/api.proto`. The items of some lists, and
 //! the statuses in an event, stay encoded (`build.rs` says which): [`items`] decodes them.
 //!
-//! Only `translate::parse`, `translate::render` and `rpc` may name these types; everything else
-//! speaks `model`.
+//! Only `translate::parse`, `translate::render` and `rpc` may name these types. All other modules use
+//! `model`.
 
 use prost::{DecodeError, Message, bytes::Bytes};
 
@@ -11,10 +11,10 @@ pub use generated::*;
 /// Every message, field and number of the compiled interface, as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cri.descriptors"));
 
-/// Decodes the items of a list that holds them encoded.
+/// Decodes the items of a list that are still encoded.
 ///
 /// # Errors
-/// When one of them is not what it should be.
+/// An item cannot be decoded.
 pub fn items<T: Message + Default>(encoded: Vec<Bytes>) -> Result<Vec<T>, DecodeError> {
     encoded.into_iter().map(T::decode).collect()
 }
@@ -25,7 +25,7 @@ pub fn encoded<T: Message>(message: &T) -> Bytes {
 }
 
 impl std::fmt::Debug for AuthConfig {
-    /// Shows the user name only: the rest is secret.
+    /// Shows only the user name, because the rest is secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthConfig")
             .field("server_address", &self.server_address)
