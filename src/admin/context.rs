@@ -45,7 +45,7 @@ pub fn register_build(store: &Store, registry: &mut Registry) {
     registry.register_fn(
         "dockbridge_build_info",
         &["version", "engine", "api"],
-        "1; the version of dockbridge, of the engine, and of the API between them",
+        "Always 1; the labels have the versions of dockbridge, the engine and the API",
         move || {
             let now = store.snapshot();
             let engine = now.engine.as_ref();

@@ -55,12 +55,12 @@ pub enum ContainerError {
         left: Option<Arc<str>>,
     },
     #[error(
-        "command in container {id} was killed after {}s: it waited for memory for its output, which the output \
-         of other commands takes",
+        "command in container {id} was killed after {}s: it waited for memory for its output, \
+         because other commands used all of it",
         limit.as_secs()
     )]
     NoMemory { id: String, limit: Duration },
-    #[error("the caller of the command in container {id} has gone")]
+    #[error("the caller of the command in container {id} has disconnected")]
     Abandoned { id: String },
     /// The engine took too long, not the command.
     #[error("{}", chain(cause))]
@@ -125,8 +125,8 @@ pub enum ContainerError {
     Exec(#[from] ExecError),
     /// The changes of CDI devices or NRI plugins for a container were lost.
     #[error(
-        "what {of} want of container {id} is lost or in the form of an earlier dockbridge, so it cannot start: \
-         remove it, kubelet creates another"
+        "the changes of {of} for container {id} are lost or in the format of an earlier dockbridge, so it cannot \
+         start: remove it, and kubelet creates another"
     )]
     EditsLost {
         /// Whose changes they are.

@@ -42,7 +42,7 @@ impl RegisterMetrics for ContainerMetrics {
         registry.register_fn(
             "dockbridge_exec_sync_output_bytes",
             &[],
-            "Memory that the output of commands run by ExecSync has taken of the 48 MiB that all may take",
+            "Memory that the output of all commands run by ExecSync uses; the limit is 48 MiB",
             move || Sample::single(counted(output.taken())),
         );
         registry.register_in_progress(&self.in_progress);

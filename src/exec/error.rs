@@ -74,5 +74,5 @@ impl ExecError {
 }
 
 const fn words(said: &str) -> &str {
-    if said.is_empty() { "it does not say why" } else { said }
+    if said.is_empty() { "it gave no reason" } else { said }
 }

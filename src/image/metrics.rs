@@ -66,7 +66,7 @@ impl RegisterMetrics for ImageMetrics {
             registry,
             "dockbridge_image_pull_duration_seconds",
             &["result"],
-            "Time of an image pull; equal pulls at the same time are one",
+            "Time of an image pull; concurrent pulls of the same image count once",
         );
         registry.register(
             "dockbridge_image_pull_bytes_total",

@@ -171,7 +171,7 @@ impl EngineInfo {
         if ![RUNC, oci_edits::RUNTIME].contains(&self.default_runtime.as_str()) {
             return Err(
                 "the engine's API has no field for it, and dockbridge's runtime does it only \
-                        where runc is the engine's default runtime",
+                        if runc is the engine's default runtime",
             );
         }
         Ok(())

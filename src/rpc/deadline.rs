@@ -42,13 +42,13 @@ pub(super) async fn within<T>(
 pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
-        || "no call to the docker engine is under way".to_owned(),
+        || "no call to the docker engine is in progress".to_owned(),
         |call| {
             format!("the docker engine has not answered {:?} for {:.1?}", call.what, call.elapsed)
         },
     );
     Status::deadline_exceeded(format!(
-        "not done within the {limit:?} that the caller gave: {waits}"
+        "not done within the deadline of the caller ({limit:?}): {waits}"
     ))
 }
 

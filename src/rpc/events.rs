@@ -248,7 +248,8 @@ fn listener_stream(
 }
 
 fn too_slow() -> Status {
-    let text = "this listener has not read for too long and missed events: list, and listen again";
+    let text =
+        "this client did not read for too long and missed events: list, then subscribe again";
     status(Kind::ResourceExhausted, text.to_owned())
 }
 

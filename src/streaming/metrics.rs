@@ -49,7 +49,7 @@ impl RegisterMetrics for StreamingMetrics {
         );
         registry.register(
             "dockbridge_streaming_waiting_bytes",
-            "Input of exec, attach and port-forward that clients have sent and processes have not taken",
+            "Input of exec, attach and port-forward that clients have sent and processes have not read",
             &self.waiting,
         );
         registry.register_in_progress(&self.in_progress);

@@ -194,12 +194,14 @@ impl Refusal {
                 (StatusCode::BAD_REQUEST, "the header X-Stream-Protocol-Version is required\n")
             }
             Self::NoSpdyVersion(_) => {
-                (StatusCode::FORBIDDEN, "none of the stream protocol versions is served here\n")
+                (StatusCode::FORBIDDEN, "none of the stream protocol versions is supported\n")
             }
             Self::NoSubprotocol => {
-                (StatusCode::FORBIDDEN, "none of the WebSocket subprotocols is served here\n")
+                (StatusCode::FORBIDDEN, "none of the WebSocket subprotocols is supported\n")
             }
-            Self::NotGet => (StatusCode::METHOD_NOT_ALLOWED, "a WebSocket begins with GET\n"),
+            Self::NotGet => {
+                (StatusCode::METHOD_NOT_ALLOWED, "a WebSocket handshake must use GET\n")
+            }
             Self::OldWebSocket => {
                 (StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version 13 is required\n")
             }

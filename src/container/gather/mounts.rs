@@ -77,12 +77,12 @@ fn refuse_propagation<'a>(
     let source = &mount.host_path;
     match wanted {
         Propagation::Bidirectional if !shared => Some(format!(
-            "{source:?} is not on a shared mount, so what the container mounts there cannot reach \
-             the host: mount --make-rshared"
+            "{source:?} is not on a shared mount, so the host cannot see what the \
+             container mounts there: mount --make-rshared"
         )),
         Propagation::HostToContainer if !shared && !follows => Some(format!(
-            "{source:?} is on a private mount, so what is mounted there later cannot reach the \
-             container: mount --make-rshared"
+            "{source:?} is on a private mount, so the container cannot see what \
+             is mounted there later: mount --make-rshared"
         )),
         _ => None,
     }
@@ -116,7 +116,7 @@ fn refuse_place(
     let missing = fs::metadata(below).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
     Ok((around.readonly && missing).then(|| {
         format!(
-            "{:?} lies below the read-only mount at {:?}, which has nothing there to mount on",
+            "{:?} lies below the read-only mount at {:?}, where this path does not exist",
             mount.container_path, around.container_path
         )
     }))

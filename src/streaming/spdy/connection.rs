@@ -94,7 +94,7 @@ where
             return;
         }
         ConnectionEnd::Broken(error) => {
-            tracing::info!(%error, "the client broke the spdy protocol");
+            tracing::info!(%error, "the client violated the SPDY protocol");
             GoAwayReason::Broken
         }
         ConnectionEnd::Done => GoAwayReason::Done,

@@ -36,7 +36,11 @@ impl Headers {
             let value = text(&mut block)?;
             headers.add(name, value)?;
         }
-        if block.is_empty() { Ok(headers) } else { Err(Malformed::Header("bytes behind the last")) }
+        if block.is_empty() {
+            Ok(headers)
+        } else {
+            Err(Malformed::Header("bytes after the last header"))
+        }
     }
 
     fn add(&mut self, name: &str, value: &str) -> Result<(), Malformed> {

@@ -161,7 +161,7 @@ impl Sender {
 
 /// The stream was reset, or the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client has gone")]
+#[error("the client has disconnected")]
 pub struct Gone;
 
 #[derive(Debug)]

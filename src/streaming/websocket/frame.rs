@@ -35,7 +35,7 @@ pub enum Opcode {
 
 /// The bytes are not a client's frames, or not allowed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client broke the WebSocket protocol")]
+#[error("the client violated the WebSocket protocol")]
 pub struct Malformed;
 
 /// The reading state of a connection.

@@ -60,7 +60,7 @@ fn streams(streams: Streams) -> Result<Streams, ParseError> {
         return Err(ParseError::invalid("one of stdin, stdout and stderr must be set")).at("stdin");
     }
     if streams.tty && streams.stderr {
-        return Err(ParseError::invalid("a terminal has no stderr of its own")).at("stderr");
+        return Err(ParseError::invalid("a terminal has no separate stderr")).at("stderr");
     }
     Ok(streams)
 }

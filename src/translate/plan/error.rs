@@ -85,9 +85,7 @@ pub enum PlanError {
     #[error("recursive_read_only of the mount at {target:?} needs {needs}")]
     NotReadOnly { target: String, needs: &'static str },
     /// Memory and swap can only be limited together.
-    #[error(
-        "linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit beside it"
-    )]
+    #[error("linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit as well")]
     SwapWithoutMemory {
         /// The requested limit in bytes.
         together: i64,
@@ -115,19 +113,13 @@ pub enum PlanError {
     /// The Engine API has no field for it, and dockbridge's OCI runtime is missing or does not support it
     /// either.
     #[error("{field}: {reason}")]
-    NeedsRuntime {
-        field: String,
-        reason: &'static str,
-    },
+    NeedsRuntime { field: String, reason: &'static str },
     /// A CDI device or an NRI plugin may not change this.
     #[error("{field}: no CDI device or NRI plugin may change it")]
     NotForPlugins { field: String },
     /// A container requests other id mappings than those of its pod.
     #[error("{field}: must be the same as the pod's, which has {pod}")]
-    OtherUsers {
-        field: &'static str,
-        pod: &'static str,
-    },
+    OtherUsers { field: &'static str, pod: &'static str },
     #[error("config.linux.security_context.{field}: the pod sandbox {sandbox}")]
     BeyondSandbox { field: &'static str, sandbox: &'static str },
     /// Labels and annotations in their stored form.

@@ -24,9 +24,9 @@ pub(super) fn check_sandbox(
     engine.maps_users(&document.spec.handler).map_err(refused)?;
     match document.network {
         NetworkMode::Cni => Ok(()),
-        NetworkMode::Docker | NetworkMode::Host => {
-            Err(refused("needs CNI (--network cni): the engine makes its networks itself"))
-        }
+        NetworkMode::Docker | NetworkMode::Host => Err(refused(
+            "needs CNI (--network cni): with Docker's network, the engine creates the namespace",
+        )),
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn check_container(
 ) -> Result<(), PlanError> {
     if spec.users != pod.spec.namespaces.users {
         let has = pod.spec.namespaces.users.is_some();
-        let pod = if has { "a user namespace of its own" } else { "the host's users" };
+        let pod = if has { "its own user namespace" } else { "the host's users" };
         let field = "config.linux.security_context.namespace_options.userns_options";
         return Err(PlanError::OtherUsers { field, pod });
     }

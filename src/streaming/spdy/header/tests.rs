@@ -108,7 +108,7 @@ fn broken_blocks_are_refused() {
         (b"\0\0\0\x01\0\0\0\0\0\0\0\x01b", "empty"),
         (b"\0\0\0\x01\0\0\0\x01A\0\0\0\x01b", "lower case"),
         (&twice, "twice"),
-        (&more, "behind the last"),
+        (&more, "after the last"),
     ];
     for (block, reason) in cases {
         let error = Headers::parse(block).unwrap_err().to_string();

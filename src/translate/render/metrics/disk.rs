@@ -4,7 +4,7 @@ use super::table::{Row, SampleWriter, Subject, rows, stalled, waiting};
 use crate::model::stats::{DeviceReading, DiskReading, Disks, IoReading};
 
 rows! {
-    gauge "container_fs_usage_bytes" ["device"] "Bytes on disk of what it wrote outside of mounts."
+    gauge "container_fs_usage_bytes" ["device"] "Disk usage of the files that it wrote outside of mounts, in bytes."
         |subject, out| {
             let layer = subject.container.and_then(|own| own.layer);
             let (Some(layer), Some(disk)) = (layer, disk(subject)) else { return };
@@ -12,13 +12,13 @@ rows! {
             out.labelled(&[&disk.device], Some(layer.bytes));
         };
     gauge "container_fs_limit_bytes" ["device"]
-        "Bytes that the file system of its writable layer has in all."
+        "Size of the file system of its writable layer, in bytes."
         |subject, out| of_disk(subject, out, |disk| disk.bytes);
     gauge "container_fs_inodes_total" ["device"]
-        "Inodes that the file system of its writable layer has in all."
+        "Inodes of the file system of its writable layer, used and free."
         |subject, out| of_disk(subject, out, |disk| disk.inodes);
     gauge "container_fs_inodes_free" ["device"]
-        "Inodes that are free on the file system of its writable layer."
+        "Free inodes of the file system of its writable layer."
         |subject, out| of_disk(subject, out, |disk| disk.free_inodes);
     counter "container_fs_reads_bytes_total" ["device"] "Bytes read from a disk."
         |subject, out| each(subject, out, |device| device.read_bytes);

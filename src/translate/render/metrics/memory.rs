@@ -15,9 +15,9 @@ rows! {
         |subject, out| out.value(memory(subject).and_then(|memory| memory.cache));
     gauge "container_memory_mapped_file" [] "Files mapped into memory, in bytes."
         |subject, out| out.value(memory(subject).and_then(|memory| memory.mapped_file));
-    gauge "container_memory_total_active_file_bytes" [] "Page cache used lately, in bytes."
+    gauge "container_memory_total_active_file_bytes" [] "Active page cache, in bytes."
         |subject, out| out.value(memory(subject).and_then(|memory| memory.active_file));
-    gauge "container_memory_total_inactive_file_bytes" [] "Page cache not used lately, in bytes."
+    gauge "container_memory_total_inactive_file_bytes" [] "Inactive page cache, in bytes."
         |subject, out| out.value(memory(subject).and_then(|memory| memory.inactive_file));
     gauge "container_memory_swap" [] "Swap in use, in bytes."
         |subject, out| {

@@ -11,7 +11,7 @@ rows! {
     counter "container_network_receive_errors_total" ["interface"] "Packets received with errors."
         |subject, out| each(subject, out, |one| one.received.errors);
     counter "container_network_receive_packets_dropped_total" ["interface"]
-        "Packets dropped that were to be received."
+        "Received packets that were dropped."
         |subject, out| each(subject, out, |one| one.received.dropped);
     counter "container_network_transmit_bytes_total" ["interface"] "Bytes sent."
         |subject, out| each(subject, out, |one| one.sent.bytes);
@@ -20,7 +20,7 @@ rows! {
     counter "container_network_transmit_errors_total" ["interface"] "Packets sent with errors."
         |subject, out| each(subject, out, |one| one.sent.errors);
     counter "container_network_transmit_packets_dropped_total" ["interface"]
-        "Packets dropped that were to be sent."
+        "Packets to send that were dropped."
         |subject, out| each(subject, out, |one| one.sent.dropped);
 }
 
