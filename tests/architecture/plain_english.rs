@@ -16,7 +16,8 @@ fn documents_are_in_plain_english() {
 #[test]
 fn messages_and_comments_are_in_plain_english() {
     let mut breaches = Vec::new();
-    for file in shipped().iter().filter(|file| !REWRITTEN_LATER.contains(&file.module().as_str())) {
+    let later = |path: &str| REWRITTEN_LATER.iter().any(|later| path.starts_with(later));
+    for file in shipped().iter().filter(|file| !later(&file.path)) {
         let texts = texts(&file.tokens).into_iter().map(|text| (text.line, text.text));
         for (line, text) in texts.chain(comments(&file.text)) {
             let found = found(&text).into_iter();
@@ -79,9 +80,12 @@ fn constructions_are_found_across_lines() {
     assert!(found[0].starts_with("What is no problem"), "{found:?}");
 }
 
-/// Modules whose comments and messages are still to be rewritten.
-const REWRITTEN_LATER: [&str; 6] =
-    ["container", "logs", "model", "store", "streaming", "translate"];
+/// Files whose comments and messages are still to be rewritten.
+const REWRITTEN_LATER: [&str; 3] = [
+    "src/container/limits/",
+    "src/translate/parse/resources.rs",
+    "src/translate/plan/resources.rs",
+];
 /// Words with which "else" is common English.
 const BEFORE_ELSE: [&str; 8] =
     ["everything", "nothing", "something", "anything", "somebody", "anybody", "everybody", "what"];
