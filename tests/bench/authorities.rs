@@ -1,11 +1,12 @@
-//! What the filter for authorities costs: 100,000 of the smallest calls with it and as many without, over one
-//! connection to one server that does nothing but answer. The connection's code is the program's; its filter has
-//! a switch, which is turned between short blocks of calls, in the order off, on, on, off or the other way round. So
-//! both share the thread, the memory and whatever else the machine does. Blocks that are all without the filter are
-//! counted in the same way beside them: what those differ by is what the machine scatters. Counted is the processor
-//! time of the server's thread.
+//! Measures what the filter for authorities costs. It makes 100,000 of the smallest calls with the filter
+//! and as many without, over one connection to one server that only answers. The connection's code is that
+//! of dockbridge. Its filter has a switch, which changes between short blocks of calls, in the order off,
+//! on, on, off or the reverse. So both share the thread, the memory and all other work of the machine. For
+//! comparison, blocks without the filter are compared with each other in the same way: their difference is
+//! the error of the machine. The measured value is the processor time of the server's thread.
 //!
-//! Runs anywhere: `cargo run --profile measure --example authorities`. `REQUESTS` changes the amount.
+//! Runs on any machine: `cargo run --profile measure --example authorities`. `REQUESTS` changes the number
+//! of calls.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +17,7 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
-// Their own tests are not found from here.
+// Their own tests cannot be found from here.
 #[rustfmt::skip]
 #[path = "../../src/rpc/connection.rs"]
 mod connection;
@@ -25,18 +26,19 @@ mod connection;
 mod filter;
 mod wanted;
 
-/// What the connection's code finds in the program.
+/// The parts of the program that the connection's code uses.
 mod host {
     pub(crate) use dockbridge::host::readiness;
 }
 
-/// The program's filter, with a switch.
+/// dockbridge's filter, with a switch.
 mod authority_filter {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use super::filter;
 
-    /// What every connection does with what it reads. To be turned between calls only: then whole frames pass by.
+    /// Whether connections filter what they read. Change it only between calls, so that whole frames are
+    /// treated alike.
     pub(super) static IS_ON: AtomicBool = AtomicBool::new(true);
 
     #[derive(Debug)]
@@ -94,7 +96,7 @@ fn main() {
     let requests = env::var("REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let folder = tempfile::tempdir().unwrap();
     let mut served = Served::start(folder.path());
-    // What is slower at first: pages, tables, the client's own warmth.
+    // The first calls are slower: pages, tables and the client's caches.
     served.call(requests / 10, true);
     let (mut filtered, mut control) = (Arm::default(), Arm::default());
     for round in 0..requests / (2 * BLOCK) {
@@ -108,7 +110,7 @@ fn main() {
     wanted::at_most("more with the filter, %, at most", more + 2.0 * error, 2.0);
 }
 
-/// Blocks without the filter and blocks that are compared with them, in fours: two of each.
+/// Blocks without the filter and blocks to compare with them, in groups of four: two of each.
 #[derive(Default)]
 struct Arm {
     without: Vec<f64>,
@@ -128,7 +130,7 @@ impl Arm {
         self.compared.push(compared * 1000.0 / (2 * BLOCK) as f64);
     }
 
-    /// How much more what is compared took, in percent, and the standard error of that.
+    /// How many percent longer the compared blocks took, and the standard error.
     fn more(&self) -> (f64, f64) {
         let middle = mean(&self.differences());
         let squares: Vec<f64> =
@@ -166,11 +168,11 @@ fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len() as f64
 }
 
-/// A server on a thread of its own, and a client of it.
+/// A server on its own thread, and a client of it.
 struct Served {
     runtime: Runtime,
     client: RuntimeServiceClient<Channel>,
-    /// The kernel's account of the server's thread.
+    /// The kernel's file with the times of the server's thread.
     account: PathBuf,
 }
 
@@ -196,7 +198,7 @@ impl Served {
         Self { runtime, client: RuntimeServiceClient::new(channel), account }
     }
 
-    /// Milliseconds of the server's thread for so many calls, one after the other.
+    /// Milliseconds of the server's thread for this number of calls, one after the other.
     fn call(&mut self, requests: usize, is_on: bool) -> f64 {
         IS_ON.store(is_on, Relaxed);
         let before = self.used();
@@ -249,6 +251,6 @@ impl Service<http::Request<Body>> for Answers {
     }
 }
 
-/// Short beside what other work on the machine lasts.
+/// Short compared with the duration of other work on the machine.
 const BLOCK: usize = 250;
 const OPENING: Duration = Duration::from_secs(10);

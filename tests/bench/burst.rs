@@ -1,5 +1,6 @@
-//! Many pods at once, as after a drain: from the first call until all are up, and until all are gone,
-//! against the same engine calls and plugin runs at once, with the processor time that it took.
+//! Many pods at once, as after a drain: the time from the first call until all are running, and until all
+//! are removed. They are compared with the same engine calls and plugin runs at once, and with the
+//! processor time.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -15,12 +16,12 @@ use crate::{
 
 type Seconds = BTreeMap<&'static str, f64>;
 
-/// Thirty pods of two containers, several times.
+/// Thirty pods with two containers each, several times.
 pub(crate) async fn measure(stage: &Stage, raw: &RawLife) -> Outcome {
     let pods = amount("BURST", 30);
     let (mut table, mut used) = (Table::default(), Vec::new());
     let watch = Watch::of(stage).await?;
-    // As everywhere: the first round is not counted.
+    // As in all benchmarks, the first round is not counted.
     for round in 0..=amount("BURSTS", 5) {
         let mut times = Table::default();
         let ours = ours(stage, &watch, (round, pods), &mut times).await?;
@@ -80,7 +81,7 @@ async fn theirs(
     Ok(used)
 }
 
-/// What was used between two looks.
+/// The processor time between two readings.
 fn difference(before: &Seconds, after: &Seconds) -> Seconds {
     let of = |(who, seconds): (&&'static str, &f64)| {
         (*who, seconds - before.get(who).copied().unwrap_or_default())

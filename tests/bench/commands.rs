@@ -1,4 +1,4 @@
-//! Commands in a running container: ExecSync beside the engine calls it cannot do without.
+//! Commands in a running container: ExecSync compared with the engine calls that it needs.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::{
     table::Table,
 };
 
-/// Runs `true` again and again, in turns.
+/// Runs `true` many times, alternating.
 pub(crate) async fn measure(stage: &Stage, engine: &RawEngine) -> Outcome<Table> {
     let pod = stage.recipes.pod("commands");
     let sandbox = stage.cri.run(&pod).await?;
@@ -19,7 +19,7 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine) -> Outcome<Table>
     let mut table = Table::default();
     for round in 0..=amount("COMMANDS", 100) {
         let mut times = Table::default();
-        // Whoever comes second finds warm caches: take turns.
+        // The second one finds warm caches, so they alternate.
         for turn in 0..2 {
             let begun = Instant::now();
             if (round + turn) % 2 == 0 {

@@ -1,4 +1,4 @@
-//! Sixty pods of two containers: what reads cost beside them, and what they weigh.
+//! Sixty pods with two containers each: how long reads take with them, and how much memory they need.
 
 use std::{fs, time::Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     wanted,
 };
 
-/// Fills the node, reads, prints the memory, and empties it again.
+/// Fills the node, reads, prints the memory, and removes the pods.
 pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri>) -> Outcome {
     let pods = amount("PODS", 60);
     let before = resident(stage)?;
@@ -54,7 +54,7 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri
     Ok(())
 }
 
-/// Runs the pods; the ids of each sandbox and of its last container.
+/// Runs the pods. Returns the ids of each sandbox and of its last container.
 async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<Vec<(String, String)>> {
     let mut crowd = Vec::new();
     for number in 0..pods {
@@ -109,7 +109,7 @@ async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     filesystem(who, cri, table).await
 }
 
-/// Those of pods and the metrics are not had by everybody.
+/// Not every server has statistics of pods and metrics.
 async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     let step = Instant::now();
     cri.all_stats(None).await?;
@@ -136,7 +136,7 @@ async fn filesystem(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome 
     Ok(())
 }
 
-/// What a bridge without a memory would have to ask for each of these.
+/// The requests that a server without its own state would have to send for each of these.
 async fn raw_reads(engine: &RawEngine, ids: (&str, &str), table: &mut Table) -> Outcome {
     let questions = [
         ("ListPodSandbox", "/containers/json?all=1".to_owned()),
@@ -156,7 +156,7 @@ async fn raw_reads(engine: &RawEngine, ids: (&str, &str), table: &mut Table) -> 
     Ok(())
 }
 
-/// Resident memory of dockbridge, in MB.
+/// The resident memory of dockbridge, in MB.
 fn resident(stage: &Stage) -> Outcome<f64> {
     let pid = stage.bridge.pid().unwrap_or_default();
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -166,6 +166,6 @@ fn resident(stage: &Stage) -> Outcome<f64> {
     Ok(f64::from(kilobytes) * 1.024 / 1000.0)
 }
 
-/// Waits without doing anything, and stops at once when asked: a crowd that counts the seconds
-/// would be measured itself.
+/// Waits without using processor time, and stops at once when asked. A loop that counts seconds would be
+/// measured too.
 const QUIET: &str = "trap 'exit 0' TERM; sleep 1000000 & wait $!";

@@ -1,4 +1,4 @@
-//! CPU time of the daemons while a kubelet polls, and while none does.
+//! Processor time of the daemons while kubelet polls, and while it does not.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::{
     wanted,
 };
 
-/// Watches them beside the crowd, a minute each way. Where a peer is, it has a crowd as large.
+/// Measures them for a minute each, while the pods run. If there is a peer, it has the same number of pods.
 pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     let length = Duration::from_secs(amount("POLLING", 60));
     let watch = Watch::of(stage).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     Ok(())
 }
 
-/// Which processes belong to whom.
+/// Which processes belong to which daemon.
 #[derive(Debug)]
 pub(crate) struct Watch {
     names: Vec<&'static str>,
@@ -75,9 +75,9 @@ impl Watch {
         Ok(Self { names, known })
     }
 
-    /// Prints what each used, by the minute; the sum of those that serve dockbridge.
+    /// Prints the time that each used per minute. Returns the sum of those that serve dockbridge.
     async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
-        // What was done before has an end of its own.
+        // Waits until earlier work has ended.
         sleep(Duration::from_secs(3)).await;
         let (before, begun) = (self.used()?, Instant::now());
         sleep(length).await;
@@ -90,20 +90,20 @@ impl Watch {
         let mut sum = 0.0;
         for name in &self.names {
             print!("{:>12.2}", used(name));
-            // Its own daemon does what ours and the engine's do together.
+            // The peer's own daemon does the work of dockbridge and the engine together.
             sum += if *name == PEER { 0.0 } else { used(name) };
         }
         println!("{sum:>12.2}{:>12.2}", used(SHIMS));
         Ok(sum)
     }
 
-    /// Seconds so far, of children that were waited for as well.
+    /// Seconds so far, including children that were waited for.
     pub(crate) fn used(&self) -> Outcome<BTreeMap<&'static str, f64>> {
         let mut used = BTreeMap::from([(MACHINE, machine()?)]);
         for entry in fs::read_dir("/proc")?.flatten() {
             let name = entry.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            // It may be gone by now.
+            // The process may have ended.
             let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
             let (owner, seconds) = self.attribute(pid, &stat)?;
             if let Some(owner) = owner {
@@ -129,18 +129,18 @@ impl Watch {
     }
 }
 
-/// Seconds that all processors were busy so far: its first three kinds are user, nice and system.
+/// Seconds that all processors were busy so far: user, nice and system time.
 fn machine() -> Outcome<f64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let ticks = stat.split_whitespace().skip(1).take(3).map(str::parse::<u32>);
     Ok(f64::from(ticks.sum::<Result<u32, _>>()?) / TICKS)
 }
 
-/// Everything that runs, with what belongs to none of the others.
+/// All processes, also those that belong to no daemon.
 const MACHINE: &str = "machine";
-/// The other CRI endpoint's, where one is given.
+/// The process of the other CRI endpoint, if one is given.
 const PEER: &str = "peer";
-/// The engine's, one for each pod or container; no daemons, so not in the sum.
+/// The engine's shims, one for each pod or container. They are no daemons, so they are not in the sum.
 const SHIMS: &str = "shims";
-/// The kernel counts processor time for its readers in hundredths of a second.
+/// The kernel reports processor time in hundredths of a second.
 const TICKS: f64 = 100.0;

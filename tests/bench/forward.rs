@@ -1,8 +1,8 @@
-//! What forwarding a port costs: bytes through a SPDY connection and a relay, against the same
-//! bytes through a plain TCP proxy, in turns in one run. Both are given the same pod, which
-//! sends or takes zeros, and a client that does as little as it can.
+//! What port forwarding costs: bytes through a SPDY connection and a relay, compared with the same bytes
+//! through a plain TCP proxy, alternating in one run. Both use the same pod, which sends or receives zeros,
+//! and a client that does as little as possible.
 //!
-//! Runs anywhere: `cargo bench --bench forward`. `MEGABYTES` and `ROUNDS` change the amounts.
+//! Runs on any machine: `cargo bench --bench forward`. `MEGABYTES` and `ROUNDS` change the amounts.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ use flate2::{Compress, Compression, FlushCompress};
 use serde_json::json;
 use tokio::{io::copy_bidirectional_with_sizes, runtime::Runtime};
 
-/// Which way the bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     FromPod,
@@ -65,7 +65,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// A server that takes everything, or sends so many bytes; twice.
+/// A server that receives everything, or sends this number of bytes; twice.
 fn pod(way: Way, bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -164,7 +164,7 @@ fn opening(port: u16) -> Vec<u8> {
     frames
 }
 
-/// Skips from frame to frame until the data stream has ended.
+/// Reads frames until the data stream has ended.
 fn until_ended(socket: &mut TcpStream) {
     let mut buffer = vec![0; 4 * CHUNK];
     let (mut skip, mut held) = (0, 0);

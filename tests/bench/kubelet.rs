@@ -1,4 +1,4 @@
-//! What a kubelet asks when nothing happens: the same questions as often as it asks them.
+//! The calls that kubelet makes when nothing happens, as often as kubelet makes them.
 
 use std::{
     sync::{
@@ -17,14 +17,14 @@ use crate::support::{
     failure::{Failure, Outcome},
 };
 
-/// A kubelet that asks until it is dropped.
+/// A kubelet that makes calls until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Kubelet {
     mind: Arc<Mind>,
     loops: JoinSet<()>,
 }
 
-/// What it asks for, and how many seconds it waits after the answer.
+/// The calls, and how many seconds it waits after the answer.
 const HABITS: [(Question, u64); 9] = [
     (Question::Lists, 1),
     (Question::Housekeeping, 2),
@@ -37,22 +37,22 @@ const HABITS: [(Question, u64); 9] = [
     (Question::Lists, 60),
 ];
 
-/// What some ask for besides, by features that are off at first.
+/// Calls of kubelets with features that are off by default.
 const FEATURES: [(Question, u64); 2] = [(Question::PodStatistics, 10), (Question::Metrics, 10)];
 
 #[derive(Clone, Copy, Debug)]
 enum Question {
-    /// What there is.
+    /// All pods, containers and images.
     Lists,
-    /// What runs.
+    /// The running pods and containers.
     Housekeeping,
     Status,
     Version,
     /// For evictions and summaries.
     Statistics,
-    /// The images' file system, and whether the containers' is another one.
+    /// The images' file system, and whether containers use another one.
     Disks,
-    /// Of every running container, where its log is.
+    /// The log path of every running container.
     Rotation,
     Images,
     PodStatistics,
@@ -67,7 +67,7 @@ struct Mind {
 }
 
 impl Kubelet {
-    /// The questions of a kubelet as it is installed.
+    /// The calls of a kubelet with default settings.
     pub(crate) fn of(cri: &Cri) -> Self {
         let mind = Mind { cri: cri.clone(), asked: AtomicU64::new(0), refused: Mutex::new(None) };
         let mut kubelet = Self { mind: Arc::new(mind), loops: JoinSet::new() };
@@ -75,19 +75,19 @@ impl Kubelet {
         kubelet
     }
 
-    /// And those of pods' figures and of metrics.
+    /// Adds the calls for statistics and metrics of pods.
     pub(crate) fn with_features(mut self) -> Self {
         self.takes_up(&FEATURES);
         self
     }
 
-    /// How many rounds of questions are over.
+    /// How many rounds of calls have finished.
     #[allow(dead_code, reason = "the soak asks")]
     pub(crate) fn asked(&self) -> u64 {
         self.mind.asked.load(Ordering::Relaxed)
     }
 
-    /// Fails if an answer was a refusal.
+    /// Fails if a call failed.
     pub(crate) fn is_content(&self) -> Outcome {
         match &*self.mind.refused.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(refusal) => Err(Failure(format!("kubelet was refused: {refusal}"))),
@@ -153,7 +153,7 @@ impl Mind {
     async fn rotation(&self) -> Answer {
         for container in self.cri.containers().await? {
             if container.state() == cri::ContainerState::ContainerRunning {
-                // It may be gone by now.
+                // The container may have been removed.
                 unless(Code::NotFound, self.cri.container(&container.id).await)?;
             }
         }
@@ -161,7 +161,7 @@ impl Mind {
     }
 }
 
-/// A refusal of one kind is no complaint.
+/// Ignores errors with this code.
 fn unless<T>(code: Code, answer: Result<T, Refused>) -> Answer {
     match answer {
         Err(refused) if refused.code != code => Err(refused),

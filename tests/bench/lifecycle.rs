@@ -1,12 +1,12 @@
-//! What the bridge costs: each step of a pod's life through the CRI, and commands in it, against the very engine
-//! calls and plugin runs it consists of, taken in turns in one run, so that the machine's mood
-//! falls on both alike. The figures to keep are the ratios.
+//! What dockbridge costs: each step of a pod's life through the CRI, and commands in the pod, compared with
+//! the engine calls and plugin runs of that step. They alternate in one run, so that the load of the
+//! machine affects both in the same way. The important figures are the ratios.
 //!
-//! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds
-//! another CRI endpoint to the comparison (no dockbridge: an engine has one), `ROUNDS`, `PODS` and
-//! `READS` change the amounts, `BURST` and `BURSTS` those of pods made at once. Measures only one part with
-//! `ONLY=crowd` (reads and processor time beside many pods), `ONLY=pods` (lives, bursts, our OCI runtime) or `ONLY=nri` (what
-//! NRI costs).
+//! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds another
+//! CRI endpoint to the comparison (not a second dockbridge, because an engine allows only one). `ROUNDS`,
+//! `PODS` and `READS` change the amounts, `BURST` and `BURSTS` those of pods created at once. To measure
+//! only one part, set `ONLY=crowd` (reads and processor time with many pods), `ONLY=pods` (lives, bursts,
+//! our OCI runtime) or `ONLY=nri` (what NRI costs).
 
 #![allow(
     clippy::unwrap_used,
@@ -83,18 +83,18 @@ async fn measure(world: &World) -> Outcome {
 
     let mut table = Table::default();
     let mut raw = RawLife::new(world, &recording);
-    // The first round warms page caches, plugin binaries and connections; it is not counted.
+    // The first round warms page caches, plugin binaries and connections. It is not counted.
     for round in 0..=rounds {
         let mut times = Table::default();
         CriLife::new("dockbridge", &stage.cri, &stage.recipes).round(round, &mut times).await?;
-        // Not even listening to the engine's events may cost the raw calls anything.
+        // The raw calls must not be slowed by a dockbridge that reads the engine's events.
         stage.bridge.freeze()?;
-        // Each begins on an engine that has come to rest.
+        // Each life begins when the engine is idle.
         sleep(REST).await;
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
-        // Nor may what it missed be caught up with on its own time.
+        // dockbridge must process the missed events before its own time is measured.
         sleep(REST).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
@@ -105,7 +105,8 @@ async fn measure(world: &World) -> Outcome {
     }
     table.print("one pod, one container, on CNI");
     table.wants_ratio("RunPodSandbox", RAW, 1.1);
-    // With our OCI runtime CNI plugins work while the pause starts, which has no seccomp profile of Docker's.
+    // With our OCI runtime, CNI plugins run while the pause container starts, which has no seccomp profile
+    // of Docker.
     let pod_up = if world.has_oci_runtime { 0.85 } else { 1.1 };
     table.wants_ratio("pod up", RAW, pod_up);
 
@@ -120,8 +121,8 @@ async fn measure(world: &World) -> Outcome {
     }
     stage.cri.clear().await?;
     stage.bridge.stop().await?;
-    // The recorded pod's files are its own, though the other adopted and removed the pod. An engine has
-    // one server at a time.
+    // The files of the recorded pod belong to the recorder, although the other server adopted and removed
+    // the pod. An engine has one server at a time.
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
     recorder.leaves_nothing().await?;
@@ -150,12 +151,12 @@ async fn peer() -> Outcome<Option<Cri>> {
     Cri::connect(path.as_ref()).await.map(Some)
 }
 
-/// Bytes as millions of bytes.
+/// Bytes in millions.
 fn megabytes(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
-/// Between two lives.
+/// The pause between two lives.
 const REST: Duration = Duration::from_millis(200);
-/// What every engine we know speaks.
+/// An API version that every known engine supports.
 const OLDEST: &str = "/v1.41";

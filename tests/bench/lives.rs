@@ -1,4 +1,4 @@
-//! One pod's life, step by step, for each contestant.
+//! One pod's life, step by step, for each server that is compared.
 
 use std::time::Instant;
 
@@ -19,12 +19,12 @@ pub(crate) struct CriLife<'a> {
 }
 
 impl<'a> CriLife<'a> {
-    /// Lives of a contestant.
+    /// Lives of a server.
     pub(crate) const fn new(contestant: &'static str, cri: &'a Cri, recipes: &'a Recipes) -> Self {
         Self { contestant, cri, recipes }
     }
 
-    /// Lives once.
+    /// Runs one life.
     pub(crate) async fn round(&self, round: u32, table: &mut Table) -> Outcome {
         let (who, cri) = (self.contestant, self.cri);
         let pod = self.recipes.pod(&format!("{who}{round}"));
@@ -57,7 +57,7 @@ impl<'a> CriLife<'a> {
     }
 }
 
-/// The same life of engine calls and plugin runs only.
+/// The same life with only engine calls and plugin runs.
 #[derive(Debug)]
 pub(crate) struct RawLife {
     /// The engine.
@@ -67,7 +67,7 @@ pub(crate) struct RawLife {
 }
 
 impl RawLife {
-    /// Lives made of what was recorded.
+    /// Lives made from the recorded requests.
     pub(crate) fn new(world: &World, recording: &Recording) -> Self {
         Self {
             engine: RawEngine::new(&world.docker, &recording.version),
@@ -76,7 +76,7 @@ impl RawLife {
         }
     }
 
-    /// Starts a pod with such containers.
+    /// Starts a pod with these containers.
     pub(crate) async fn up<const N: usize>(
         &self,
         pod: String,
@@ -97,7 +97,7 @@ impl RawLife {
         Ok(RawPod { sandbox, netns, result, containers })
     }
 
-    /// Ends it with everything in it.
+    /// Ends the pod and everything in it.
     pub(crate) async fn down(&self, pod: &RawPod) -> Outcome {
         for container in &pod.containers {
             self.engine.stop(container, 0).await?;
@@ -110,7 +110,7 @@ impl RawLife {
         Ok(())
     }
 
-    /// Lives once.
+    /// Runs one life.
     pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
         let engine = &self.engine;
         let pod = format!("raw-pod-{round}");
@@ -151,7 +151,7 @@ impl RawLife {
     }
 }
 
-/// A pod of raw calls that is up.
+/// A running pod that was made with raw calls.
 #[derive(Debug)]
 pub(crate) struct RawPod {
     sandbox: String,
@@ -160,5 +160,5 @@ pub(crate) struct RawPod {
     containers: Vec<String>,
 }
 
-/// The contestant without a bridge.
+/// The name of the rows without a server.
 pub(crate) const RAW: &str = "raw";

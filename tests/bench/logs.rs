@@ -1,8 +1,9 @@
-//! What container logs cost: how many bytes of the engine's log the pump makes CRI lines of in a
-//! second, and its processor time as a share of the engine's for the same lines. The first row
-//! is bounded by the engine, the second by the pump.
+//! What container logs cost: how many bytes of the engine's log dockbridge converts to CRI lines in a
+//! second, and its processor time as a share of the engine's for the same lines. The engine limits the
+//! first row, dockbridge the second.
 //!
-//! Runs in a world: `tests/env/world.sh -- cargo bench --bench logs`. `LINES` and `ROUNDS` change
+//! Runs in a world: `tests/env/world.sh -- cargo bench --bench logs`. `LINES` and `ROUNDS` change the
+//! amounts.
 //! the amounts.
 
 #![allow(
@@ -75,7 +76,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A container writes as fast as the engine takes it. Its end is shown when its log is
+    /// A container writes as fast as the engine accepts the lines. Its end is shown when its log is
     /// complete.
     async fn beside_the_writer(&self) -> Outcome {
         let lines = amount("LINES", 3_000_000);
@@ -96,10 +97,10 @@ impl Run<'_> {
         self.end(&id, &log).await
     }
 
-    /// dockbridge is started when everything is written: from the first bytes it writes to the
-    /// last. Its processor time holds its start.
+    /// dockbridge is started when everything was written. Measured from the first bytes that it writes to
+    /// the last. Its processor time includes its start.
     async fn afterwards(&mut self) -> Outcome {
-        // Fewer than the engine keeps for one who is not there.
+        // Fewer than the engine keeps while nobody reads.
         let lines = amount("LINES", 3_000_000).min(400_000);
         let before = self.used()?[1];
         let line = format!("until [ -e /go ]; do usleep 10000; done; {}", writing(lines));
@@ -108,7 +109,7 @@ impl Run<'_> {
         self.stage.bridge.kill().await?;
         let until_done = "touch /go; until [ -e /done ]; do usleep 10000; done";
         self.stage.engine.inside(&id, until_done).await?;
-        // The last of it is between the shim and the engine's file.
+        // The last lines are still between the shim and the engine's file.
         sleep(Duration::from_secs(1)).await;
         let engine = self.used_by_engine()? - before;
         let path = log.path().to_owned();
@@ -135,7 +136,7 @@ impl Run<'_> {
         Ok(fs::remove_file(log.path())?)
     }
 
-    /// Processor time so far: dockbridge's and the engine's.
+    /// The processor time of dockbridge and the engine so far.
     fn used(&self) -> Outcome<[f64; 2]> {
         let Some(bridge) = self.stage.bridge.pid() else { fail!("no dockbridge") };
         Ok([seconds(bridge)?, self.used_by_engine()?])
@@ -147,17 +148,17 @@ impl Run<'_> {
     }
 }
 
-/// Processor time of a process and all its threads.
+/// The processor time of a process with all its threads.
 fn seconds(pid: u32) -> Outcome<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may hold anything; behind it come single words.
+    // The name may contain any characters. After it, there are only single words.
     let words: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = words[11].parse::<u32>()? + words[12].parse::<u32>()?;
     Ok(f64::from(ticks) / TICKS)
 }
 
-/// Watches a file until it has stood still; the bytes that were there first, and the time from
-/// then to the last change.
+/// Watches a file until it no longer changes. Returns the bytes at the start, and the time from then to the
+/// last change.
 fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     let begun = Instant::now();
     let (mut first, mut seen) = (None, (0, begun));
@@ -174,7 +175,7 @@ fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     Ok((length, seen.1.duration_since(at)))
 }
 
-/// What the engine wrote for a log that has to be complete.
+/// The bytes that the engine wrote for a log that must be complete.
 fn engines_bytes(log: &CriLog, lines: u64) -> Outcome<u64> {
     let mut found = 0;
     log.each(|_| {
@@ -198,8 +199,8 @@ fn row(name: &str, bytes: u64, took: Duration, [pump, engine]: [f64; 2]) {
     println!("{name:<30}{megabytes:>8.0}{rate:>8.0}{pump:>8.2}{engine:>8.2}{ratio:>8.2}");
 }
 
-/// A line of usual length.
+/// A line of the usual length.
 const TEXT: &str =
     "2026-01-01T00:00:00Z info request served method=GET path=/api/v1/items/4711 code=200 ms=12";
-/// The kernel counts processor time for its readers in hundredths of a second.
+/// The kernel reports processor time in hundredths of a second.
 const TICKS: f64 = 100.0;

@@ -1,5 +1,5 @@
-//! What NRI costs: lives of pods with NRI off, with NRI on and no plugin, and with a plugin that only
-//! listens. An engine has one server at a time, so the two servers serve in turns.
+//! What NRI costs: lives of pods with NRI off, with NRI on and no plugin, and with a plugin that only reads
+//! events. An engine has one server at a time, so the two servers alternate.
 
 use crate::{
     amount,
@@ -9,7 +9,7 @@ use crate::{
     table::Table,
 };
 
-/// Lives in turns.
+/// Runs the lives, alternating.
 pub(crate) async fn measure(world: &World) -> Outcome {
     let mut off = Stage::cni(world, "nri_off").await?;
     off.bridge.stop().await?;
@@ -19,7 +19,7 @@ pub(crate) async fn measure(world: &World) -> Outcome {
     for turn in 0..amount("NRI_TURNS", 10) {
         off.bridge.spawn().await?;
         off.cri = off.bridge.cri().await?;
-        // The first life after a start warms caches and connections, here and below; it is not counted.
+        // After each start of a server, the first life warms caches and connections. It is not counted.
         for life in 0..=LIVES {
             let counted = if life > 0 { &mut table } else { &mut Table::default() };
             live(OFF, &off, turn * 10 + life, counted).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn measure(world: &World) -> Outcome {
         on.bridge.stop().await?;
     }
     table.print("what NRI costs");
-    // Nothing: as much as medians of the same differ.
+    // No cost: less than the difference between two medians of the same measurement.
     table.wants_added(ON, OFF, 1.0);
     table.wants_added(LOGGER, OFF, 2.0);
     for mut stage in [off, on] {
@@ -56,5 +56,5 @@ async fn live(who: &'static str, stage: &Stage, round: u32, table: &mut Table) -
 const OFF: &str = "off";
 const ON: &str = "idle";
 const LOGGER: &str = "logger";
-/// Between two starts.
+/// Lives between two starts.
 const LIVES: u32 = 4;

@@ -1,5 +1,6 @@
-//! What our OCI runtime costs a container that does not need it, and how long its program takes before it
-//! becomes runc: the same engine calls with the engine's own runtime and with ours, in turns.
+//! What our OCI runtime costs for a container that does not need it, and how long its program runs before
+//! it becomes runc. The same engine calls are made with the engine's own runtime and with ours,
+//! alternating.
 
 use std::{process::Command, time::Instant};
 
@@ -17,14 +18,14 @@ use crate::{
     table::Table,
 };
 
-/// Only in a world whose engine has it.
+/// Only in a world whose engine has our runtime.
 pub(crate) async fn measure(world: &World, engine: &RawEngine) -> Outcome {
     if !world.has_oci_runtime {
         return Ok(());
     }
     let rounds = amount("ROUNDS", 20);
     let (mut table, mut executions) = (Table::default(), Table::default());
-    // As everywhere: the first round is not counted.
+    // As in all benchmarks, the first round is not counted.
     for round in 0..=rounds {
         let mut times = Table::default();
         for (who, runtime) in [(OURS, RUNTIME), (RUNC, "runc")] {
@@ -50,7 +51,7 @@ pub(crate) async fn measure(world: &World, engine: &RawEngine) -> Outcome {
     Ok(())
 }
 
-/// Our program that becomes `true`, and `true` alone.
+/// Measures our program when it becomes `true`, and `true` alone.
 fn execute(times: &mut Table) -> Outcome {
     for (who, command, words) in [
         (OURS, program(), &["runtime", "--dockbridge-runtime", TRUE, "state", "none"][..]),

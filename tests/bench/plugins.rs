@@ -1,4 +1,4 @@
-//! The CNI chain run by hand, as a client library runs it.
+//! Runs the CNI plugins directly, as a client library does.
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -10,7 +10,7 @@ use crate::support::{
     world::World,
 };
 
-/// The plugins of the world's configuration.
+/// The plugins in the world's configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Plugins {
     folder: PathBuf,
@@ -32,7 +32,7 @@ impl Plugins {
         })
     }
 
-    /// Connects a namespace; the last plugin's result.
+    /// Connects a namespace. Returns the last plugin's result.
     pub(crate) async fn add(&self, container: &str, netns: &str) -> Outcome<Value> {
         let mut result = Value::Null;
         for plugin in &self.chain {
@@ -42,7 +42,7 @@ impl Plugins {
         Ok(result)
     }
 
-    /// Disconnects it.
+    /// Disconnects the namespace.
     pub(crate) async fn del(&self, container: &str, netns: &str, result: &Value) -> Outcome {
         for plugin in self.chain.iter().rev() {
             self.run("DEL", plugin, result, (container, netns)).await?;

@@ -1,4 +1,4 @@
-//! The engine without a bridge: one pooled connection, bodies as they are given.
+//! The engine without a server between: one pooled connection, bodies as they are given.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) struct RawEngine {
 }
 
 impl RawEngine {
-    /// A client of the engine at that socket that asks in the given version, `/v1.41`.
+    /// A client of the engine at that socket that uses the given API version, e.g. `/v1.41`.
     pub(crate) fn new(socket: &Path, version: &str) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new());
@@ -34,7 +34,7 @@ impl RawEngine {
         Self { socket: socket.to_owned(), version: version.to_owned(), client }
     }
 
-    /// Creates a container; its id.
+    /// Creates a container. Returns its id.
     pub(crate) async fn create(&self, name: &str, body: &str) -> Outcome<String> {
         let path = format!("/containers/create?name={name}");
         let answer = self.ask(Method::POST, &path, body).await?;
@@ -42,17 +42,17 @@ impl RawEngine {
         Ok(answer["Id"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Starts it.
+    /// Starts a container.
     pub(crate) async fn start(&self, id: &str) -> Outcome {
         self.ask(Method::POST, &format!("/containers/{id}/start"), "").await.map(drop)
     }
 
-    /// Stops it with a grace in seconds.
+    /// Stops a container with a grace period in seconds.
     pub(crate) async fn stop(&self, id: &str, grace: u32) -> Outcome {
         self.ask(Method::POST, &format!("/containers/{id}/stop?t={grace}"), "").await.map(drop)
     }
 
-    /// Removes it.
+    /// Removes a container.
     pub(crate) async fn remove(&self, id: &str) -> Outcome {
         let path = format!("/containers/{id}?force=1&v=1");
         self.ask(Method::DELETE, &path, "").await.map(drop)
@@ -65,7 +65,7 @@ impl RawEngine {
         Ok(answer["State"]["Pid"].as_u64().unwrap_or_default())
     }
 
-    /// Creates an exec with pipes; its id.
+    /// Creates an exec with pipes. Returns its id.
     pub(crate) async fn create_exec(&self, id: &str, command: &[&str]) -> Outcome<String> {
         let body = serde_json::json!({
             "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Cmd": command,
@@ -76,7 +76,7 @@ impl RawEngine {
         Ok(answer["Id"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Starts it and takes the connection over; what follows are its streams.
+    /// Starts an exec and takes over the connection, on which its streams follow.
     pub(crate) async fn start_exec(&self, exec: &str) -> Outcome<UnixStream> {
         let mut stream = UnixStream::connect(&self.socket).await?;
         let body = r#"{"Detach":false,"Tty":false}"#;
@@ -97,8 +97,7 @@ impl RawEngine {
         Ok(stream)
     }
 
-    /// The exit code of an exec whose streams have ended. The engine may need another moment to
-    /// know it.
+    /// The exit code of an exec whose streams have ended. The engine may know it a moment later.
     pub(crate) async fn exec_code(&self, exec: &str) -> Outcome<i64> {
         loop {
             let answer = self.get(&format!("/exec/{exec}/json")).await?;
@@ -109,8 +108,8 @@ impl RawEngine {
         }
     }
 
-    /// Runs `true` in a container: makes an exec, starts it, listens to its end, and looks at it
-    /// until the engine has seen the end, too.
+    /// Runs `true` in a container: creates an exec, starts it, waits for its end, and inspects it until the
+    /// engine knows the end too.
     pub(crate) async fn exec(&self, id: &str) -> Outcome {
         let body = r#"{"AttachStdout":true,"AttachStderr":true,"Cmd":["true"]}"#;
         let answer = self.ask(Method::POST, &format!("/containers/{id}/exec"), body).await?;
@@ -129,13 +128,13 @@ impl RawEngine {
         }
     }
 
-    /// The engine's own events from now on, as it filters them.
+    /// The engine's own events from now on, with these filters.
     pub(crate) async fn events(&self, filters: &str) -> Outcome<Incoming> {
         let filters = filters.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         Ok(self.send(Method::GET, &format!("/events?filters={filters}"), "").await?.into_body())
     }
 
-    /// Any read.
+    /// Any GET request.
     pub(crate) async fn get(&self, path: &str) -> Outcome<Bytes> {
         self.ask(Method::GET, path, "").await
     }

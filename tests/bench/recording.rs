@@ -1,5 +1,5 @@
-//! The two create bodies of a pod, as dockbridge sends them, to be sent again without it: only
-//! so do both contestants ask the engine for the same.
+//! Records the two create bodies of a pod that dockbridge sends, so that they can be sent again without it.
+//! Only then do both send the same to the engine.
 
 use dockbridge::model::{
     label::OCI_SHIM_GROUP,
@@ -13,10 +13,10 @@ use crate::support::{
     stage::Stage,
 };
 
-/// What was sent for one pod with one container.
+/// The requests for one pod with one container.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
-    /// API version prefix, for example `/v1.41`.
+    /// The prefix with the API version, for example `/v1.41`.
     pub(crate) version: String,
     sandbox: String,
     container: String,
@@ -25,20 +25,20 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The pause's body, for another pod.
+    /// The body of the pause container, for another pod.
     pub(crate) fn sandbox_of(&self, pod: &str) -> String {
         self.in_own_shim(&self.sandbox, pod)
     }
 
-    /// The container's body, for another sandbox. Files of the recorded pod stay what they are.
+    /// The body of the container, for another sandbox. The files are still those of the recorded pod.
     pub(crate) fn container_of(&self, pod: &str, sandbox: &str) -> String {
         let joins = |id: &str| format!("container:{id}");
         let body = self.in_own_shim(&self.container, pod);
         body.replace(&joins(&self.sandbox_id), &joins(sandbox))
     }
 
-    /// In the recorded group a copy would move into the recorded pod's shim and be spared the
-    /// start of one.
+    /// With the recorded group, a copy would run in the shim of the recorded pod and would not have to
+    /// start one.
     fn in_own_shim(&self, body: &str, pod: &str) -> String {
         match &self.shim_group {
             Some(group) => body.replace(group, pod),
@@ -47,8 +47,8 @@ impl Recording {
     }
 }
 
-/// Runs one pod through a dockbridge behind the proxy and keeps the pod up, since the recorded
-/// bodies name its files; the dockbridge ends.
+/// Runs one pod through a dockbridge behind the proxy. The pod stays, because the recorded bodies name its
+/// files. The dockbridge ends.
 pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recording> {
     let pod = stage.recipes.pod("recorded");
     let sandbox_id = stage.cri.run(&pod).await?;
@@ -62,7 +62,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
     let (mut sandbox, mut container, mut shim_group) = (None, None, None);
     for (prefix, mut body) in bodies {
         version = prefix;
-        // Without labels no bridge takes the copies for its own and looks after them.
+        // Without the labels, no dockbridge adopts the copies.
         let labels = std::mem::take(&mut body["Labels"]);
         let group = &body["HostConfig"]["Annotations"][OCI_SHIM_GROUP];
         shim_group = group.as_str().map(str::to_owned).or(shim_group);
@@ -70,7 +70,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         match labels["io.kubernetes.docker.type"].as_str() {
             Some("podsandbox") => sandbox = Some(body.to_string()),
             Some("container") => container = Some(body.to_string()),
-            // What an image is looked into with.
+            // The container for the inspection of an image.
             _ => {}
         }
     }
@@ -84,7 +84,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
     })
 }
 
-/// It does what no raw call does, and starts nothing that dockbridge did not prepare.
+/// Our runtime does work that the raw calls do not, and it refuses what dockbridge did not prepare.
 fn leave_out_our_runtime(host: &mut Value) {
     if host["Runtime"] == RUNTIME {
         host["Runtime"].take();
@@ -94,7 +94,7 @@ fn leave_out_our_runtime(host: &mut Value) {
     }
 }
 
-/// Version prefix and body of every create request among the bytes of one connection.
+/// Prefix with the version, and body, of every create request in the bytes of one connection.
 fn creations(bytes: &str) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for request in bytes.split("POST ").skip(1) {

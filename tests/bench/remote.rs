@@ -1,5 +1,5 @@
-//! What a command in a container costs as kubelet runs it, over SPDY, against the engine's own exec
-//! over its hijacked connection.
+//! What a command in a container costs as kubelet runs it (over SPDY), compared with the engine's own exec
+//! over a hijacked connection.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use crate::{
     table::Table,
 };
 
-/// Times of commands in one container, in turns.
+/// Times of commands in one container, alternating.
 pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome<Table> {
     let pod = stage.recipes.pod("exec");
     let sandbox = stage.cri.run(&pod).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
     let mut table = Table::default();
-    // As everywhere: the first round is not counted.
+    // As in all benchmarks, the first round is not counted.
     for round in 0..=amount("ROUNDS", 20) {
         let mut times = Table::default();
         bridged(stage, &ids[0], &mut times).await?;
@@ -64,7 +64,7 @@ async fn engines(raw: &RawEngine, container: &str, times: &mut Table) -> Outcome
     let exec = raw.create_exec(container, &["cat"]).await?;
     let mut stream = raw.start_exec(&exec).await?;
     stream.write_all(LINE.as_bytes()).await?;
-    // Output has eight bytes of head: which stream, and how much.
+    // Output has a header of eight bytes: the stream and the length.
     let mut answer = vec![0; 8 + LINE.len()];
     stream.read_exact(&mut answer).await?;
     times.since(RAW, THERE_AND_BACK, begun);

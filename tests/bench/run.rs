@@ -1,10 +1,10 @@
-//! How a measurement is run: in a world, with amounts from the environment.
+//! How a benchmark runs: in a world, with amounts from the environment.
 
 use std::{env, process::ExitCode, str::FromStr};
 
 use crate::support::{failure::Outcome, world::World};
 
-/// Runs a measurement in the world around it; says so where there is none.
+/// Runs a benchmark in the current world. Without a world, says so.
 pub(crate) fn in_world(name: &str, measure: impl AsyncFnOnce(&World) -> Outcome) -> ExitCode {
     let Some(world) = World::find() else {
         println!("{name}: left out: no world (run it through tests/env/world.sh)");

@@ -1,10 +1,10 @@
-//! Times by step and contestant, printed as medians and ratios.
+//! Times by step and server, printed as medians and ratios.
 
 use std::time::{Duration, Instant};
 
 use crate::wanted;
 
-/// Times in the order they were first noted.
+/// Times, in the order in which the steps were first measured.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Row>,
@@ -17,17 +17,17 @@ struct Row {
 }
 
 impl Table {
-    /// Notes one time of a contestant.
+    /// Adds one time of a server.
     pub(crate) fn note(&mut self, contestant: &'static str, step: &'static str, took: Duration) {
         self.samples(contestant, step).push(took.as_secs_f64() * 1000.0);
     }
 
-    /// Notes the time since `begun`.
+    /// Adds the time since `begun`.
     pub(crate) fn since(&mut self, contestant: &'static str, step: &'static str, begun: Instant) {
         self.note(contestant, step, begun.elapsed());
     }
 
-    /// Takes over all times of another table.
+    /// Adds all times of another table.
     pub(crate) fn merge(&mut self, other: Self) {
         for row in other.rows {
             for (contestant, times) in row.times {
@@ -36,8 +36,8 @@ impl Table {
         }
     }
 
-    /// Prints the medians, the 90th percentiles, and what the first contestant's median is of
-    /// each other's.
+    /// Prints the medians, the 90th percentiles, and the ratios of the first server's median to the
+    /// others'.
     pub(crate) fn print(&self, title: &str) {
         let mut contestants: Vec<&str> = Vec::new();
         for (contestant, _) in self.rows.iter().flat_map(|row| &row.times) {
@@ -59,7 +59,7 @@ impl Table {
         println!();
     }
 
-    /// Says whether dockbridge's median of a step is at most that many milliseconds.
+    /// Reports whether dockbridge's median of a step is at most this many milliseconds.
     pub(crate) fn wants(&self, step: &str, most: f64) {
         let row = self.rows.iter().find(|row| row.step == step);
         if let Some(median) = row.and_then(|row| row.quantile(OURS, 50)) {
@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    /// Says whether dockbridge's median of a step is at most that multiple of another's.
+    /// Reports whether dockbridge's median of a step is at most this multiple of another's.
     pub(crate) fn wants_ratio(&self, step: &str, other: &str, most: f64) {
         let row = self.rows.iter().find(|row| row.step == step);
         let medians = row.and_then(|row| row.quantile(OURS, 50).zip(row.quantile(other, 50)));
@@ -76,9 +76,9 @@ impl Table {
         }
     }
 
-    /// Says whether each call's median of one is at most that many milliseconds more than another's.
+    /// Reports whether each call's median of `who` is at most this many milliseconds more than another's.
     pub(crate) fn wants_added(&self, who: &str, other: &str, most: f64) {
-        // Sums of several calls begin in small letters.
+        // The names of sums of several calls begin with a small letter.
         for row in self.rows.iter().filter(|row| row.step.starts_with(char::is_uppercase)) {
             if let Some((more, less)) = row.quantile(who, 50).zip(row.quantile(other, 50)) {
                 let what = format!("{}, {who} − {other}, ms", row.step);
@@ -120,7 +120,7 @@ impl Row {
         println!();
     }
 
-    /// The value below which `percent` of a contestant's times lie.
+    /// The value that `percent` of a server's times do not exceed.
     fn quantile(&self, contestant: &str, percent: usize) -> Option<f64> {
         let (_, times) = self.times.iter().find(|(name, _)| *name == contestant)?;
         let mut sorted = times.clone();
@@ -129,5 +129,5 @@ impl Row {
     }
 }
 
-/// The contestant whose figures are judged.
+/// The server whose figures are judged.
 const OURS: &str = "dockbridge";

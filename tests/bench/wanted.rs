@@ -1,4 +1,4 @@
-//! The wanted value of a figure, printed beside it. Nothing fails here: the machine may be busy.
+//! Prints the wanted value next to a figure. Nothing fails here, because the machine may be busy.
 
 /// Prints a figure and the most it should be.
 pub(crate) fn at_most(what: &str, is: f64, most: f64) {

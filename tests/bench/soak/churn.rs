@@ -1,4 +1,4 @@
-//! Pods that come and go, each with everything a pod can be asked for.
+//! Pods that are created and removed. Each uses everything that a pod can have.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// A life of one pod after the other.
+/// Runs the life of one pod after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Churn {
     cri: Cri,
@@ -28,7 +28,7 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    /// Pods of that stage. Starts that the engine failed are counted in `failed`.
+    /// Pods on that stage. `failed` counts starts that failed in the engine.
     pub(crate) fn on(stage: &Stage, failed: &Arc<AtomicUsize>) -> Self {
         Self {
             cri: stage.cri.clone(),
@@ -38,13 +38,13 @@ impl Churn {
         }
     }
 
-    /// The life of the pod with that number, which also says what is special about it.
+    /// The life of the pod with that number. The number decides what is special about it.
     pub(crate) async fn life(&self, number: usize) -> Outcome {
         let pod = self.recipes.pod(&format!("life{number}"));
         let sandbox = self.up(&pod).await?;
         let web = self.recipes.web("web", PORT);
         let talker = self.recipes.container("talker", "seq 200; sleep 1000");
-        // Now and then one whose memory does not suffice.
+        // Sometimes a container whose memory limit is too small.
         let line = if number % 10 == 8 { HOG } else { "exit 3" };
         let short = self.recipes.container("short", line);
         let mut ids = Vec::new();
@@ -63,8 +63,8 @@ impl Churn {
         Ok(std::fs::remove_dir_all(&pod.log_directory)?)
     }
 
-    /// On a busy machine runc fails to start a container in a thousand: then there is another, as
-    /// kubelet would make it.
+    /// On a busy machine, runc fails to start one of a thousand containers. Then another is created, as
+    /// kubelet does.
     async fn up(&self, pod: &cri::PodSandboxConfig) -> Outcome<String> {
         loop {
             match self.cri.run(pod).await {
@@ -74,7 +74,7 @@ impl Churn {
         }
     }
 
-    /// Likewise.
+    /// As for `up`.
     async fn begin(
         &self,
         sandbox: &str,
@@ -97,9 +97,9 @@ impl Churn {
         Ok(())
     }
 
-    /// One that runs to its end, one over a stream, and now and then one that runs out of time.
+    /// One command that ends by itself, one over a stream, and sometimes one that reaches its timeout.
     async fn commands(&self, id: &str, number: usize) -> Outcome {
-        // The port that is forwarded later is open when this has ended.
+        // When this has ended, the port that is forwarded later is open.
         let line =
             format!("until wget -qO /dev/null 127.0.0.1:{PORT}; do usleep 20000; done; echo open");
         let answer = self.cri.exec_sync(id, &["sh", "-c", &line], 20).await?;
@@ -112,7 +112,7 @@ impl Churn {
             ensure!(late.is_err(), "a command without an end ended");
         }
         if number % 10 == 6 {
-            // One who leaves in the middle.
+            // A client that disconnects in the middle.
             let way = [Way::Spdy("v4.channel.k8s.io"), Way::WebSocket("v5.channel.k8s.io")]
                 [number / 10 % 2];
             let session = Session::exec(&self.cri, way, id, &["cat"], Wish::Pipes).await?;
@@ -144,7 +144,7 @@ impl Churn {
         Ok(())
     }
 
-    /// Every list in portions, as a kubelet with that feature has them.
+    /// Reads every list in chunks, as kubelet with that feature does.
     async fn portions(&self) -> Outcome {
         let cri = &self.cri;
         cri.streamed_sandboxes(None).await?;
@@ -156,7 +156,7 @@ impl Churn {
         Ok(())
     }
 
-    /// As kubelet does it step by step, with the sandbox only, or after an end nobody asked for.
+    /// Ends the pod as kubelet does step by step, with only the sandbox, or after an unexpected end.
     async fn end(&self, sandbox: &str, ids: &[String], number: usize) -> Outcome {
         match number % 3 {
             0 => {
@@ -173,11 +173,11 @@ impl Churn {
     }
 }
 
-/// More is no accident.
+/// A larger number is no coincidence.
 const MOST_FAILED: usize = 5;
 
-/// Where the pod's server listens.
+/// The port of the server in the pod.
 pub(crate) const PORT: u16 = 8080;
 
-/// Twice the memory it may have.
+/// Uses twice the memory limit.
 const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=1";

@@ -1,32 +1,32 @@
-//! One measured value over time, and its verdict.
+//! One measured value over time, and the verdict on it.
 
 use super::verdict::{Judgement, Sample, Slack, Verdict};
 
-/// A judged curve.
+/// A curve with its verdict.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// What was measured, with its unit.
     pub(crate) name: &'static str,
-    /// In the order they were taken.
+    /// The samples, in the order in which they were taken.
     pub(crate) samples: Vec<Sample>,
-    /// What is made of it.
+    /// The verdict.
     pub(crate) judgement: Judgement,
     slack: Slack,
 }
 
 impl Curve {
-    /// Judges what was measured.
+    /// Judges the samples.
     pub(crate) fn new(name: &'static str, samples: Vec<Sample>, slack: Slack) -> Self {
         let judgement = Judgement::of(&samples, slack);
         Self { name, samples, judgement, slack }
     }
 
-    /// Whether it may not be as it is.
+    /// Whether the curve is an error.
     pub(crate) fn grows(&self) -> bool {
         self.judgement.verdict == Verdict::Growing
     }
 
-    /// The verdict in words.
+    /// The verdict as text.
     pub(crate) fn says(&self) -> String {
         let medians = self.judgement.thirds.map(|(_, median)| format!("{median:.1}")).join(" → ");
         let word = match self.judgement.verdict {
@@ -37,8 +37,7 @@ impl Curve {
         format!("{word}, medians of the thirds {medians} ({:+.1})", self.judgement.growth)
     }
 
-    /// The least and the greatest value a picture shows. A wandering within the slack shall not
-    /// look like a mountain.
+    /// The smallest and largest value in a picture. A change within the slack must not look large.
     pub(crate) fn frame(&self) -> (f64, f64) {
         let values = || self.samples.iter().map(|(_, value)| *value);
         let low = values().fold(f64::INFINITY, f64::min);

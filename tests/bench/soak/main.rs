@@ -1,9 +1,10 @@
-//! An hour of pods that come and go with every stream open: does dockbridge hold more at its end
-//! than at its beginning? Memory, descriptors, threads, inotify watches and tasks are sampled all
-//! the while, drawn as curves, and judged; growth is a failure, and so is anything left behind.
+//! An hour in which pods are created and removed while all kinds of streams are open: does dockbridge hold
+//! more at the end than at the beginning? Memory, descriptors, threads, inotify watches and tasks are
+//! sampled all the time, drawn as curves, and judged. Growth is a failure, and anything that is left over
+//! is one too.
 //!
-//! Runs in a world: `make soak`. `SOAK=2m` is for trying, `LIVES` pods a minute come and go beside
-//! `STAYING` ones, `BRIDGE` is another build's program.
+//! Runs in a world: `make soak`. `SOAK=2m` is for a short try. `LIVES` pods per minute are created and
+//! removed while `STAYING` pods stay. `BRIDGE` is the program of another build.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,13 +116,13 @@ async fn soak(world: &World) -> Outcome {
     ensure!(growing.is_empty(), "growing: {}", growing.join(", "));
     let missing = sampler.missing();
     ensure!(missing.is_empty(), "not measured: {}", missing.join(", "));
-    // A try of a minute is too short to be judged.
+    // A run of a minute is too short for a verdict.
     let judged = curves.iter().all(|curve| curve.judgement.verdict != Verdict::Unknown);
     ensure!(judged || length < JUDGED, "too few samples");
     Ok(())
 }
 
-/// So long a run has enough samples of everything.
+/// A run of this length has enough samples of everything.
 const JUDGED: Duration = Duration::from_secs(600);
 
 /// `SOAK`: `60m`, `90s`, `2h`.
@@ -146,7 +147,7 @@ fn early(what: &str, ended: Result<Outcome, tokio::task::JoinError>) -> Failure 
     }
 }
 
-/// Pods that are there from beginning to end.
+/// Pods that run from the beginning to the end.
 async fn stay(stage: &Stage) -> Outcome {
     for number in 0..amount("STAYING", 5) {
         let pod = stage.recipes.pod(&format!("stays{number}"));
@@ -156,7 +157,7 @@ async fn stay(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Lives in two lanes, so that pods overlap; how many there were.
+/// Runs lives in two tasks, so that pods overlap. Returns how many there were.
 async fn churn(
     stage: &Stage,
     failed: &Arc<AtomicUsize>,
@@ -190,8 +191,8 @@ async fn churn(
     Ok(lived)
 }
 
-/// Samples without an end, and a line of progress now and then. At random moments: in step with the
-/// lives each sample would show the same moment of a life, and a later one when they slow down.
+/// Takes samples until it is dropped, and sometimes prints the progress. The moments are random: in step
+/// with the lives, all samples would show the same phase of a life, and a later phase when lives slow down.
 async fn watch(sampler: &mut Sampler, length: Duration) -> Outcome {
     let begun = Instant::now();
     let mut told = begun;
@@ -226,8 +227,8 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
     Ok(())
 }
 
-/// Every listener heard of every step of every life, once. Pods that stayed and the first one
-/// lived, too; those that could not be started came and went without a beginning.
+/// Every listener received every step of every life exactly once. This includes the pods that stayed and
+/// the first one. Pods that could not be started have a create and a delete, but no start.
 async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;
@@ -254,9 +255,9 @@ async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     Ok(())
 }
 
-/// The descriptors that stay when everything has gone.
+/// The descriptors that remain after everything has ended.
 async fn at_rest(process: Process, before: usize) -> Outcome<usize> {
-    // Idle connections to the engine are kept for a while.
+    // Idle connections to the engine are kept for some time.
     let _ = timeout(Duration::from_secs(60), process.lets_go(before)).await;
     process.descriptors()
 }

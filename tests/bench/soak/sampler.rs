@@ -16,18 +16,18 @@ use tokio::{
 use super::{curve::Curve, verdict::Slack};
 use crate::support::{failure::Outcome, process::Process, stage::Stage};
 
-/// Takes the samples, and keeps them in a file as well: of a run that is ended early, too.
+/// Takes the samples. They are also written to a file, for runs that are stopped early.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     process: Process,
-    /// dockbridge's own window, where the count of its tasks is.
+    /// dockbridge's admin socket, from which the number of tasks is read.
     window: PathBuf,
     begun: Instant,
     taken: Vec<(f64, [Option<f64>; MEASURES.len()])>,
     file: File,
 }
 
-/// What is measured, and how far it may wander.
+/// What is measured, and how much it may change.
 const MEASURES: [(&str, Slack); 5] = [
     ("resident memory, MB", Slack { amount: 1.0, share: 0.02 }),
     ("descriptors", Slack { amount: 4.0, share: 0.02 }),
@@ -37,7 +37,7 @@ const MEASURES: [(&str, Slack); 5] = [
 ];
 
 impl Sampler {
-    /// Looks at the stage's dockbridge, and writes to that file.
+    /// Samples the stage's dockbridge, and writes to that file.
     pub(crate) fn new(stage: &Stage, file: &Path) -> Outcome<Self> {
         let mut file = File::create(file)?;
         let names = MEASURES.map(|(name, _)| name).join("\t");
@@ -69,7 +69,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// The last sample in words.
+    /// The last sample as text.
     pub(crate) fn last(&self) -> String {
         let values = self.taken.last().map_or([None; MEASURES.len()], |(_, values)| *values);
         let said = MEASURES.iter().zip(values);
@@ -77,7 +77,7 @@ impl Sampler {
         said.collect::<Vec<_>>().join(", ")
     }
 
-    /// What could not be measured at all.
+    /// What could not be measured.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let never = |place: &usize| self.taken.iter().all(|(_, values)| values[*place].is_none());
         (0..MEASURES.len()).filter(never).map(|place| MEASURES[place].0).collect()
@@ -94,7 +94,7 @@ impl Sampler {
     }
 }
 
-/// How many tasks dockbridge says it has; none if it does not say.
+/// The number of tasks that dockbridge reports; none if it reports none.
 async fn tasks(window: &Path) -> Option<f64> {
     let answer = timeout(Duration::from_secs(5), metrics(window)).await.ok()?.ok()?;
     answer.lines().find_map(|line| line.strip_prefix("dockbridge_async_tasks "))?.parse().ok()

@@ -1,5 +1,5 @@
-//! Streams that stay open all the while, beside some that come and go: listeners to events,
-//! commands, a forwarded port, an attached client, a log that is followed and rotated.
+//! Streams that stay open all the time, and some that open and close: clients of events, commands, a
+//! forwarded port, an attached client, a log that is followed and rotated.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// What two listeners heard from beginning to end: how many events of each kind.
+/// What two listeners received during the whole run: how many events of each kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<Mutex<BTreeMap<ContainerEventType, u64>>>);
 
@@ -33,7 +33,7 @@ impl Heard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default() += 1;
     }
 
-    /// How many of each kind.
+    /// The number of events of each kind.
     pub(crate) fn counts(&self) -> BTreeMap<ContainerEventType, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -54,7 +54,7 @@ pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[H
     let cri = cri.clone();
     ears.spawn(async move {
         loop {
-            // One who comes, listens a while, and leaves without a word.
+            // A client that connects, listens for some time, and disconnects.
             let mut stream = events(&cri).await?;
             let _ = timeout(Duration::from_secs(20), async {
                 while let Ok(Some(_)) = stream.message().await {}
@@ -69,7 +69,7 @@ async fn events(cri: &Cri) -> Outcome<tonic::Streaming<cri::ContainerEventRespon
     Ok(cri.runtime.clone().get_container_events(cri::GetEventsRequest {}).await?.into_inner())
 }
 
-/// Opens the streams into a pod that stays. Each goes on until it is dropped, or fails.
+/// Opens the streams into a pod that stays. Each runs until it is dropped, or fails.
 pub(crate) async fn open(stage: &Stage, streams: &mut JoinSet<Outcome>) -> Outcome {
     let pod = stage.recipes.pod("streams");
     let sandbox = stage.cri.run(&pod).await?;
@@ -86,7 +86,7 @@ pub(crate) async fn open(stage: &Stage, streams: &mut JoinSet<Outcome>) -> Outco
     Ok(())
 }
 
-/// A command that says what it is told, every two seconds.
+/// A command that repeats its input, every two seconds.
 async fn echo(cri: Cri, id: String, way: Way) -> Outcome {
     let mut session = Session::exec(&cri, way, &id, &["cat"], Wish::Pipes).await?;
     for number in 0_u64.. {
@@ -101,7 +101,7 @@ async fn echo(cri: Cri, id: String, way: Way) -> Outcome {
 /// One connection after the other through one session.
 async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     let mut forward = Forward::to(&cri, route, &sandbox, &[PORT]).await?;
-    // The server in the pod may need a moment.
+    // The server in the pod may not be ready yet.
     sleep(BREATH).await;
     loop {
         let mut line = forward.connect(PORT).await?;
@@ -113,7 +113,7 @@ async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     }
 }
 
-/// Reads what the ticker says, at its own pace.
+/// Reads the output of the ticker, at its pace.
 async fn attach(cri: Cri, id: String) -> Outcome {
     let mut session = Session::attach(&cri, SPDY, &id, Wish::Output).await?;
     loop {
@@ -121,7 +121,7 @@ async fn attach(cri: Cri, id: String) -> Outcome {
     }
 }
 
-/// Rotates the ticker's log; what was set aside has to follow on what was set aside before it.
+/// Rotates the ticker's log. Each rotated file must continue the one before it.
 async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     let mut next = 1;
     loop {
@@ -141,7 +141,7 @@ async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     }
 }
 
-/// Five numbered lines a second.
+/// Prints five numbered lines per second.
 const TICKING: &str = "n=0; while :; do n=$((n+1)); echo tick $n; usleep 200000; done";
-/// Between two uses of a stream.
+/// The pause between two uses of a stream.
 const BREATH: Duration = Duration::from_secs(2);

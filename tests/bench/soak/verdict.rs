@@ -1,33 +1,33 @@
-//! When a curve is called growing. Medians, since pods come and go while it is drawn; thirds,
-//! since what settles grows at first and a leak grows to the end.
+//! When a curve counts as growing. Medians are used because pods come and go during the run. Thirds are
+//! used because some values grow only at first, but a leak grows until the end.
 
 /// One measurement: seconds since the first, and the value.
 pub(crate) type Sample = (f64, f64);
 
-/// How far the middle of a curve may wander.
+/// How much the middle of a curve may change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
     /// In the curve's own unit.
     pub(crate) amount: f64,
-    /// And that part of its height.
+    /// And this part of its height.
     pub(crate) share: f64,
 }
 
-/// What was made of a curve.
+/// The verdict on a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It stays where it is.
+    /// It did not grow.
     Flat,
     /// It has grown by more than the slack, and did so in its last third as well.
     Growing,
-    /// There are too few samples to say.
+    /// There are too few samples.
     Unknown,
 }
 
 /// A judged curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
-    /// What was made of it.
+    /// The verdict.
     pub(crate) verdict: Verdict,
     /// Where each third after the warm-up begins, and its median.
     pub(crate) thirds: [Sample; 3],
@@ -36,7 +36,7 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
-    /// Looks at a curve, its first fifth left out: caches fill and pools grow there.
+    /// Judges a curve without its first fifth, in which caches fill and pools grow.
     pub(crate) fn of(samples: &[Sample], slack: Slack) -> Self {
         let settled = &samples[samples.len() / 5..];
         let length = settled.len() / 3;
@@ -62,5 +62,5 @@ fn median(samples: &[Sample]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Samples that a third must have.
+/// The number of samples that a third needs.
 const FEWEST: usize = 8;
