@@ -1,5 +1,5 @@
-//! Compares the compiled interfaces with the published facts of CRI v1 and NRI v1alpha1, row by row and
-//! in both directions: `proto/*.proto` are written by us, so nothing else proves what they are.
+//! Compares the compiled interfaces with the published facts of CRI v1 and NRI v1alpha1, row by row and in
+//! both directions. We wrote `proto/*.proto` ourselves, so only this test proves that they match.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use descriptor::{EnumType, Field, File, FileSet, Message, Method, Service};
 use prost::Message as _;
 
-/// An interface: our text, what was compiled of it, and the facts as rows of kind, parent, number,
-/// label, type, name, flags; tabs between.
+/// An interface: our text, the compiled descriptors, and the facts. A row of facts has kind, parent,
+/// number, label, type, name and flags, with tabs between them.
 struct Interface {
     package: &'static str,
     text: &'static str,
@@ -161,7 +161,7 @@ fn row(columns: [&str; 7]) -> String {
 /// `LABEL_REPEATED` of a field descriptor.
 const REPEATED: i32 = 3;
 
-/// The part of `google/protobuf/descriptor.proto` that is compared. The ready-made crate drops
+/// The part of `google/protobuf/descriptor.proto` that is compared. The existing crate drops
 /// `debug_redact`, which keeps credentials out of logs and is part of the interface.
 mod descriptor {
     #[derive(Clone, PartialEq, prost::Message)]
@@ -269,7 +269,7 @@ mod descriptor {
     }
 
     impl Message {
-        /// Whether it only stands for the pairs of a map field.
+        /// Whether it only represents the pairs of a map field.
         pub(crate) fn is_map_entry(&self) -> bool {
             self.options.is_some_and(|options| options.map_entry)
         }

@@ -1,10 +1,10 @@
-//! What `make` does with the programs that it calls: stand-ins say what they were asked for.
+//! What `make` does with the programs that it calls. Fake programs print their arguments.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
-/// A check that was not made must not look like one that passed.
+/// A check that did not run must not look like a passed one.
 #[test]
 fn dependencies_are_checked_or_the_target_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ fn commit_messages_are_checked() {
     }
 }
 
-/// Old, broken and missing ones are the same; a home must stay as it is.
+/// Old, broken and missing programs are treated alike. A directory of the user must stay unchanged.
 #[test]
 fn a_missing_or_old_toolchain_is_installed_below_target() {
     for (own, installs) in
@@ -104,7 +104,7 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
         let below = format!("{0}/rust/cargo/bin/cargo {0}/rust/rustup build\n", target.display());
         let used = if installs { below.as_str() } else { "own build\n" };
         assert!(called.ends_with(used), "{called}");
-        // The second time it is there.
+        // The second time, the program exists.
         let (called, told) = build();
         assert!(called.ends_with(used) && !called.contains("installer"), "{called}");
         assert!(!told.contains("rustup"), "{told}");
@@ -112,7 +112,7 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
     }
 }
 
-/// `make` as a person calls it: without what cargo says to its tests.
+/// `make` as a person calls it, without the variables that cargo sets for its tests.
 fn make(words: &[&str]) -> Command {
     let mut command = Command::new("make");
     command.args(words);

@@ -1,5 +1,5 @@
-//! The rule by which NRI events are judged under chaos permits whole lives and refuses what is out of
-//! order: a run of an hour is no place to find out that it does not.
+//! The rule that judges NRI events in the chaos test accepts complete lives and refuses a wrong order. If
+//! the rule itself is wrong, this test finds it earlier than a run of an hour.
 
 #[path = "stories/chaos/nri_order.rs"]
 mod nri_order;
@@ -8,7 +8,7 @@ use dockbridge::wire::nri;
 use nri_order::{Knowledge, Stage};
 use prost::Message as _;
 
-/// Events in words: `RunPodSandbox p`, `CreateContainer c` (of pod p), `StartContainer d/q` (of pod q).
+/// Events as text: `RunPodSandbox p`, `CreateContainer c` (of pod p), `StartContainer d/q` (of pod q).
 fn told(start: Knowledge, events: &str) -> Result<Knowledge, String> {
     let mut knowledge = start;
     for event in events.split(", ") {
@@ -42,10 +42,10 @@ fn whole_lives_are_in_order() {
     let life = told(nothing(), &format!("{UP}, {live}, {down}"));
     assert_eq!(life.map(|it| it.is_empty()), Ok(true));
     for events in [
-        // Refused.
+        // A pod whose start was refused.
         "RunPodSandbox p, StopPodSandbox p, RemovePodSandbox p",
         "RunPodSandbox p, CreateContainer c, StopContainer c, RemoveContainer c",
-        // Started again after a failure, with its end told or not.
+        // Started again after a failure. The end may have been reported or not.
         "RunPodSandbox p, CreateContainer c, StartContainer c, StartContainer c, PostStartContainer c",
         "RunPodSandbox p, CreateContainer c, StartContainer c, StopContainer c, StartContainer c",
         "RunPodSandbox p, RunPodSandbox q, CreateContainer c, CreateContainer d/q",

@@ -1,5 +1,5 @@
-//! What is packaged fits the program: unit files, command lines of cri-dockerd, the example
-//! configuration, manual pages, alert rules and the dashboard.
+//! Packaged files match the program: unit files, command lines of cri-dockerd, the example configuration,
+//! manual pages, alert rules and the dashboard.
 
 #![allow(
     clippy::unwrap_used,
@@ -76,12 +76,12 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
         assert!(!text.contains("cri-dockerd-root-directory"), "{path} offers a hidden flag");
         let offered =
             |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
-        // fish has a line for each.
+        // fish writes one line for each value.
         assert!(offered("cni docker") || offered("cni\\t'' docker"), "{path}: no values");
     }
 }
 
-/// Every command has a page with the sections that people look for, and no page names one that is missing.
+/// Every command has a page with the usual sections, and no page names a missing command.
 #[test]
 fn manual_pages_have_all_sections_and_lead_to_each_other() {
     let directory = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn manual_pages_have_all_sections_and_lead_to_each_other() {
     }
 }
 
-/// The page of each command, nested ones as well.
+/// Adds the page of each command and of its subcommands.
 fn add_names(command: &clap::Command, parent: &str, names: &mut Vec<String>) {
     let name = format!("{parent}{}", command.get_name());
     names.push(format!("{name}(8)"));
@@ -249,7 +249,7 @@ struct Rule {
     annotations: BTreeMap<String, String>,
 }
 
-/// All series that docs/metrics.md has: a histogram is three of them.
+/// All series in docs/metrics.md. A histogram has three series.
 fn metrics() -> BTreeSet<String> {
     let text = fs::read_to_string("docs/metrics.md").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -262,7 +262,7 @@ fn metrics() -> BTreeSet<String> {
     series.flatten().collect()
 }
 
-/// The metrics in an expression of PromQL.
+/// The names of metrics in a PromQL expression.
 fn names(expression: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     expression
@@ -271,7 +271,7 @@ fn names(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The command line of each folder of units, with its drop-ins.
+/// The command line of the units in each folder, with their drop-ins.
 fn fixtures() -> BTreeMap<String, Vec<String>> {
     let folders = fs::read_dir("tests/fixtures/units").unwrap().map(|entry| entry.unwrap().path());
     let folders: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
@@ -301,7 +301,7 @@ fn command_of(unit: &str) -> Option<Vec<String>> {
     lines.rfind(|line| !line.is_empty()).map(words)
 }
 
-/// As systemd and shells take them apart, as far as the fixtures need.
+/// Splits a line into words like systemd and shells, as far as the fixtures need it.
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.replace('"', "")).collect()
 }
@@ -313,7 +313,7 @@ fn read(words: &[String]) -> Resolved {
     resolve(invocation.values, None, &|_| None).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// The variables go to systemd's service as they are written; as shell, `a, b` would run `b` as root.
+/// systemd's service gets the variables as they are written. In a shell, `a, b` would run `b` as root.
 #[test]
 fn the_package_does_not_run_the_settings() {
     let directory = tempfile::tempdir().unwrap();
@@ -344,7 +344,7 @@ fn the_package_does_not_run_the_settings() {
     assert!(told.contains("DOCKBRIDGE_LISTEN") && told.contains("nonsense here"), "{told}");
 }
 
-/// People see which program answers. Docker and containerd read the output, which is runc's alone.
+/// For people, the output says which program answers. Docker and containerd read the output of runc only.
 #[test]
 fn the_runtime_names_itself_beside_the_version_of_runc() {
     let run = |word: &str| {

@@ -1,5 +1,5 @@
-//! What `tests/env/suite.sh`, the runner behind `make test`, makes of the parts' results, how
-//! `tests/env/install.sh` waits for apt, and how an engine is named that lies in a folder.
+//! What `tests/env/suite.sh`, which `make test` runs, does with the results of the parts, how
+//! `tests/env/install.sh` waits for apt, and how an engine in a folder is named.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,7 +63,7 @@ fn a_second_run_in_the_same_directory_is_refused() {
     assert!(!output.status.success() && errors.contains("another run of the tests"), "{errors}");
 }
 
-/// Stands in for apt-get. Somebody else holds the lock during the first two updates.
+/// A fake apt-get. During the first two updates, another process holds the lock.
 const APT: &str = r#"#!/bin/sh
 echo "$*" >>calls
 if [ "$1" = update ] && [ "$(grep -c ^update calls)" -le 2 ]; then
@@ -130,7 +130,7 @@ fn an_engines_folder_is_flat_or_a_tree_and_whole() {
     assert!(of_engines("check_folder /none:overlay").contains(":containerd and :overlay2"));
 }
 
-/// What these calls of `tests/env/engine_folder.sh` print.
+/// The output of these calls of `tests/env/engine_folder.sh`.
 fn of_engines(calls: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/engine_folder.sh");
     let script = format!(". {}; {calls}", file.display());
@@ -148,6 +148,6 @@ fn run(parts: &[&str]) -> Output {
     for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
         command.env(name, folder.path().join(file));
     }
-    // Not the variables of the make that runs this test.
+    // Without the variables of the make that runs this test.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()
 }

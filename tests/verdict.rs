@@ -1,5 +1,5 @@
-//! The rule by which a soak is judged finds leaks and leaves the rest alone: an hour's run is no
-//! place to find out that it does not.
+//! The rule that judges a soak finds leaks and accepts everything else. If the rule itself is wrong, this
+//! test finds it earlier than a run of an hour.
 
 #![allow(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use verdict::{Judgement, Slack, Verdict};
 
 const SLACK: Slack = Slack { amount: 4.0, share: 0.02 };
 
-/// Judges an hour of samples, five seconds apart, of a hundred that pods come and go around.
+/// Judges an hour of samples, one every five seconds, for a hundred pods that are created and removed.
 fn judge(more: impl Fn(f64) -> f64) -> Judgement {
     let samples: Vec<_> = (0..720)
         .map(|place| (f64::from(place) * 5.0, f64::from(place % 7) * 5.0))

@@ -1,5 +1,5 @@
-//! Code rules that a reader relies on: every file states its purpose, names mean something, nothing is
-//! re-exported or silenced without a reason.
+//! Code rules that readers depend on: every file states its purpose, names have a meaning, nothing is
+//! re-exported, and no lint is disabled without a reason.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -8,7 +8,7 @@ use super::{
     source::{self, File, is_mark, word},
 };
 
-/// Names for modules that have no name.
+/// Module names without a meaning.
 const NAMELESS: [&str; 9] =
     ["util", "utils", "helper", "helpers", "common", "misc", "shared", "stuff", "prelude"];
 
@@ -74,7 +74,7 @@ fn every_file_is_part_of_the_crate() {
     hold("files that no mod declares", &orphans.map(|file| file.path.clone()).collect::<Vec<_>>());
 }
 
-/// The modules that a file declares with `mod NAME;`, those of its tests too.
+/// The modules that a file declares with `mod NAME;`, including those of its tests.
 fn declarations(file: &File) -> Vec<Vec<String>> {
     let trees: Vec<TokenTree> = file.text.parse::<TokenStream>().unwrap().into_iter().collect();
     let named = trees.windows(3).filter(|three| {
@@ -89,7 +89,7 @@ fn names_are_plain() {
     let mut breaches = Vec::new();
     for file in shipped() {
         let flat = file.flat();
-        // The edge has the names the CRI gives its methods.
+        // These methods have the names of the CRI's methods.
         let named_by_cri = file.path == "src/rpc/runtime.rs";
         for pair in flat.windows(2) {
             if !named_by_cri && pair[0].0 == "fn" && pair[1].0.starts_with("get_") {
@@ -103,8 +103,8 @@ fn names_are_plain() {
     hold("getters named get_ and type aliases", &breaches);
 }
 
-/// Public functions and types are documented, fields and variants only where the name is not
-/// enough. The compiler's `missing_docs` would ask for all of them.
+/// Public functions and types have documentation. Fields and variants have it only if the name is not
+/// enough. The compiler's `missing_docs` would require it for all of them.
 #[test]
 fn public_functions_and_types_are_documented() {
     let mut breaches = Vec::new();
@@ -116,8 +116,8 @@ fn public_functions_and_types_are_documented() {
     hold("public functions and types without documentation", &breaches);
 }
 
-/// Calls `found` with the name and line of every `pub` item that has no documentation, also of
-/// those in impls. Modules are documented in their own files.
+/// Calls `found` with the name and line of every `pub` item without documentation, also in impls. Modules
+/// are documented in their own files.
 fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
@@ -136,7 +136,7 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
                 let words: Vec<String> =
                     trees[index + 1..].iter().map_while(|next| word(Some(next))).collect();
                 let item = words.iter().rposition(|word| ITEMS.contains(&word.as_str()));
-                // In a macro, the name is not a word.
+                // In a macro, the name is not a plain word.
                 let named = item.map(|item| &words[item..]).filter(|named| named.len() > 1);
                 if let Some(named) = named.filter(|_| !is_documented) {
                     found(&named.join(" "), name.span().start().line);
@@ -147,8 +147,8 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     }
 }
 
-/// A test that returns early for want of something is told from one that passed by `tests/skips`
-/// alone.
+/// A test that cannot run may return early only through `tests/skips`, which reports it. Otherwise it would
+/// look like a passed test.
 #[test]
 fn what_is_left_out_is_counted() {
     let files = everything();
@@ -161,7 +161,7 @@ fn what_is_left_out_is_counted() {
     hold("skips besides tests/skips", &others.map(|file| file.path.clone()).collect::<Vec<_>>());
 }
 
-/// Everything we wrote in Rust.
+/// All Rust files of this repository.
 fn everything() -> Vec<File> {
     let mut files = source::files("src");
     files.extend(source::files("tests"));
@@ -175,7 +175,7 @@ fn aliases(file: &File) -> Vec<String> {
     pairs.filter_map(|pair| word(pair.get(1))).collect()
 }
 
-/// Calls `found` with the inside of every attribute, white space removed, and its line.
+/// Calls `found` with the content of every attribute, without white space, and its line.
 fn attributes(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     for (index, tree) in trees.iter().enumerate() {

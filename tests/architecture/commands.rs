@@ -1,5 +1,5 @@
-//! Documents: commands and flags of dockbridge are ones that it knows, and targets of `make` are there. `make book-test`
-//! runs the commands of blocks; these are those between words as well.
+//! Documents name only commands and flags that dockbridge has, and only targets of `make` that exist. `make
+//! book-test` runs the commands in blocks. This test also checks commands inside sentences.
 
 use std::{ffi::OsString, fs};
 
@@ -23,7 +23,7 @@ fn commands_of_documents_are_understood() {
                 ["make", target, ..] => {
                     target.contains('=') || makefile.contains(&format!("\n{target}:"))
                 }
-                // An error's text.
+                // The text of an error.
                 ["dockbridge", "lacks", ..] => continue,
                 ["dockbridge", ..] => is_understood(&words),
                 [flag] if flag.starts_with("--") => is_flag(flag) || FOREIGN.contains(&flag),
@@ -39,13 +39,13 @@ fn commands_of_documents_are_understood() {
     hold("commands and flags that nothing knows", &breaches);
 }
 
-/// Placeholders are left out: `debug log-level [LEVEL]`, `state|tasks`.
+/// Parses a command. Placeholders are left out: `debug log-level [LEVEL]`, `state|tasks`.
 fn is_understood(words: &[&str]) -> bool {
     let ends = |word: &&str| word.starts_with(['#', '&', '[', '…']) || word.contains(['|', '>']);
     let end = words.iter().position(ends);
     let words: Vec<OsString> =
         words[..end.unwrap_or(words.len())].iter().map(OsString::from).collect();
-    // Of a family of commands its name alone is one, too.
+    // The name of a command group alone is also accepted.
     match Invocation::read(&words) {
         Ok(_) => true,
         Err(error) => matches!(
@@ -63,7 +63,7 @@ fn is_flag(flag: &str) -> bool {
     name == "version" || name == "help" || flags.any(|known| known == name)
 }
 
-/// What is between backticks, behind a prompt, or indented.
+/// Commands between backticks, after a prompt, or indented.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -76,7 +76,7 @@ fn commands(text: &str) -> Vec<String> {
     found
 }
 
-/// Of other programs.
+/// Commands of other programs.
 const FOREIGN: &[&str] = &[
     "--storage-opt",
     "--ip-forward=false",

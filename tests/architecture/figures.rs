@@ -1,5 +1,6 @@
-//! Documents: every limit, time and share is that of the code, or of a file that has it, or `figures.txt` says whose
-//! it is. Tables of settings and metrics have tests of their own beside the code.
+//! Every limit, time and share in the documents is the same as in the code or in another file, or
+//! `figures.txt` says where it comes from. Tables of settings and metrics have their own tests next to the
+//! code.
 
 use std::{fs, ops::Range};
 
@@ -21,7 +22,7 @@ fn figures_are_those_of_the_code() {
     hold("figures that differ: change both, and tests/architecture/figures.txt", &breaches);
 }
 
-/// Not the decisions: their figures are those of their time, as `docs/decisions/README.md` says.
+/// Decisions are left out: their figures are those of their time, as `docs/decisions/README.md` says.
 #[test]
 fn every_figure_of_the_documents_is_compared() {
     let mut breaches = Vec::new();
@@ -53,7 +54,7 @@ struct Row {
     held: Held,
 }
 
-/// What holds a figure: a text in a file, or nothing here, for a reason.
+/// The source of a figure: a text in a file, or a reason why there is none here.
 enum Held {
     By(&'static str, &'static str),
     Not,
@@ -77,7 +78,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Numbers before a unit, as places in the text.
+/// The positions of numbers with a unit in the text.
 fn figures(text: &str) -> Vec<Range<usize>> {
     let bare = |word: &'_ str| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%').len();
     let mut words = Vec::new();

@@ -1,5 +1,5 @@
-//! Every fixture says where it comes from: directories in `tests/fixtures/README.md`, the data of the
-//! pictures in each file's head.
+//! Every fixture has a known origin: directories in `tests/fixtures/README.md`, the data of the pictures in
+//! each file's head.
 
 use std::{fs, path::Path};
 

@@ -2,7 +2,7 @@
 
 use super::{hold, shipped, source::PathUse};
 
-/// A thing, the beginnings of paths that name it, and the modules that may.
+/// A crate or type, the paths that name it, and the modules that may use it.
 struct Foreign {
     what: &'static str,
     paths: &'static [&'static str],
@@ -56,7 +56,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "other programs",
         paths: &["std::process::Command", "tokio::process", "std::os::unix::process::CommandExt"],
-        // The runtime becomes another program: that is what it is for.
+        // The runtime replaces itself by another program, which is its purpose.
         only: &["host", "oci_runtime::execute"],
     },
     Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },
@@ -83,10 +83,10 @@ const FOREIGN: [Foreign; 12] = [
     },
 ];
 
-/// Code that decides: it takes time, chance and files as values.
+/// Code that decides. It gets the time, random numbers and files as values.
 const PURE: [&str; 2] = ["model", "translate"];
 
-/// What would make a decision depend on more than its arguments.
+/// Names that would make a decision depend on more than its arguments.
 const IMPURE: [&str; 12] = [
     "std::time::SystemTime",
     "std::time::Instant",

@@ -1,4 +1,4 @@
-//! No import cycles among the files of a module: what two files share belongs into a third.
+//! The files of a module have no import cycles. Code that two files share must be in a third one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ fn no_file_leads_back_to_itself() {
     hold("files of one module that need each other", &circles);
 }
 
-/// Where paths from a module lead, by any number of steps.
+/// The modules that paths from a module reach, in any number of steps.
 fn reached(
     from: &[String],
     leads: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>,
@@ -48,8 +48,8 @@ fn reached(
     reached
 }
 
-/// The file a path leads into: the longest module that it begins with. The crate's root and the
-/// file of a module itself name what is in it, and hold nothing.
+/// The file to which a path leads: the longest module path at its start. The crate's root and the file of a
+/// module itself only declare modules, so they do not count.
 fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<String>> {
     let (first, rest) = path.segments.split_first()?;
     if first != "crate" {

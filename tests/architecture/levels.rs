@@ -2,9 +2,9 @@
 
 use super::source::PathUse;
 
-/// Every module with its level; an import must lead to a lower one.
+/// Every module with its level. An import must lead to a lower level.
 pub(crate) const LEVELS: [(&str, u8); 34] = [
-    // The closed list of failure kinds is open to all.
+    // All modules may use the list of error kinds.
     ("error", 0),
     ("model", 1),
     ("wire", 1),
@@ -39,11 +39,11 @@ pub(crate) const LEVELS: [(&str, u8); 34] = [
     ("main", 12),
     // Declares the modules.
     ("lib", 13),
-    // The crate seen from `main`.
+    // The crate, as `main` names it.
     ("dockbridge", 13),
 ];
 
-/// The module a path leads into, if it is one of ours.
+/// The module to which a path leads, if it is one of ours.
 pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
         [first, module, ..] if first == "crate" && level(module).is_some() => Some(module),
@@ -51,7 +51,7 @@ pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     }
 }
 
-/// Its level; none for what is no module of ours.
+/// The level of a module; none if it is not one of ours.
 pub(crate) fn level(module: &str) -> Option<u8> {
     LEVELS.iter().find(|(name, _)| *name == module).map(|row| row.1)
 }

@@ -1,4 +1,5 @@
-//! Documents: every relative link leads to a file and a heading, and the book has every page.
+//! Every relative link in the documents leads to an existing file and heading, and the book contains every
+//! page.
 
 use std::{
     collections::BTreeSet,
@@ -48,7 +49,7 @@ impl Page {
         Self { path, prose: without_code(&text) }
     }
 
-    /// The targets of links and pictures, foreign ones left out.
+    /// The targets of links and pictures, without those outside of this repository.
     fn links(&self) -> Vec<String> {
         let inline = self.prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let html = [" href=\"", " src=\"", " srcset=\""].into_iter().flat_map(|mark| {
@@ -116,7 +117,7 @@ fn without_code(text: &str) -> String {
     prose
 }
 
-/// README, CHANGELOG, SECURITY and everything below docs.
+/// README, CHANGELOG, SECURITY and all pages in docs.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
     let mut directories = vec![PathBuf::from("docs")];

@@ -1,5 +1,5 @@
-//! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every
-//! row is a message.
+//! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row
+//! is such a message.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -21,7 +21,7 @@ fn logged() -> BTreeSet<String> {
     let files = shipped();
     let all = files.iter().flat_map(|file| texts(&file.tokens));
     let logged = all.filter(|text| matches!(text.kind, "warn" | "error"));
-    // Texts of flags that are accepted and have no effect: docs/configuration.md has the flags.
+    // Texts about flags that are accepted without an effect. docs/configuration.md lists these flags.
     let found: BTreeSet<String> =
         logged.map(|text| text.text).filter(|text| text != "{warning}").collect();
     assert!(found.len() > 50, "the messages were not found");
@@ -31,7 +31,7 @@ fn logged() -> BTreeSet<String> {
 /// The first cells of the page's tables, without backticks.
 fn rows(page: &str) -> BTreeSet<String> {
     let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
-    // One with backticks inside stands between two of them.
+    // A cell that contains backticks is between double backticks.
     cells.map(|(message, _)| message.trim_matches('`').to_owned()).collect()
 }
 

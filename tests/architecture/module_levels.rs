@@ -7,7 +7,7 @@ use super::{
     source::{File, PathUse},
 };
 
-/// Of `translate`, a module sees only the conversions it needs; one that is not named here sees none.
+/// The conversions of `translate` that a module may use. A module that is not listed may use none.
 const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("engine", &["observe"]),
     ("nri", &["parse", "render", "nri"]),
@@ -19,7 +19,7 @@ const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("app", &["parse", "plan", "observe", "render"]),
 ];
 
-/// Arrows that the levels allow and that are still wrong.
+/// Imports that the levels allow, but that are still wrong.
 const NEVER: [(&str, &str, &str); 4] = [
     ("network", "pause", "it gets a namespace as a value"),
     ("network", "translate", "it never knows Docker or the CRI"),

@@ -1,5 +1,5 @@
-//! Documents and messages: plain English. Some constructions from other languages can be searched for; they make a
-//! text slow to read. `CONTRIBUTING.md` has the rules.
+//! Documents, messages and comments are in plain English. This test searches for some constructions from
+//! other languages, which make a text slow to read. `CONTRIBUTING.md` has the rules.
 
 use super::{hold, links::pages, shipped, texts::texts};
 
@@ -27,7 +27,7 @@ fn messages_and_comments_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// The comments of a file without code between backticks. Lines without code between them are one text.
+/// The comments of a file, without code between backticks. Adjacent comment lines are one text.
 fn comments(text: &str) -> Vec<(usize, String)> {
     let mut comments: Vec<(usize, String)> = Vec::new();
     let mut follows = false;
@@ -48,7 +48,7 @@ fn comments(text: &str) -> Vec<(usize, String)> {
     comments
 }
 
-/// Each construction with the words before and behind it.
+/// Each construction that was found, with the words around it.
 fn found(prose: &str) -> Vec<String> {
     let words: Vec<&str> = prose.split_whitespace().collect();
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();

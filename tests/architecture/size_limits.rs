@@ -1,4 +1,4 @@
-//! How large files and functions may grow. Run with `--nocapture` for the figures.
+//! The limits for the size of files and functions. Run with `--nocapture` to see the figures.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -17,13 +17,13 @@ const FUNCTION_LINES: usize = 80;
 const FUNCTION_MEDIAN: usize = 10;
 /// Nine of ten functions are not longer.
 const FUNCTION_NINTH: usize = 30;
-/// README is a page, with a session.
+/// README is one page, including a session.
 const README_LINES: usize = 120;
 
 #[test]
 fn readme_stays_a_page() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    // Marks for `make book-test` are not shown.
+    // Marks for `make book-test` are not visible.
     let lines = text.lines().filter(|line| !line.starts_with("<!--")).count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
 }
@@ -76,7 +76,8 @@ fn functions_stay_small() {
     assert!(ninth <= FUNCTION_NINTH, "one function in ten has more than {ninth} lines");
 }
 
-/// Calls `found` with name, line and length of every function with a body, the signature counted.
+/// Calls `found` with name, line and length of every function with a body. The length includes the
+/// signature.
 fn functions(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize, usize)) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     for (index, tree) in trees.iter().enumerate() {

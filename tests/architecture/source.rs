@@ -1,5 +1,5 @@
-//! Reads Rust files as tokens: comments and the insides of texts are gone, lines are kept, and
-//! `#[cfg(test)]` items are left out.
+//! Reads Rust files as tokens, with their line numbers. Comments, the content of texts and `#[cfg(test)]`
+//! items are left out.
 
 use std::{fs, path::Path};
 
@@ -15,9 +15,9 @@ pub(crate) struct File {
     pub(crate) tokens: TokenStream,
 }
 
-/// A path in the code, e.g. `crate::model::id`, and where it stands.
+/// A path in the code, e.g. `crate::model::id`, and its place.
 pub(crate) struct PathUse {
-    /// The segments; `super` is resolved, so that it begins with `crate` or a foreign name.
+    /// The segments. `super` is resolved, so the path begins with `crate` or a foreign name.
     pub(crate) segments: Vec<String>,
     /// Counted from 1.
     pub(crate) line: usize,
@@ -30,7 +30,7 @@ impl File {
         Self { path: path.to_owned(), text, tokens: without_tests(tokens) }
     }
 
-    /// Whether it holds tests only, or doors for `make fuzz`, which do not ship either.
+    /// Whether the file has only tests, or entry points for `make fuzz`, which are not in a release either.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.path.rsplit('/').next();
         matches!(name, Some("tests.rs" | "fuzz.rs")) || self.path.contains("/tests/")
@@ -46,12 +46,12 @@ impl File {
         if parts == ["lib"] { Vec::new() } else { parts }
     }
 
-    /// The top-level module it belongs to; `lib` for the root.
+    /// The top-level module of the file; `lib` for the root.
     pub(crate) fn module(&self) -> String {
         self.module_path().first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
 
-    /// Every path with at least two segments, uses and macro arguments included.
+    /// Every path with at least two segments, also in uses and macro arguments.
     pub(crate) fn paths(&self) -> Vec<PathUse> {
         let mut found = Vec::new();
         collect_paths(&self.tokens, &mut found);
@@ -62,7 +62,7 @@ impl File {
         found
     }
 
-    /// Every token outside groups' brackets, depth first, with its line.
+    /// All tokens with their lines, depth first, without the brackets of groups.
     pub(crate) fn flat(&self) -> Vec<(String, usize)> {
         let mut out = Vec::new();
         flatten(&self.tokens, &mut out);
@@ -114,7 +114,7 @@ fn walk(directory: &Path, visit: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// Drops every item under `#[cfg(test)]`.
+/// Removes every item with `#[cfg(test)]`.
 fn without_tests(tokens: TokenStream) -> TokenStream {
     let trees: Vec<TokenTree> = tokens.into_iter().collect();
     let mut kept = Vec::new();
@@ -141,7 +141,7 @@ fn is_cfg_test(tree: Option<&TokenTree>) -> bool {
     tree.is_some_and(|tree| tree.to_string().replace(' ', "") == "[cfg(test)]")
 }
 
-/// The index behind the item that begins at `index`: after its `;` or its body.
+/// The index after the item that begins at `index`: after its `;` or its body.
 fn end_of_item(trees: &[TokenTree], mut index: usize) -> usize {
     while let Some(tree) = trees.get(index) {
         index += 1;
@@ -167,7 +167,7 @@ fn collect_paths(tokens: &TokenStream, found: &mut Vec<PathUse>) {
     }
 }
 
-/// Reads the path that begins at `index` behind `prefix`; returns the index behind it.
+/// Reads the path that begins at `index` and follows `prefix`. Returns the index after it.
 fn path_at(
     trees: &[TokenTree],
     mut index: usize,
@@ -195,7 +195,7 @@ fn path_at(
     index
 }
 
-/// `{a, b::c}` behind a path.
+/// Reads `{a, b::c}` after a path.
 fn group_of(group: &Group, prefix: &[String], found: &mut Vec<PathUse>) {
     let inner: Vec<TokenTree> = group.stream().into_iter().collect();
     let mut index = 0;
@@ -212,7 +212,7 @@ fn is_separator(trees: &[TokenTree], index: usize) -> bool {
     is_mark(trees.get(index), ':') && is_mark(trees.get(index + 1), ':')
 }
 
-/// Resolves `self` and `super` against the module a path stands in.
+/// Resolves `self` and `super` with the module in which a path is.
 fn absolute(module: &[String], segments: Vec<String>) -> Vec<String> {
     let climbs = segments.iter().take_while(|segment| *segment == "super").count();
     let begins_here = segments.first().is_some_and(|first| first == "self");

@@ -1,6 +1,6 @@
-//! Prints every text that leaves the program in one list, to be read as an operator reads it
-//! (`make messages`): log messages, errors, findings of the check, all other texts of more than one
-//! word, and the help of every command. From the sources, so none is missing.
+//! Prints every text of the program in one list, so that it can be read as operators see it (`make
+//! messages`): log messages, errors, findings of the check, all other texts of more than one word, and the
+//! help of every command. The texts come from the sources, so none is missing.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn main() {
     print_help(&CommandLine::command(), "");
 }
 
-/// The help of a command and of those below it.
+/// Prints the help of a command and of its subcommands.
 fn print_help(command: &Command, above: &str) {
     let name = format!("{above}{}", command.get_name());
     println!("\nhelp  {name}\n\n{}", command.clone().bin_name(&name).render_long_help());

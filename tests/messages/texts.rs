@@ -1,21 +1,21 @@
-//! Finds the texts in Rust code that may leave the program, and how each of them does.
+//! Finds the texts in Rust code that users may see, and how each of them is used.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::source::{is_mark, word};
 
-/// A text and how it leaves.
+/// A text and its use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Text {
-    /// The level of a log message; `fault` of an error's text; `text` of any other.
+    /// The level of a log message, `fault` for the text of an error, or `text` for any other.
     pub(crate) kind: &'static str,
-    /// As it is printed, placeholders in braces.
+    /// The text as it is printed, with placeholders in braces.
     pub(crate) text: String,
     /// Counted from 1.
     pub(crate) line: usize,
 }
 
-/// All texts of two words or more; of logs and errors, those of one word as well.
+/// All texts of two or more words. For logs and errors, also those of one word.
 pub(crate) fn texts(tokens: &TokenStream) -> Vec<Text> {
     let mut found = Vec::new();
     collect(tokens, "text", &mut found);
@@ -36,7 +36,7 @@ fn collect(tokens: &TokenStream, kind: &'static str, found: &mut Vec<Text>) {
             }
             TokenTree::Literal(literal) => {
                 let Some(text) = content(&literal.to_string()) else { continue };
-                // The name of a field, or a value that is no message.
+                // The name of a field, or a value that is not a message.
                 let is_value = kind != "text" && is_mark(before, '=');
                 let enough = if kind == "text" { 2 } else { 1 };
                 if !is_value && words(&text) >= enough {
@@ -48,7 +48,7 @@ fn collect(tokens: &TokenStream, kind: &'static str, found: &mut Vec<Text>) {
     }
 }
 
-/// `#[error("…")]`: other attributes are for the compiler, or are printed with the help.
+/// `#[error("…")]`. Other attributes are for the compiler, or are printed with the help.
 fn of_attribute(group: &Group, found: &mut Vec<Text>) {
     let trees: Vec<TokenTree> = group.stream().into_iter().collect();
     if let [TokenTree::Ident(name), TokenTree::Group(inner)] = trees.as_slice()
@@ -59,7 +59,7 @@ fn of_attribute(group: &Group, found: &mut Vec<Text>) {
     }
 }
 
-/// What is between the quotes, with its escapes resolved as far as a reader needs it.
+/// The text between the quotes. Escapes are resolved as far as a reader needs it.
 fn content(literal: &str) -> Option<String> {
     if let Some(raw) = literal.strip_prefix('r') {
         return Some(raw.trim_matches('#').trim_matches('"').to_owned());
@@ -76,7 +76,7 @@ fn words(text: &str) -> usize {
     text.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic)).count()
 }
 
-/// Whether the group stands behind `#` or `#!`.
+/// Whether the group follows `#` or `#!`.
 fn is_attribute(trees: &[TokenTree], index: usize) -> bool {
     let mark = |back: usize, mark| {
         index.checked_sub(back).is_some_and(|place| is_mark(trees.get(place), mark))

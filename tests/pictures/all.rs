@@ -1,5 +1,5 @@
-//! The pictures of the documents. Each is made of the code or of recorded data alone, so that
-//! drawing it again gives the same file.
+//! The pictures of the documents. Each is made only from the code or from recorded data, so drawing it
+//! again gives the same file.
 
 #[path = "bars.rs"]
 mod bars;
@@ -24,7 +24,7 @@ mod session;
 #[path = "soak.rs"]
 mod soak;
 
-/// Names below `docs/pictures`, and contents.
+/// File names in `docs/pictures`, and contents.
 pub(crate) fn pictures() -> Vec<(&'static str, String)> {
     vec![
         ("place.svg", place::draw()),

@@ -1,5 +1,5 @@
-//! The bench: each step of a pod's life through dockbridge beside the same calls made by hand, and beside
-//! another CRI server where the recording has one (`make bench PEER=…`).
+//! The bench: each step of a pod's life with dockbridge and with the same calls made directly, and with
+//! another CRI server if the recording has one (`make bench PEER=…`).
 
 use super::{
     canvas::{Canvas, n},
@@ -49,21 +49,22 @@ fn of(recording: &Recording) -> String {
     canvas.finish(y + 26.0, "A pod's life beside the raw engine calls", &about.join("; "))
 }
 
-/// The names in the head of the table: each stands before its median.
+/// The names in the head of the table. Each is before its median.
 fn columns(head: &str) -> Vec<String> {
     let words: Vec<&str> = head.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[1] == "p50");
     named.map(|pair| pair[0].to_owned()).collect()
 }
 
-/// A row of the table that `make bench` prints: a step, and each column's median.
+/// A row of the table that `make bench` prints: a step, and the median of each column.
 struct Row {
     step: String,
     medians: Vec<f64>,
 }
 
 impl Row {
-    /// Median and 90th percentile of dockbridge, the same of each other with the ratio behind.
+    /// Reads the median and 90th percentile of dockbridge, and those of each other column, followed by the
+    /// ratio.
     fn read(line: &str, columns: usize) -> Option<Self> {
         let (step, figures) = line.split_at_checked(30)?;
         let figures: Vec<f64> =
@@ -85,7 +86,7 @@ impl Row {
     }
 }
 
-/// How a column is drawn; without words it has the name in the head.
+/// How a column is drawn. Without its own text, it has the name in the head.
 struct Bar {
     class: &'static str,
     words: Option<&'static str>,
@@ -103,7 +104,7 @@ const BARS: [Bar; 3] = [
     },
     Bar { class: "b", words: None, short: None, legend: 110.0 },
 ];
-/// From one bar to the next.
+/// The distance between two bars.
 const BAR: f64 = 15.0;
 
 #[test]

@@ -1,18 +1,18 @@
-//! A picture as SVG text: one palette for light and dark, system fonts, a title and a description.
+//! A picture as SVG: one palette for light and dark, system fonts, a title and a description.
 
 use std::fmt::Write as _;
 
-/// A picture of a fixed width, wide enough for 56 letters of a terminal and readable on a phone.
+/// A picture of fixed width. It has room for 56 characters of a terminal, and can be read on a phone.
 pub(crate) struct Canvas {
     body: String,
     style: String,
 }
 
-/// Width of every picture, in the units it is drawn in.
+/// The width of every picture, in drawing units.
 pub(crate) const WIDTH: f64 = 480.0;
 
 impl Canvas {
-    /// An empty picture with its headline, and one line below that says what is seen.
+    /// An empty picture with its headline, and a line below that says what the picture shows.
     pub(crate) fn new(headline: &str, below: &str) -> Self {
         let mut canvas = Self::empty();
         canvas.text(20.0, 34.0, "h", headline);
@@ -20,12 +20,12 @@ impl Canvas {
         canvas
     }
 
-    /// Without anything.
+    /// A picture with nothing in it.
     pub(crate) const fn empty() -> Self {
         Self { body: String::new(), style: String::new() }
     }
 
-    /// Adds all of another one behind what is there.
+    /// Adds another picture after the existing elements.
     pub(crate) fn put_behind(&mut self, other: &Self) {
         self.body.insert_str(0, &other.body);
     }
@@ -62,18 +62,18 @@ impl Canvas {
         self.path(&commands, class);
     }
 
-    /// Adds an element as it is.
+    /// Adds an element without a change.
     pub(crate) fn raw(&mut self, element: &str) {
         self.body.push_str(element);
         self.body.push('\n');
     }
 
-    /// Adds rules to its style sheet.
+    /// Adds rules to the style sheet.
     pub(crate) fn style(&mut self, rules: &str) {
         self.style.push_str(rules);
     }
 
-    /// The file. `title` and `about` are for those who do not see it.
+    /// Writes the file. `title` and `about` are for people who cannot see it.
     pub(crate) fn finish(&self, height: f64, title: &str, about: &str) -> String {
         let (width, tall) = (n(WIDTH), n(height));
         let mut file = String::new();
@@ -103,7 +103,7 @@ fn variables() -> String {
     format!("svg{{{light}}}\n@media(prefers-color-scheme:dark){{svg{{{dark}}}}}")
 }
 
-/// The rules, with the light colour before each variable: some programs know no variables.
+/// The rules, with the light colour before each variable, because some programs do not support variables.
 fn with_light(rules: &str) -> String {
     PALETTE.iter().fold(rules.to_owned(), |rules, (name, [light, _])| {
         ["fill", "stroke"].into_iter().fold(rules, |rules, property| {
@@ -119,7 +119,7 @@ pub(crate) fn n(value: f64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// Milliseconds as people say them.
+/// Milliseconds, formatted for people.
 pub(crate) fn ms(value: f64) -> String {
     if value < 9.95 { format!("{value:.1} ms") } else { format!("{value:.0} ms") }
 }
@@ -128,7 +128,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Names, and colours in light and in dark.
+/// Names, with their colours in light and dark mode.
 const PALETTE: [(&str, [&str; 2]); 14] = [
     ("page", ["#fbfcfe", "#111a2c"]),
     ("ink", ["#1e293b", "#e6ecf5"]),

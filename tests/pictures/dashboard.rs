@@ -1,4 +1,4 @@
-//! What the dashboard shows while twelve pods come and go: panels filled from recorded scrapes.
+//! The dashboard while twelve pods are created and removed. Its panels are filled from recorded scrapes.
 
 use super::{
     canvas::Canvas,

@@ -1,4 +1,4 @@
-//! What was recorded: text files with a head of `# key value` lines.
+//! Recorded data: text files with a head of `# key value` lines.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -27,14 +27,14 @@ impl Recording {
         }
     }
 
-    /// A line that says where and when.
+    /// A line with the place and time of the recording.
     pub(crate) fn source(&self) -> String {
         let fact = |key| self.facts.get(key).map_or("unknown", String::as_str);
         format!("{}, {}, {}", fact("engine"), fact("machine"), fact("date"))
     }
 }
 
-/// Lines of figures, by column; the first line has the names.
+/// Lines of numbers, by column. The first line has the names.
 pub(crate) struct Table {
     names: Vec<String>,
     rows: Vec<Vec<f64>>,
@@ -53,7 +53,7 @@ impl Table {
         self.rows.iter().map(|row| row[place]).collect()
     }
 
-    /// How much one column grows while another grows by one, over ten seconds.
+    /// How much one column grows when another grows by one, over ten seconds.
     pub(crate) fn rate(&self, of: &str, by: &str) -> Vec<f64> {
         let (of, by) = (self.column(of), self.column(by));
         let before = |place: usize| place.saturating_sub(5);

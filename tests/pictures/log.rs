@@ -1,4 +1,4 @@
-//! The states of a container's log, as `src/logs` has them.
+//! The states of a container's log, as in `src/logs`.
 
 use super::canvas::{Canvas, n};
 
@@ -10,12 +10,12 @@ struct State {
     does: [&'static str; 2],
 }
 
-/// The way to another state.
+/// An arrow to another state.
 struct Arrow {
     /// The corners of its line.
     bends: &'static [(f64, f64)],
     words: [&'static str; 2],
-    /// Where the words stand.
+    /// The position of the text.
     at: (f64, f64),
 }
 

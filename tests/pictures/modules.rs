@@ -1,4 +1,4 @@
-//! The modules by level, with their imports as arrows. An arrow that other arrows imply is left out.
+//! The modules by level, with their imports as arrows. Arrows that follow from other arrows are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,17 @@ use crate::{
     source,
 };
 
-/// A module, or the place where an arrow passes a level.
+/// A module, or the point where an arrow crosses a level.
 struct Place {
     name: String,
-    /// Half its width.
+    /// Half of its width.
     half: f64,
     x: f64,
-    /// Places of other rows that it is joined with, by row and index.
+    /// The connected places in other rows, by row and index.
     joined: Vec<(usize, usize)>,
 }
 
-/// A part of an arrow between two rows; places by row and index.
+/// A part of an arrow between two rows. Its places are given by row and index.
 #[derive(PartialEq)]
 struct Part {
     from: (usize, usize),
@@ -78,7 +78,7 @@ pub(crate) fn draw() -> String {
     canvas.finish(bottom + 18.0, "Modules of dockbridge and their imports", about)
 }
 
-/// From a module to those it imports, without what follows from others.
+/// The imports of each module, without those that follow from others.
 fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let files = source::files("src");
@@ -110,7 +110,8 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 impl Rows {
-    /// Modules by level, and passages for the arrows that cross one; arrows to one module share them.
+    /// Modules by level, and points where arrows cross a level. Arrows to the same module share these
+    /// points.
     fn new(arrows: &BTreeMap<String, BTreeSet<String>>) -> Self {
         let mut levels: Vec<u8> = modules().map(|(_, level)| level).collect();
         levels.sort_unstable_by(|a, b| b.cmp(a));
@@ -136,7 +137,7 @@ impl Rows {
         all
     }
 
-    /// The place of that name in a row, made if it is not there.
+    /// The place with that name in a row. It is created if it does not exist.
     fn place(&mut self, row: usize, name: &str, half: f64) -> (usize, usize) {
         let found = self.rows[row].iter().position(|place| place.name == name);
         let index = found.unwrap_or_else(|| {
@@ -156,7 +157,7 @@ impl Rows {
         }
     }
 
-    /// Moves each place towards those it is joined with, and apart from its neighbours.
+    /// Moves each place towards its connected places, and away from its neighbours.
     fn arrange(&mut self) {
         for places in &mut self.rows {
             spread(places);
@@ -185,7 +186,7 @@ impl Rows {
         sum / f64::from(u16::try_from(count).unwrap())
     }
 
-    /// Sorts a row by its places' wishes; who names them by index is told.
+    /// Sorts a row by the wanted positions of its places, and updates the indexes of their connections.
     fn sort(&mut self, row: usize) {
         let mut order: Vec<usize> = (0..self.rows[row].len()).collect();
         order.sort_by(|&a, &b| self.rows[row][a].x.total_cmp(&self.rows[row][b].x));
@@ -208,8 +209,8 @@ impl Place {
     }
 }
 
-/// Keeps places apart and inside the picture, each as near to where it is as possible: neighbours that
-/// would overlap move together, to the middle of their wishes.
+/// Keeps places apart and inside the picture, each as near to its position as possible. Neighbours that
+/// would overlap move together, to the middle of their wanted positions.
 fn spread(places: &mut [Place]) {
     let mut offsets = Vec::new();
     let mut right = -GAP;
@@ -253,7 +254,7 @@ fn y_of(row: usize) -> f64 {
     72.0 + f64::from(u16::try_from(row).unwrap()) * (BOX + 34.0)
 }
 
-/// They declare or start the others.
+/// These modules declare or start the others.
 const ROOTS: [&str; 3] = ["main", "lib", "dockbridge"];
 const PASSAGE: char = '>';
 const BOX: f64 = 26.0;

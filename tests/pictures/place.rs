@@ -1,4 +1,4 @@
-//! Where dockbridge sits on a node: the processes, and the sockets and files between them.
+//! The place of dockbridge on a node: the processes, and the sockets and files between them.
 
 use super::canvas::Canvas;
 

@@ -1,11 +1,11 @@
-//! A pod's start and stop as sequence diagrams. Bars are as long as the calls took.
+//! A pod's start and stop as sequence diagrams. The length of a bar is the time of the call.
 
 use super::{
     canvas::{Canvas, ms},
     data::Recording,
 };
 
-/// One CRI call and what it asked of others.
+/// One CRI call and its calls to other programs.
 struct Call {
     method: String,
     took: f64,
@@ -13,9 +13,9 @@ struct Call {
 }
 
 struct Step {
-    /// The lifeline that is asked.
+    /// The lifeline that is called.
     whom: f64,
-    /// Begins together with the one before.
+    /// Whether the call begins together with the one before.
     beside: bool,
     what: String,
     took: f64,
@@ -71,7 +71,7 @@ fn calls(lines: &[String]) -> Vec<Call> {
 }
 
 impl Call {
-    /// What is left without those that were asked.
+    /// The time without the calls to others.
     fn own(&self) -> f64 {
         let mut others = 0.0;
         let mut last = 0.0;
@@ -124,5 +124,5 @@ const HEADS: [(f64, f64, &str, &str); 4] = [
     (DOCKER, 66.0, "c", "Docker"),
     (PLUGINS, 60.0, "b", "CNI"),
 ];
-/// Units for a millisecond.
+/// Drawing units for a millisecond.
 const SCALE: f64 = 0.6;

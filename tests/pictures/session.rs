@@ -1,4 +1,4 @@
-//! A terminal session, complete at first glance.
+//! A terminal session as a still picture: everything is visible at once.
 
 use super::{
     canvas::{Canvas, n},
@@ -27,7 +27,8 @@ pub(crate) fn draw() -> String {
     canvas.finish(68.0 + height + 14.0, "A terminal session", &commands.join("; "))
 }
 
-/// Without the time of each; output is wrapped as a terminal does, and long ids are shortened.
+/// The recorded lines without their times. Output is wrapped like in a terminal, and long ids are
+/// shortened.
 fn lines(recorded: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     for line in recorded {

@@ -1,4 +1,4 @@
-//! What dockbridge holds while pods come and go for an hour (`make soak`).
+//! The memory and descriptors of dockbridge while pods are created and removed for an hour (`make soak`).
 
 use super::{
     canvas::Canvas,
