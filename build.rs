@@ -1,7 +1,7 @@
 //! Compiles `proto/api.proto` into the CRI types and services, and `proto/nri.proto` into the messages
 //! of NRI, without a system `protoc`.
 //!
-//! protox is pure Rust: Debian's protoc rejects the `debug_redact` option the interface uses.
+//! protox is written in Rust. Debian's protoc rejects the option `debug_redact`, which the interface uses.
 
 use std::{
     env,
@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("api.proto")?;
-    // The test that compares the interface with its published facts reads this. It is written by
-    // the compiler itself because the structs of the next step do not know `debug_redact`.
+    // The test that compares the interface with its published facts reads this file. The compiler writes it
+    // itself, because the structs of the next step do not know `debug_redact`.
     fs::write(out.join("cri.descriptors"), compiler.encode_file_descriptor_set())?;
     let mut files = compiler.file_descriptor_set();
     for message in files.file.iter_mut().flat_map(|file| &mut file.message_type) {
@@ -48,7 +48,7 @@ fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
         });
     builder
         .generate_default_stubs(true)
-        // Sorted, as records keep them: an answer is a copy, and equal ones are the same bytes.
+        // Sorted, as in records: answers are copies, and equal answers must have equal bytes.
         .btree_map(".")
         // Credentials must not reach a log through `{:?}`.
         .skip_debug(["runtime.v1.AuthConfig"])
@@ -56,7 +56,7 @@ fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Messages only: the calls travel over ttrpc, which is not gRPC.
+/// Generates only messages: the calls use ttrpc, which is not gRPC.
 fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("nri.proto")?;
@@ -69,15 +69,15 @@ fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lists that are asked for so often that their items stay encoded between two answers
-/// (`rpc::encoded_lists`). On the wire a message in a field and its bytes in one are the same.
+/// Lists that are requested so often that their items are kept encoded between two answers
+/// (`rpc::encoded_lists`). On the wire, a message field and a bytes field with the same content are equal.
 const ENCODED: [&str; 4] = [
     "ListContainersResponse",
     "ListPodSandboxResponse",
     "StreamContainersResponse",
     "StreamPodSandboxesResponse",
 ];
-/// What every listener is told, encoded once for all of them: the messages in it.
+/// The event that every listener receives. The messages in it are encoded once for all listeners.
 const EVENT: &str = "ContainerEventResponse";
 /// `TYPE_MESSAGE` and `TYPE_BYTES` of protobuf's `descriptor.proto`.
 const MESSAGE: i32 = 11;

@@ -1,7 +1,7 @@
 //! Moves the clock of a test's runtime past time limits, so that the test need not wait for them.
 //!
-//! Tokio's paused clock moves whenever all tasks wait, even if they wait for a socket or a process
-//! that is about to answer. This clock moves only when a test says so.
+//! Tokio's paused clock advances whenever all tasks wait, even if they wait for a socket or a process that
+//! will answer soon. This clock advances only when a test calls it.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::{
     time::{advance, pause, resume},
 };
 
-/// Moves the clock of this runtime, which must have one thread, forward. Before that, all tasks that
-/// can run have run.
+/// Advances the clock of this runtime, which must have one thread. Before that, it runs all tasks that can
+/// run.
 pub(crate) async fn forward(time: Duration) {
     settle().await;
     pause();
@@ -21,7 +21,7 @@ pub(crate) async fn forward(time: Duration) {
     resume();
 }
 
-/// Lets every task run that can, and those that they wake: messages in flight arrive.
+/// Runs every task that can run, and those that they wake, so that sent messages arrive.
 pub(crate) async fn settle() {
     for _ in 0..50 {
         yield_now().await;

@@ -113,7 +113,7 @@ async fn start(
         sandbox_config: Some(pod),
     };
     let created = client.create_container(request).await;
-    // It runs since an earlier call.
+    // The container runs since an earlier call.
     if created.as_ref().is_err_and(|status| status.code() == Code::AlreadyExists) {
         println!("{pod_sandbox_id}");
         return Ok(());
@@ -124,7 +124,7 @@ async fn start(
     Ok(())
 }
 
-/// Prints each pod with its state: 0 is ready.
+/// Prints each pod with its state. 0 means ready.
 async fn list(client: &mut Client) -> Result<(), Box<dyn Error>> {
     let answer = client.list_pod_sandbox(cri::ListPodSandboxRequest::default()).await?;
     for pod in items::<cri::PodSandbox>(answer.into_inner().items)? {
@@ -142,7 +142,7 @@ async fn remove(client: &mut Client, id: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Connects every 50 ms until SIGTERM, and calls as fast as answers come; prints what was seen.
+/// Connects every 50 ms until SIGTERM, calls again after each answer, and prints the results.
 async fn watch(socket: &str) -> Result<(), Box<dyn Error>> {
     let mut stop = signal(SignalKind::terminate())?;
     let mut ticks = interval(Duration::from_millis(50));

@@ -1,6 +1,7 @@
-//! What the fuzz targets make of their bytes before they call a decoder.
+//! How fuzz targets split their bytes before they call a decoder.
 
-/// The same bytes in pieces, as a peer could cut them: the bytes themselves say where.
+/// The same bytes in pieces, as a client or server could send them. The bytes themselves decide where to
+/// split.
 pub(crate) fn portions(bytes: &[u8]) -> Vec<&[u8]> {
     let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |state, byte| {
         (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,9 +1,9 @@
 //! The program of `make fuzz`: one decoder of the crate (`dockbridge::fuzz`) under LLVM's
 //! libFuzzer, which mutates inputs and keeps those that reach new code.
 //!
-//! `fuzz --list` names the decoders; `fuzz --target=NAME …` hands everything else to libFuzzer, which
-//! starts the program again with the same words. A panic, an input that takes too long and one that
-//! takes too much memory are findings.
+//! `fuzz --list` names the decoders. `fuzz --target=NAME …` passes all other words to libFuzzer, which
+//! starts the program again with the same words. A panic, an input that takes too long, and an input that
+//! needs too much memory are findings.
 
 #![allow(unsafe_code, reason = "libFuzzer is C, and an allocator is unsafe to write")]
 #![allow(
@@ -52,7 +52,7 @@ fn main() {
         process::exit(2);
     };
     CHOSEN.get_or_init(|| *target);
-    // Also in a task, where a panic would be caught.
+    // This also finds a panic in a task, where it would be caught.
     panic::set_hook(Box::new(|found| {
         eprintln!("{found}");
         process::abort();
@@ -61,11 +61,11 @@ fn main() {
     let mut count = c_int::try_from(words.len()).expect("so many words");
     words.push(ptr::null_mut());
     let mut words = words.as_mut_ptr();
-    // SAFETY: as `main` of a C program has them: valid, closed by a null, never freed.
+    // SAFETY: as for `main` of a C program, the arguments are valid, end with a null, and are never freed.
     process::exit(unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut words, one) });
 }
 
-/// Has the chosen decoder read one input.
+/// Calls the chosen decoder with one input.
 extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
     // SAFETY: libFuzzer lends `length` bytes for the time of the call.
     let bytes = if length == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes, length) } };
@@ -78,10 +78,10 @@ extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
     0
 }
 
-/// The system's allocator, which aborts when one input takes more than it may.
+/// The system's allocator. It aborts when one input uses more memory than allowed.
 struct Bounded;
 
-// SAFETY: all is done by the system's allocator; beside it only numbers are changed.
+// SAFETY: the system's allocator does everything. The rest only changes numbers.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed).saturating_add(layout.size());
@@ -90,13 +90,13 @@ unsafe impl GlobalAlloc for Bounded {
             eprintln!("one input takes more than {MOST_MEMORY} bytes of memory");
             process::abort();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -106,7 +106,7 @@ static MEMORY: Bounded = Bounded;
 static CHOSEN: OnceLock<Target> = OnceLock::new();
 /// Bytes that are allocated.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-/// Bytes that may be, while an input is read.
+/// The limit of allocated bytes while an input is read.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// What one input may take: many times what the largest takes, as nothing decodes to a bomb.
+/// The memory for one input: many times what the largest needs, because no input may decode to much more.
 const MOST_MEMORY: usize = 64 << 20;

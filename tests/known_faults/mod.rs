@@ -1,8 +1,8 @@
-//! The known faults of engines and CNI plugins: what a test may meet through no fault of dockbridge.
+//! The known faults of engines and CNI plugins: errors in a test that dockbridge does not cause.
 //!
-//! The client of the end-to-end tests repeats a call that failed with one of these, once, and only
-//! where the CRI allows that call to be repeated. Each repeat is counted: `make test` names a file
-//! in `DOCKBRIDGE_REPEATS`, and more than two repeats in a run are a failure.
+//! The client of the end-to-end tests repeats a call that failed with one of these faults once, and only if
+//! the CRI allows it to be repeated. Each repeat is counted: `make test` names a file in
+//! `DOCKBRIDGE_REPEATS`, and more than two repeats in a run are a failure.
 
 use std::{env, fs::OpenOptions, io::Write as _};
 
@@ -17,10 +17,10 @@ pub(crate) struct KnownFault {
     versions: &'static str,
     /// Parts of the error text, which must all occur in this order.
     text: &'static [&'static str],
-    /// The calls that may be repeated after this fault. StartContainer is missing where the same
-    /// container can never start.
+    /// The calls that may be repeated after this fault. StartContainer is missing if the same container can
+    /// never start.
     repeatable: &'static [&'static str],
-    /// Where upstream knows of the fault, or how to see it without dockbridge.
+    /// The upstream issue for the fault, or how to reproduce it without dockbridge.
     reference: &'static str,
 }
 
@@ -29,7 +29,7 @@ const KNOWN_FAULTS: &[KnownFault] = &[
         release: "",
         store: None,
         versions: "CNI plugins 1.1.1",
-        // Two plugins that run at the same time both see that a chain is missing, and make it.
+        // Two plugins that run at the same time both see that a chain is missing, and create it.
         text: &["network plugin ", ", ADD: ", "CHAIN_USER_ADD failed (File exists)"],
         repeatable: &["run_pod_sandbox"],
         reference: "https://github.com/containernetworking/plugins/issues/335",
@@ -68,7 +68,7 @@ const KNOWN_FAULTS: &[KnownFault] = &[
     },
 ];
 
-/// The fault of an engine of this version and store that an error text shows, if there is one.
+/// The fault of this engine version and store that matches an error text, if there is one.
 pub(crate) fn of(version: &str, store: &str, message: &str) -> Option<&'static KnownFault> {
     let of_engine = |fault: &&KnownFault| {
         version.starts_with(fault.release) && fault.store.is_none_or(|its| its == store)

@@ -1,9 +1,8 @@
-//! The only reasons for which a test may leave something out, each with what this machine has to
-//! lack for it.
+//! The only reasons for which a test may be skipped. Each has a check that this machine really lacks it.
 //!
-//! A test says what it lacks and returns. `make test` names a file in `DOCKBRIDGE_SKIPS`: there
-//! every skip is noted, to be counted at the end, and one for something that the machine does have
-//! fails. So nothing is left out but what is listed here, on a machine where it has to be.
+//! A test reports what the machine lacks, and returns. `make test` names a file in `DOCKBRIDGE_SKIPS`.
+//! Every skip is written there and counted at the end. A skip because of something that the machine does
+//! have is a failure. So tests are skipped only for these reasons, and only on machines where they must be.
 
 use std::{
     env,
@@ -17,9 +16,9 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each program of tests lacks something else")]
 pub(crate) enum Lack {
-    /// A real engine: `tests/env/world.sh` has one. `make test` runs these again there.
+    /// A real engine. `tests/env/world.sh` has one, and `make test` runs these tests again there.
     World,
-    /// The right to make namespaces and mounts: nobody but root has it, and not in every container.
+    /// Permission to create namespaces and mounts. Only root has it, and not in every container.
     SysAdmin,
     /// Devices for file systems in user space and tunnels.
     Devices,
@@ -31,9 +30,9 @@ pub(crate) enum Lack {
     Program(&'static str),
     /// A packet filter that sees what crosses a bridge.
     BridgeFilter,
-    /// Children that end by a hang-up: `nohup` takes it from them.
+    /// Children that end at a hang-up. With `nohup`, they do not.
     HangUps,
-    /// systemd as the keeper of the engine's cgroups.
+    /// systemd as the manager of the engine's cgroups.
     Systemd,
     /// AppArmor in the kernel.
     AppArmor,
@@ -43,7 +42,7 @@ pub(crate) enum Lack {
     Swap,
     /// cgroup v2.
     Unified,
-    /// All capabilities of the kernel: an old engine cannot leave out what the machine lacks.
+    /// All capabilities of the kernel, because an old engine cannot leave out those that the machine lacks.
     SysResource,
     /// A mount that is not shared.
     PrivateMounts,
@@ -81,7 +80,7 @@ impl Lack {
         }
     }
 
-    /// Whether this machine really lacks it, found out apart from the test that says so.
+    /// Whether this machine really lacks it. The check is independent of the test that says so.
     fn is_true(self) -> bool {
         let is_there = |path: &str| Path::new(path).exists();
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -90,7 +89,7 @@ impl Lack {
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let young = major.is_some_and(|major| major >= 25);
         match self {
-            // Who runs them for the sake of the engine says so: there is no success without one.
+            // The variable says that these tests shall run with an engine; without one they must fail.
             Self::World => ["DOCKBRIDGE_WORLD", "DOCKBRIDGE_WORLD_WANTED"]
                 .iter()
                 .all(|name| env::var_os(name).is_none()),
@@ -137,10 +136,10 @@ impl Lack {
     }
 }
 
-/// Notes that a test leaves something out.
+/// Records that a test is skipped.
 ///
 /// # Panics
-/// Where skips are counted, when the machine does not lack it.
+/// Panics if skips are counted and the machine does not lack it.
 #[track_caller]
 pub(crate) fn skip(lack: Lack) {
     let (words, at) = (lack.words(), Location::caller());
