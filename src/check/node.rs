@@ -55,7 +55,7 @@ fn drops(rules: Option<&str>, nftables: Option<bool>) -> bool {
 pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Finding {
     let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
     if !packets.forwarded {
-        let seen = "net.ipv4.ip_forward is 0: pods reach nothing beyond this host";
+        let seen = "net.ipv4.ip_forward is 0: pods cannot reach other hosts";
         return warn(seen, "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d");
     }
     if bridged && kubelet && !packets.bridged_filtered {

@@ -112,7 +112,7 @@ fn missing(settings: &NriSettings, started: &[String]) -> Option<Finding> {
 }
 
 const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
-const PROTECT: &str = "chown root and chmod go-w: plugins run as root and decide over every pod";
+const PROTECT: &str = "chown root and chmod go-w: plugins run as root and can change every pod";
 const OTHER_SOCKET: &str =
     "run as root, or choose another path with --nri-socket: no plugin can connect there";
 const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin of both changes each container \

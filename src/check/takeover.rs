@@ -129,7 +129,11 @@ fn orphans(
         .collect();
     let advice = "kubelet removes them once their pod is deleted";
     (!names.is_empty()).then(|| {
-        Finding::warn(Subject::Runtimes, format!("of no pod: {}", names.join(", ")), advice)
+        Finding::warn(
+            Subject::Runtimes,
+            format!("containers without a pod: {}", names.join(", ")),
+            advice,
+        )
     })
 }
 

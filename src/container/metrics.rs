@@ -9,7 +9,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry, Sample, counted},
 };
 
-/// The metrics of container calls. All clones count together.
+/// The metrics of container calls. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerMetrics {
     execs: Family<Histogram, 1>,

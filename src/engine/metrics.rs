@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The metrics of one engine. All clones count together.
+/// The metrics of one engine. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct EngineMetrics(Operations<3>);
 

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The metrics of image calls. Clones count together.
+/// The metrics of image calls. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct ImageMetrics {
     pulls: Operations<1>,

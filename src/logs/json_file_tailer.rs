@@ -249,7 +249,7 @@ impl JsonFileTailer {
     }
 
     /// The current file was truncated. The next entries may be in another file, because `copytruncate`
-    /// leaves a copy beside it.
+    /// leaves a copy next to it.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current().identity);
         let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);

@@ -5,7 +5,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of all logs. All clones count together.
+/// The metrics of all logs. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct LogMetrics {
     /// Converted bytes of the engine's logs.

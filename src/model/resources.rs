@@ -37,8 +37,8 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// These limits with newer ones laid over them: what those leave unset stays. Memory that is
-    /// given without a word on swap keeps as much swap beside it as there was.
+    /// These limits, changed by newer ones: a limit that those do not set stays. If only memory is set, the
+    /// amount of swap in addition to it stays.
     pub fn updated(&self, newer: &Self) -> Self {
         let mut unified = self.unified.clone();
         if newer.memory_swap_limit != 0 {

@@ -18,7 +18,7 @@ pub enum NriError {
     Missing { missing: String },
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// A plugin does not adjust the container about which it is asked, but requests an update of it.
+    /// A plugin may only adjust a container that is being created, but this one requested an update of it.
     #[error(
         "the NRI plugin {plugin} answered CreateContainer with an update of the same container; \
          it must be an adjustment"

@@ -9,7 +9,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry, Sample, counted},
 };
 
-/// The metrics of NRI. All clones count together.
+/// The metrics of NRI. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct NriMetrics {
     calls: Arc<Mutex<BTreeMap<(String, &'static str), Calls>>>,

@@ -81,7 +81,7 @@ enum Text {
     Name { missing: Option<&'static [u8]> },
     /// A value, and the letter that replaces its bytes.
     Value { letter: Option<u8> },
-    /// The value of `:authority`, before its coding is known.
+    /// The value of `:authority`. Whether it is Huffman-coded is not known yet.
     Authority,
 }
 
@@ -179,7 +179,7 @@ fn priority(block: Block) -> Part {
     }
 }
 
-/// Subtracts what is available from what is left, and returns it.
+/// The number of bytes that can be taken now. Subtracts it from `left`.
 fn count(left: &mut usize, there: usize) -> usize {
     let taken = there.min(*left);
     *left -= taken;

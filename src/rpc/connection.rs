@@ -1,7 +1,7 @@
 //! A client's connection, which wakes dockbridge only for the client's requests.
 //!
 //! The runtime's own sockets are registered edge-triggered for reading and writing. When the client reads
-//! an answer, that is such an edge, so each answer would wake a thread once more without need.
+//! an answer, the socket becomes writable, so each answer would wake a thread again without need.
 //!
 //! A client that sends nothing after connecting is disconnected, because before HTTP/2 has begun it gets no
 //! pings.

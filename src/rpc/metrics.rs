@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The metrics of RPCs. All clones count together.
+/// The metrics of RPCs. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,

@@ -82,8 +82,8 @@ impl Store {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
-    /// The current snapshot, after everything in the first list was inspected, without a timeout. Code that
-    /// deletes or resets something waits for this. None if the store has ended.
+    /// Waits without a timeout until everything in the first list was inspected. Returns the current snapshot.
+    /// Code that deletes or resets something waits for this. None if the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }

@@ -14,7 +14,7 @@ use crate::{
     telemetry::metric::{Counter, Family, Histogram},
 };
 
-/// The writer's metrics. All clones count together.
+/// The writer's metrics. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
     /// From an event of the engine until a snapshot shows its effect.

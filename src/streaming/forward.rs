@@ -100,7 +100,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     let _ = writer.finish().await;
 }
 
-/// Handles a stream that the client offers. Returns a pair if it was the second stream of one.
+/// Handles a stream that the client offers. If it is the second stream of a pair, returns the pair.
 fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<StreamPair> {
     let half = match PairStream::read(offer.id(), |name| offer.header(name)) {
         Ok(half) => half,

@@ -7,7 +7,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of streams. All clones count together.
+/// The metrics of streams. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct StreamingMetrics {
     tokens: Family<Counter, 1>,

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// The open streams of a server. All clones count together.
+/// The open streams of a server. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 

@@ -174,7 +174,7 @@ async fn finish(stage: Stage, setup: &Setup, outcome: Outcome) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A program with its runtime beside it, as in packages, and the engine's file.
+/// A program with its runtime next to it, as in packages, and the engine's file.
 struct Setup {
     world: World,
     folder: PathBuf,

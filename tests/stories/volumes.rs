@@ -170,7 +170,7 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
 }
 
 /// dockbridge is killed at random moments while containers with image volumes are created and removed. At
-/// the end nothing is left, and no image is kept from removal.
+/// the end nothing is left, and all images can be removed.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "volumes_killed").await?;
     let model = Model::make(&stage).await?;

@@ -70,7 +70,7 @@ impl NetworkConfigList {
     }
 
     /// Reads the content of a `.conflist` file, and appends the plugins that `in_folder` reads from the
-    /// folder beside it that has the network's name (CNI 1.1). [`Self::text`] contains them all.
+    /// folder next to it that has the network's name (CNI 1.1). [`Self::text`] contains them all.
     ///
     /// # Errors
     /// See [`ConfigError`]. A plugin's file may also be unreadable.
@@ -294,7 +294,7 @@ pub(super) fn negotiate_version(
 
 /// Keys of a single configuration that move to the list made from it.
 const SHARED: [&str; 5] = ["name", "cniVersion", "cniVersions", "disableCheck", "disableGC"];
-/// The name of a cache file contains it beside a 64-digit id and an interface name.
+/// The name of a cache file contains it, a 64-digit id and an interface name.
 const NAME_LIMIT: usize = 160;
 
 #[cfg(test)]

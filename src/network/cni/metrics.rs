@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The metrics of all plugins. All clones count together.
+/// The metrics of all plugins. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct CniMetrics(Operations<2>);
 

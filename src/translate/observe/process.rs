@@ -54,8 +54,8 @@ fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process
         0 => ExitReason::Completed,
         _ => ExitReason::Error,
     };
-    // Docker records the start after the runtime has returned. A process that has already ended then has a
-    // finish time before its start time.
+    // Docker records the start after the runtime has returned. If the process has already
+    // ended, its finish time is before that start time.
     exited(state, reason, started_at, finished_at.max(started_at))
 }
 

@@ -269,8 +269,8 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
 
 /// The exit code kubelet uses where it is not known: 128 and SIGKILL.
 const UNKNOWN_EXIT_CODE: i32 = 137;
-const NOT_INSPECTED: &str = "docker inspect of this container has not answered; shown as docker's list of containers has it";
-const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; shown as docker's list of containers has it, without its mounts";
+const NOT_INSPECTED: &str = "docker inspect of this container has not answered; the data is from docker's list of containers";
+const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; the data is from docker's list of containers, without its mounts";
 const WITHOUT_MOUNTS: &str =
     "docker inspect of this container lacks its mounts, command or environment; shown without them";
 /// The fields of a specification that only an inspect has.

@@ -339,7 +339,7 @@ async fn a_cancelled_caller_costs_no_connection() {
     assert!(bridge.stop().await.path("state").exists());
 }
 
-// The engine accepts the start and does nothing for longer than anybody waits.
+// The engine accepts the start, and the process starts only after all callers have given up.
 #[tokio::test]
 async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;

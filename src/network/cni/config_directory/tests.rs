@@ -67,7 +67,7 @@ async fn every_refused_file_is_reported() {
     assert_eq!(selection.refused.len(), 10);
 }
 
-/// CNI 1.1: the folder beside a list that has the network's name.
+/// CNI 1.1: the folder next to a list that has the network's name.
 #[tokio::test]
 async fn plugins_in_the_folder_of_the_network_are_appended() {
     let node = TestNode::new();

@@ -17,7 +17,7 @@ pub(in super::super) struct Deflater {
 impl Default for Deflater {
     fn default() -> Self {
         let mut state = Compress::new(Compression::fast(), true);
-        // The dictionary is refused only after the first data, and a block without it is still readable.
+        // This fails only after the first data. A block without the dictionary can still be read.
         let _ = state.set_dictionary(&dictionary::bytes());
         Self { state }
     }
