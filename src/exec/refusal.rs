@@ -20,7 +20,7 @@ const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
 
 const RUNC_SAYS: &str = "exec failed: ";
 
-/// A name is quoted if it was searched for in the container.
+/// runc's errors about the program of the command, or about its working directory.
 const RUNC_REASONS: [&str; 2] = ["exec: \"", "chdir to cwd"];
 
 const CRUN_REASONS: [&str; 2] = ["executable file `", "open executable: "];

@@ -1,8 +1,8 @@
 //! Follows a path inside an image step by step, and never leaves the image.
 //!
 //! Links of an image refer to the image: an absolute link begins at its root, and `..` at the root stays at
-//! the root. The caller is asked for one path at a time. All steps of it but the last are known to be
-//! directories, so no link outside the image is followed.
+//! the root. The caller is asked for one path at a time. All steps before the last one are known to
+//! be directories, so no link outside the image is followed.
 
 use std::{
     ffi::OsString,

@@ -153,7 +153,7 @@ async fn a_hang_up_at_the_start_ends_nothing() {
     }
 }
 
-/// The default path also uses an inherited socket with that path.
+/// An inherited socket is also used if `--listen` has its path instead of `fd://`.
 #[tokio::test]
 async fn callers_wait_at_the_socket_while_the_service_restarts() {
     let (room, docker) = room_with_engine().await;
