@@ -122,7 +122,7 @@ fn a_session_of_a_reused_pid_is_another_one() {
     assert_eq!(pids(Some(&main()), &table), [102]);
     assert!(session(Some(&main()), &table).is_empty());
     let left_by_it = Candidate { foreign: true, ..of_main(103, 1) };
-    assert!(pids(Some(&main()), &[left_by_it.clone()]).is_empty());
+    assert!(pids(Some(&main()), std::slice::from_ref(&left_by_it)).is_empty());
     assert!(session(Some(&main()), &[left_by_it]).is_empty());
 }
 

@@ -54,9 +54,8 @@ impl Images {
             silent: stall.silent,
             layer: stall.layer.map(Box::new),
         };
-        let mut pull = until_stall(&detector, self.engine.pull_image(request))
-            .await
-            .map_err(stalled)??;
+        let mut pull =
+            until_stall(&detector, self.engine.pull_image(request)).await.map_err(stalled)??;
         while let Some(progress) = until_stall(&detector, pull.next()).await.map_err(stalled)? {
             let progress = progress?;
             trace!(image = %request.reference, layer = %progress.layer, status = %progress.status);
