@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// Says whether the engine can do an edit, or names what it has no field for.
-pub type Check = fn(&SpecEdit) -> Result<(), String>;
+#[derive(Clone, Copy, Debug)]
+pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
 /// The edits of all devices together. `engine` is given when the engine has to do them without our OCI
 /// runtime: it returns whether the engine can do an edit, or the name of what it has no field for.
@@ -83,7 +84,7 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
     if !groups.is_empty() {
         edits.push(SpecEdit::add(&["process", "user", "additionalGids"], groups));
     }
-    if let Some(check) = engine {
+    if let Some(Check(check)) = engine {
         edits.iter().try_for_each(check).map_err(|what| EditError::Engine { what })?;
     }
     Ok(edits)

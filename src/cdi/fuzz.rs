@@ -14,7 +14,7 @@ pub(crate) fn specification(bytes: &[u8]) {
             Ok(found) => {
                 let own = found.devices.iter().map(|device| &device.container_edits);
                 for requested in own.chain([&found.container_edits]) {
-                    for engine in [None, Some((|_| Ok(())) as edits::Check)] {
+                    for engine in [None, Some(edits::Check(|_| Ok(())))] {
                         match edits::make(requested, engine) {
                             Ok(edits) => assert!(edits.iter().all(SpecEdit::is_for_plugins)),
                             Err(problem) => assert!(!problem.to_string().is_empty()),

@@ -42,7 +42,7 @@ impl Host {
 
     async fn edits(&self, devices: &[&str]) -> Result<Vec<SpecEdit>, CdiError> {
         let names: Vec<_> = devices.iter().map(|name| format!("vendor.example/{name}")).collect();
-        self.registry().edits(&names, Some(express::check)).await
+        self.registry().edits(&names, Some(Check(express::check))).await
     }
 
     /// The error for a device with these edits.

@@ -27,7 +27,7 @@ impl Node {
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
         let ours = Registry::new(self.live.current().cdi_spec_dirs.clone());
         let is_edited = engine.edits_runtime(handler).is_ok();
-        let engine = (!is_edited).then_some(express::check as Check);
+        let engine = (!is_edited).then_some(Check(express::check));
         within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() {
