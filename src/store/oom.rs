@@ -102,7 +102,7 @@ impl OomDetector {
     /// A pod was inspected. Earlier kills in its cgroup do not belong to future containers.
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
-        // The cgroup above a pod without a parent of its own is the whole machine's.
+        // Above a pod without a parent cgroup is the whole machine's cgroup.
         if record.document.parent().is_empty() || self.known.lock().pods.contains_key(&record.id) {
             return;
         }

@@ -1,5 +1,5 @@
 //! Limits of the CRI, where zero and empty mean "not set". Only values outside the kernel's range are refused
-//! here. What limits mean beside each other is checked when they are merged with those in force; the
+//! here. What limits mean beside each other is checked when they are merged with the current ones; the
 //! engine refuses what it bounds itself (minimum memory, CPUs that exist).
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
     })
 }
 
-/// Limits, requested or in force.
+/// Limits, requested or current.
 pub fn rendered(given: &Resources) -> cri::ContainerResources {
     let hugepage = |limit: &HugepageLimit| cri::HugepageLimit {
         page_size: limit.page_size.clone(),
