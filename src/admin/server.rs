@@ -96,7 +96,7 @@ impl Listeners {
     }
 }
 
-/// The connections of one listener. They end with it.
+/// The connections of one listener. They are closed when this is dropped.
 struct ListenerConnections {
     context: Arc<AdminContext>,
     access: Access,

@@ -209,7 +209,7 @@ async fn start_network(
         cache_dir: settings.cni.cache_dir.clone(),
         plugin_timeout,
     });
-    // What kubelet sent last is saved over a restart; before the first time the setting counts.
+    // What kubelet sent last is kept across a restart. Until it sends something, the setting counts.
     let PodCidrs { pod_cidrs } = checkpoints.load_file().await;
     if !pod_cidrs.is_empty() {
         network.set_pod_cidrs(pod_cidrs);

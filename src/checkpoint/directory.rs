@@ -116,10 +116,10 @@ impl Checkpoints {
         blocking(move || cri_dockerd.ports(&id)).await
     }
 
-    /// Stores what there is one file of; if there is nothing in it, there is no file.
+    /// Stores a single file; if it would be empty, there is no file.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The file cannot be written.
     pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), CheckpointError> {
         let path = self.paths.root.join(T::NAME);
         if *body == T::default() {
@@ -291,5 +291,5 @@ fn remove_draft(draft: &Path) {
 }
 
 const SUFFIX: &str = ".json";
-/// Twice the largest request kubelet can send, which bounds what we could have written.
+/// Twice the largest request that kubelet can send. We never write a larger file.
 const MAX_BYTES: u64 = 32 << 20;

@@ -55,8 +55,8 @@ impl SingleFile for PodCidrs {
     const DURABILITY: Durability = Durability::Synced;
 }
 
-/// Which images were pulled for kubelet: by id, the names they were pulled under, in full. Its
-/// serde form is a durable format.
+/// The images that were pulled for kubelet: for each id, the full names under which they were pulled. Files
+/// keep its serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 

@@ -57,7 +57,7 @@ impl<K: Eq + Hash> OrderedWrite<K> {
 impl<K: Eq + Hash> Drop for OrderedWrite<K> {
     fn drop(&mut self) {
         let mut writers = self.order.writers.lock();
-        // The map's and this one's: no other write waits.
+        // Only the map and this write have it, so no other write waits.
         if Arc::strong_count(&self.last) == 2 {
             writers.remove(&self.key);
         }

@@ -31,7 +31,7 @@ impl Engine {
     /// # Errors
     /// See [`EngineError`].
     pub async fn events(&self) -> Result<Events, EngineError> {
-        // The engine filters out all others: each probe makes three exec events.
+        // The engine filters out all others, because each probe makes three exec events.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
         let query = [("since", &*since()), ("filters", &*filters)];
         let target = address::with_query("/events", &query);

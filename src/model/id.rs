@@ -67,8 +67,8 @@ id! {
 id! {
     /// An image's identifier as the engine reports it, e.g. `sha256:…`.
     ///
-    /// Opaque: a config digest on the classic store, a manifest or index digest on the containerd
-    /// store. Only equality means anything.
+    /// Opaque: the digest of a configuration in the classic store, of a manifest or an index in
+    /// containerd's store. Ids can only be compared for equality.
     ImageId, is_digest
 }
 

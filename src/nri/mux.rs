@@ -7,9 +7,9 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Channel {
-    /// We call, the plugin answers.
+    /// dockbridge calls, and the plugin answers.
     Plugin = 1,
-    /// The plugin calls, we answer.
+    /// The plugin calls, and dockbridge answers.
     Runtime = 2,
 }
 

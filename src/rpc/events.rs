@@ -140,7 +140,7 @@ impl Events {
                 () = self.leaving.cancelled() => false,
             };
             if !more {
-                // Listeners that are still there get the end of the stream.
+                // Clients that still listen get the end of the stream.
                 return *self.listeners.lock() = None;
             }
             if self.end_unheard() {
@@ -188,7 +188,8 @@ impl Events {
         is_unheard
     }
 
-    /// Without objects that plugins are still asked about. Those have events once the plugins agreed.
+    /// Without objects that plugins have not accepted yet. Those have events when plugins have accepted
+    /// them.
     fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
         self.nri.shown(Arc::clone(now))
     }
@@ -232,8 +233,8 @@ fn listener_stream(
                     Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
                 },
             };
-            // Events are cloned one at a time, so a listener that does not read holds no copies. The
-            // batch is released with its last event: discarding it later is then no error.
+            // Events are cloned one at a time, so a client that does not read holds no copies. The batch is
+            // released with its last event, so discarding it later is no error.
             let (event, is_last) = match &*batch.0.lock() {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),

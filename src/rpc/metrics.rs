@@ -92,7 +92,7 @@ fn word(code: Code) -> &'static str {
     CODES.split(' ').nth(code as usize).unwrap_or(UNKNOWN)
 }
 
-/// The methods of both services: a client that invents names makes no new figures.
+/// The methods of both services, so that unknown method names make no new series.
 const METHODS: &str = "\
     Version RunPodSandbox StopPodSandbox RemovePodSandbox PodSandboxStatus ListPodSandbox \
     StreamPodSandboxes CreateContainer StartContainer StopContainer RemoveContainer ListContainers \

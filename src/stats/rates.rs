@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// What was read of each group before.
+/// The last reading of each group.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Mutex<HashMap<String, Rate>>);
 

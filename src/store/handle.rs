@@ -185,8 +185,8 @@ impl Store {
         Ok(self.snapshot())
     }
 
-    /// Waits until `find` returns something for a snapshot, the current one or a later one; `None`
-    /// when that takes longer than `timeout`. `find` runs once per snapshot, so keep it short.
+    /// Waits until `find` returns something for the current or a later snapshot. `None` after `timeout`.
+    /// `find` runs once for each snapshot, so it must be short.
     pub async fn wait<T>(
         &self,
         timeout: Duration,

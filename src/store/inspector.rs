@@ -38,8 +38,7 @@ pub(super) struct Inspector {
 }
 
 impl Inspector {
-    /// Inspects `target` and runs the hook; reports when that takes long, so that others need not
-    /// wait for it.
+    /// Inspects `target` and runs the hook. Reports when that takes long, so that others need not wait.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, StoreError> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {

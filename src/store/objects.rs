@@ -53,7 +53,7 @@ pub(super) struct ObjectCache {
     /// The state of containers in the last list where it contradicts the current one, and when that list
     /// began; by id. It counts if the inspect fails.
     contradictions: HashMap<String, (ListedState, Generation)>,
-    /// When the last list came in.
+    /// When the last list arrived.
     listed_at: Generation,
     /// When the running list began.
     list_since: Option<Generation>,

@@ -193,7 +193,7 @@ impl OomDetector {
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
-        // A call that came after the end did not cause it.
+        // A call after the end did not cause it.
         let own = known.own_kills.get(record.id.as_str()).is_some_and(|at| *at <= finished_at);
         own && is_of_run(record, &known.own_kills)
             || !record.hides_signals && is_of_run(record, &known.engine_kills)

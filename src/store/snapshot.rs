@@ -162,7 +162,7 @@ impl Snapshot {
         self.images.used_by_hidden.contains(image)
     }
 
-    /// Ids of containers that are no part of the pod but have joined its network namespace.
+    /// Ids of containers outside of the pod that have joined its network namespace.
     pub fn joined_to(&self, pod: &SandboxId) -> impl Iterator<Item = &str> {
         let all = self.images.joined.iter().filter(move |(joined, _)| joined == pod);
         all.map(|(_, id)| id.as_str())

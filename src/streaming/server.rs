@@ -92,9 +92,9 @@ async fn next(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Reads one request and answers it; streams go on without us.
+/// Reads one request and answers it. Streams continue in their own tasks.
 async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
-    // Keystrokes are small. Without it they are merely late.
+    // Keystrokes are small. If this fails, they only arrive later.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = handler.answer(request);

@@ -159,7 +159,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(host, address.port())
 }
 
-/// Bytes from the kernel, or, if it has none, from the generator it seeded.
+/// Random bytes from the kernel, or, if that fails, from the generator that the kernel seeded.
 fn random() -> [u8; 6] {
     let mut bytes = [0; 6];
     if OsRng.try_fill_bytes(&mut bytes).is_err() {

@@ -29,8 +29,8 @@ impl<T> Default for Tokens<T> {
 }
 
 impl<T> Tokens<T> {
-    /// Stores `request` under the token returned. `random` gives bytes that cannot
-    /// be guessed, and others when a token happens to be taken.
+    /// Stores `request` under the returned token. `random` returns bytes that cannot be guessed. It is
+    /// called again if a token is already in use.
     ///
     /// # Errors
     /// [`TooManyTokens`] if [`MOST_PENDING`] requests are open.

@@ -55,7 +55,7 @@ pub enum Encoding {
 /// The negotiated protocol, and the HTTP answer that confirms it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
-    /// The protocol from now on.
+    /// The protocol that is used from now on.
     pub protocol: Protocol,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -130,7 +130,7 @@ fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<U
     let accept = HeaderValue::try_from(accept).map_err(|_| Refusal::BadKey)?;
     let mut answer =
         vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
-    // A client that asked for none must not get one.
+    // A client that requested no subprotocol must not get one.
     answer.extend(name.map(|name| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name))));
     Ok(Upgrade { protocol, headers: answer })
 }

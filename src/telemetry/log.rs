@@ -47,7 +47,7 @@ pub struct LogError(#[from] TryInitError);
 pub struct LogControl(Arc<ArcSwap<Targets>>);
 
 impl LogControl {
-    /// A control that stands at this; it means nothing until a log uses it.
+    /// A control with this level. It has no effect until a log uses it.
     pub fn new(level: LevelFilter) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }

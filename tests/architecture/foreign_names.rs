@@ -13,7 +13,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "CRI types",
         paths: &["crate::wire::cri"],
-        // `check` is a client of the socket; `app` hands the services to the listener.
+        // `check` is a client of the socket. `app` passes the services to the listener.
         only: &[
             "wire::cri",
             "translate::parse",

@@ -55,7 +55,7 @@ impl ControlQueue {
 
     pub(super) fn put(&self, frame: ControlFrame) {
         self.backlog.length.fetch_add(1, Ordering::AcqRel);
-        // Without a connection there is no peer to notify.
+        // Without a connection, there is nobody to notify.
         let _ = self.queue.send(frame);
     }
 

@@ -37,9 +37,9 @@ const KINDS: [(Kind, &str); 8] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum ResetReason {
-    /// Nothing was done with it.
+    /// The stream was not processed.
     Refused = 3,
-    /// It is not wanted any more.
+    /// The stream is no longer needed.
     Cancel = 5,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum ResetReason {
 #[repr(u32)]
 pub(super) enum GoAwayReason {
     Done = 0,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Broken = 1,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn ping(id: u32, out: &mut BytesMut) {
     out.put_u32(id);
 }
 
-/// GOAWAY: streams above `last` were not handled, and the connection ends.
+/// GOAWAY: streams above `last` were not processed, and the connection ends.
 pub(super) fn go_away(last: u32, reason: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);

@@ -56,7 +56,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes what was queued before, then GOAWAY, and closes our side.
+    /// Writes what was queued before, then GOAWAY, and closes our side of the connection.
     pub(super) async fn close(&mut self, last: u32, reason: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         loop {

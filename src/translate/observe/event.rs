@@ -48,6 +48,6 @@ fn is_noise(action: &str) -> bool {
 /// The name of an attribute of kill events. A label with this name hides it.
 pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
-/// Container actions that change nothing of a record.
+/// Container actions that do not change a record.
 const NOISE: &str = "\
     archive-path attach commit copy detach export extract-to-dir health_status prune resize top";

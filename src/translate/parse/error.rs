@@ -32,7 +32,7 @@ impl ParseError {
     }
 }
 
-/// Adds the position of a refused value in the request, from the inside outwards.
+/// Adds the position of a refused value in the request, starting with the innermost field.
 pub(in crate::translate) trait At {
     /// Puts `field` in front of the path.
     fn at(self, field: impl Display) -> Self;

@@ -17,7 +17,7 @@ pub(super) fn required(text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()) } else { plain(text) }
 }
 
-/// Text of one line.
+/// A text on one line.
 pub(in crate::translate) fn line(text: &str) -> Result<String, ParseError> {
     if text.chars().any(char::is_control) {
         return Err(ParseError::invalid(format!(
@@ -87,7 +87,7 @@ pub(super) fn annotations(
     Ok(map.clone())
 }
 
-/// Labels and the like, verbatim.
+/// Labels and similar pairs, unchanged.
 pub(in crate::translate) fn pairs(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
@@ -100,7 +100,7 @@ pub(in crate::translate) fn pairs(
         .collect()
 }
 
-/// A list, each element parsed by one function; a refusal has the index.
+/// A list whose elements are parsed by one function. An error contains the index.
 pub(in crate::translate) fn each<T, U>(
     items: &[T],
     read: impl Fn(&T) -> Result<U, ParseError>,

@@ -103,9 +103,9 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         .take(document.spec.envs.len())
         .collect();
     let limits = &document.spec.resources;
-    // Where it is pinned, and what plugins want, is known later.
+    // The path of the pinned namespace and the plugins' changes are known later.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
-    // Without it, only limits are left, which are set after the start.
+    // Without edits, there are only limits, which are set after the start.
     let is_edited = document.is_adjustable || !edits.is_empty();
     if is_edited && runtime.is_ok() {
         oci_runtime::use_ours(&mut host);
@@ -188,7 +188,7 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
         ..HostConfig::default()
     };
     limits::docker::create(&mut host, &spec.resources, input.oom_floor)?;
-    // What cannot be set later is refused now.
+    // Limits that cannot be set later are refused now.
     limits::cgroup_files::cgroup_files(&spec.resources, input.engine)?;
     devices::add(&mut host, spec);
     security_options::confine_container(&mut host, &spec.security, input.engine, input.seccomp)?;

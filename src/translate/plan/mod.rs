@@ -1,9 +1,9 @@
 //! Plan: makes the body of a Docker API request from a specification and its [`input`].
 //!
-//! It does no I/O and knows no clock and no randomness: a plan depends on its arguments only, and
-//! what CRI does not state is stated here, so that no configuration of the engine or image decides
-//! it. Start with [`container::plan`] and [`sandbox::plan`]; each file holds one topic of the body,
-//! such as [`identity`], `mounts` or `security_options`.
+//! It does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments. What CRI
+//! does not state is stated here, so that no configuration of the engine or image decides it. Start with
+//! [`container::plan`] and [`sandbox::plan`]. Each file has one topic of the body, such as [`identity`],
+//! `mounts` or `security_options`.
 
 pub mod adjustment;
 mod capabilities;

@@ -27,8 +27,8 @@ use crate::{
     translate::limits::cgroup_files,
 };
 
-/// The changes of a pause, of dockbridge's own image or of another. A profile that the request names is kept.
-/// With the paths where the namespaces that dockbridge makes for the pod are pinned.
+/// The edits for a pause container, of dockbridge's own image or of another. A profile in the request is
+/// kept. The paths are those where the namespaces that dockbridge creates for the pod are pinned.
 pub fn sandbox(
     spec: &SandboxSpec,
     network_pin: &Path,
@@ -51,7 +51,7 @@ pub fn sandbox(
     made
 }
 
-/// The changes of a workload with these limits; `adjusted` is what NRI plugins want.
+/// The edits for a workload with these limits. `adjusted` are the changes of NRI plugins.
 pub fn container(
     document: &ContainerDocument,
     limits: &Resources,

@@ -129,7 +129,7 @@ fn add_edits(recorded: &mut Value, edits: &OciEdits) {
     }
 }
 
-/// A refusal as fixtures keep it.
+/// An error in the form of fixtures.
 pub(in crate::translate) fn refusal(error: &PlanError) -> Value {
     json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
 }
