@@ -57,6 +57,9 @@ SUITE := tests/env/suite.sh
 # Who renders the book; installed into target/tools when it is missing.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TARGET)/tools/bin/mdbook
+# Who lists the components of a release.
+CYCLONEDX_VERSION := 0.5.9
+CYCLONEDX := $(TARGET)/tools/bin/cargo-cyclonedx
 # Where packages are put.
 PACKAGES := $(TARGET)/packages
 # Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
@@ -92,7 +95,7 @@ first-pod: build ## Start README's pod at the server of `make run`, without cric
 	@$(AS_ROOT) tests/env/run.sh first-pod $(TARGET)/debug/examples/client
 
 .PHONY: install
-install: release ## Install the release build, units for systemd, manual pages and completions below PREFIX (/usr/local)
+install: build-release ## Install the release build, units for systemd, manual pages and completions below PREFIX (/usr/local)
 	$(AS_OWNER) install -D -m 0755 $(TARGET)/release/dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge
 	$(AS_OWNER) ln -sf dockbridge $(DESTDIR)$(PREFIX)/bin/dockbridge-runtime
 	$(AS_OWNER) install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/dockbridge.{service,socket}
@@ -118,8 +121,8 @@ $(TARGET)/rust/cargo/bin/cargo:
 build: toolchain ## Build for development
 	$(CARGO) build
 
-.PHONY: release
-release: toolchain ## Build for nodes: small, optimised, stripped
+.PHONY: build-release
+build-release: toolchain ## Build for nodes: small, optimised, stripped
 	$(CARGO) build --release
 	@ls -l $(TARGET)/release/dockbridge | awk '{ printf "release build: %.1f MB\n", $$5 / 1e6 }'
 
@@ -135,9 +138,25 @@ deb: dist ## Make the Debian packages dockbridge and dockbridge-cri-dockerd of t
 rpm: dist ## Make the same as RPM packages (needs rpmbuild)
 	packaging/rpm.sh $(PACKAGES)/dockbridge-*.tar.gz
 
+.PHONY: image
+image: dist ## Make an OCI image of the tarball's program
+	packaging/image.sh $(PACKAGES)/dockbridge-*.tar.gz
+
 .PHONY: dist-check
 dist-check: toolchain ## Build the committed state twice, in two directories, and compare the packages byte for byte
 	packaging/dist-check.sh
+
+.PHONY: release-check
+release-check: ## Fail unless the committed state can be released: one version in all files, packages reproduce, all tests pass
+	packaging/release-check.sh
+	@$(MAKE) --no-print-directory dist-check check book-test test-packages
+
+.PHONY: release
+release: deb $(if $(shell command -v rpmbuild),rpm) image $(CYCLONEDX) ## Put packages, image, checksums, components (SBOM) and notes into target/publish, and print how to publish them
+	packaging/release.sh $(PACKAGES) $(TARGET)/publish $(CYCLONEDX)
+
+$(CYCLONEDX):
+	$(CARGO) install cargo-cyclonedx --version $(CYCLONEDX_VERSION) --locked --root $(TARGET)/tools
 
 .PHONY: docs
 docs: toolchain ## Render the code's documentation into target/doc
@@ -152,7 +171,7 @@ pictures: toolchain ## Draw the documents' pictures from the code and from tests
 	$(CARGO) run --quiet --example pictures
 
 .PHONY: record
-record: release ## Record that data anew in a private world; needs crictl (bench.txt is what make bench prints)
+record: build-release ## Record that data anew in a private world; needs crictl (bench.txt is what make bench prints)
 	$(WORLD) --engine $(ENGINE) -- tests/pictures/record.sh $(TARGET)/release/dockbridge
 
 $(MDBOOK):
@@ -256,14 +275,14 @@ test-packages: dist ## Install, upgrade, replace and purge the Debian packages a
 
 .PHONY: bench
 bench soak: RUNTIME_PROGRAM = $(TARGET)/release/dockbridge
-bench: release ## Time pods against the same raw engine calls (ENGINE=…, RUNTIME=1, PEER=unix:///…)
+bench: build-release ## Time pods against the same raw engine calls (ENGINE=…, RUNTIME=1, PEER=unix:///…)
 	$(MEASURE) --bench lifecycle --bench logs --no-run
 	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench lifecycle --bench logs
 	$(RELEASED) $(MEASURE) --bench forward
 	$(CARGO) run --profile measure --example authorities
 
 .PHONY: soak
-soak: release ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)
+soak: build-release ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)
 	$(MEASURE) --bench soak --no-run
 	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench soak
 

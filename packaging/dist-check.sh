@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the last commit twice, in two directories of different names, and fails unless tarball and packages are equal
+# Builds the last commit twice, in two directories of different names, and fails unless tarball, packages and image are equal
 # byte for byte. About ten minutes on two processors.
 #
 # usage: dist-check.sh
@@ -15,6 +15,7 @@ for copy in first the-second; do
         unset CARGO_TARGET_DIR SOURCE_DATE_EPOCH
         packaging/dist.sh "$room/$copy.out"
         packaging/deb.sh "$room/$copy.out"/*.tar.gz
+        packaging/image.sh "$room/$copy.out"/*.tar.gz
         ! command -v rpmbuild >/dev/null || packaging/rpm.sh "$room/$copy.out"/*.tar.gz
         rm -rf "${room:?}/$copy"
     )
