@@ -88,19 +88,17 @@ impl ProcessFinder {
         ExecError::Unkillable { container: self.container.clone(), waited: KILL_TIMEOUT }
     }
 
-    /// Finds the process with the engine's `pid`. The engine reports an ended process as running until it
-    /// has handled its exit, and another process may have the pid by then.
+    /// Finds the process with the engine's `pid`.
     ///
     /// # Errors
     /// The process table cannot be read, for example because too many files are open.
     pub(super) fn find(&self, pid: u32) -> io::Result<Lookup> {
         let Some(process) = self.processes.get(pid) else { return self.absent() };
-        let ours =
-            self.processes.is_in_cgroup(pid, &self.container) && self.mark(pid) != Mark::Foreign;
+        let inside = self.processes.is_in_cgroup(pid, &self.container);
         let pipes = self.own_pipes(process.who);
         match ProcessHandle::take(&self.processes, process.who)? {
             // Whatever was read above, this same process was there before and after.
-            Some(held) if ours => {
+            Some(held) if inside => {
                 let (who, leads) = (process.who, process.session == pid);
                 Ok(Lookup::Found(Arc::new(FoundProcess { main: Main { who, leads, pipes }, held })))
             }

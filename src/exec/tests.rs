@@ -2,11 +2,9 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
-use tokio::process::Command;
-
 use super::{
     process::until_next_look,
-    process_lookup::{Lookup, ProcessFinder},
+    process_lookup::ProcessFinder,
     process_tree::{Candidate, Main, members, session},
 };
 use crate::host::{
@@ -124,28 +122,6 @@ fn a_session_of_a_reused_pid_is_another_one() {
     let left_by_it = Candidate { foreign: true, ..of_main(103, 1) };
     assert!(pids(Some(&main()), std::slice::from_ref(&left_by_it)).is_empty());
     assert!(session(Some(&main()), &[left_by_it]).is_empty());
-}
-
-/// The engine may report a pid after its process has ended, when another exec's process has the pid.
-#[tokio::test]
-async fn a_process_with_the_marker_of_another_exec_is_not_the_main_process() {
-    let mut command = Command::new("sleep");
-    command.arg("1000").env("DOCKBRIDGE_EXEC", "2").kill_on_drop(true);
-    let child = command.spawn().unwrap();
-    let found = |marker: Option<&str>| {
-        let finder = ProcessFinder {
-            processes: Processes::new("/proc"),
-            groups: Cgroups::from_proc(Path::new("/proc")),
-            // Every path of a cgroup.
-            container: ":/".to_owned(),
-            init: None,
-            marker: marker.map(str::to_owned),
-        };
-        finder.find(child.id().unwrap()).unwrap()
-    };
-    assert!(matches!(found(Some("DOCKBRIDGE_EXEC=2")), Lookup::Found(_)));
-    assert!(matches!(found(Some("DOCKBRIDGE_EXEC=1")), Lookup::Ended));
-    assert!(matches!(found(None), Lookup::Ended));
 }
 
 #[test]
