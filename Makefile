@@ -147,15 +147,15 @@ dist-check: toolchain ## Build the committed state twice, in two directories, an
 	packaging/dist-check.sh
 
 .PHONY: release-check
-release-check: ## Fail unless the committed state can be released: one version in all files, packages reproduce, all tests pass
+release-check: ## Fail unless the committed state can be released: one version in all files, packages reproduce, checks and test-all pass
 	packaging/release-check.sh
-	@$(MAKE) --no-print-directory dist-check check book-test test-packages
+	@$(MAKE) --no-print-directory dist-check check test-all
 
 .PHONY: release
-release: deb $(if $(shell command -v rpmbuild),rpm) image $(CYCLONEDX) ## Put packages, image, checksums, components (SBOM) and notes into target/publish, and print how to publish them
-	packaging/release.sh $(PACKAGES) $(TARGET)/publish $(CYCLONEDX)
+release: $(CYCLONEDX) ## Put packages, image, checksums, components (SBOM) and notes into target/publish, and print how to publish them
+	packaging/release.sh $(TARGET)/publish $(CYCLONEDX)
 
-$(CYCLONEDX):
+$(CYCLONEDX): | toolchain
 	$(CARGO) install cargo-cyclonedx --version $(CYCLONEDX_VERSION) --locked --root $(TARGET)/tools
 
 .PHONY: docs

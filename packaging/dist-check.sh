@@ -6,6 +6,7 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mkdir -p "${CARGO_TARGET_DIR:-target}"
 room=$(mktemp -d -p "$(realpath -m "${CARGO_TARGET_DIR:-target}")" dist-check.XXXXXX)
 trap 'rm -rf "$room"' EXIT
 for copy in first the-second; do

@@ -10,15 +10,16 @@ failed=0
 complain() { printf 'release: %s\n' "$*" >&2; failed=1; }
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
-[ -z "$(git status --porcelain)" ] || complain "the tree has changes that are not committed"
+changed=$(git status --porcelain)
+[ -z "$changed" ] || complain "the tree has changes that are not committed"
 locked=$(sed -n '/^name = "dockbridge"$/{n;s/^version = "\(.*\)"$/\1/p}' Cargo.lock)
 [ "$locked" = "$version" ] || complain "Cargo.lock has version $locked, Cargo.toml $version"
 newest=$(sed -n 's/^## //p' CHANGELOG.md | head -n 1)
-[[ $newest =~ ^"$version"(\ |$) ]] || complain "the newest section of CHANGELOG.md is \"$newest\", not \"$version\""
+[ "$newest" = "$version" ] || complain "the newest section of CHANGELOG.md is \"$newest\", not \"$version\""
 # Names of packages in the documents.
 while read -r name; do
-    [[ $name == *[-_]"$version"[-_]* ]] || complain "a page names $name, and the version is $version"
-done < <(grep -rhoE 'dockbridge(_[0-9.]+_[a-z0-9]+\.deb|-[0-9][0-9.]*-(linux|image)-[a-z0-9]+)' README.md docs | sort -u)
+    [[ $name == *[-_:]"$version" || $name == *[-_]"$version"[-_]* ]] || complain "a page names $name, and the version is $version"
+done < <(grep -rhoE 'dockbridge(_[0-9][0-9a-z.~-]*_[a-z0-9]+\.deb|-[0-9][0-9a-z.-]*-(linux|image)-[a-z0-9]+|:[0-9][0-9a-z.-]*)' README.md docs | sort -u)
 if tagged=$(git rev-parse --quiet --verify "v$version^{commit}"); then
     [ "$tagged" = "$(git rev-parse HEAD)" ] || complain "the tag v$version is on another commit: raise the version"
 fi
