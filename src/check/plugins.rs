@@ -38,7 +38,7 @@ pub(super) fn examine(
         findings.extend(exposed(&path));
     }
     findings.extend(exposed(&settings.plugin_dir));
-    findings.extend(socket(&settings.socket, server));
+    findings.extend(socket(&settings.socket, server, engine.is_some()));
     if engine.is_some_and(|engine| engine.serves_nri) {
         findings.push(Finding::warn(Subject::Nri, SERVED_TWICE, ONE_OF_BOTH));
     }
@@ -79,11 +79,12 @@ fn exposed(path: &Path) -> Option<Finding> {
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 
-fn socket(path: &Path, server: Option<u32>) -> Option<Finding> {
+/// While the engine does not answer, the process that serves it is unknown.
+fn socket(path: &Path, server: Option<u32>, engine_answered: bool) -> Option<Finding> {
     let seen = match path.symlink_metadata() {
         Ok(entry) if entry.file_type().is_socket() => {
             let listener = listening_pid(path)?;
-            if Some(listener) == server || listener == process::id() {
+            if !engine_answered || Some(listener) == server || listener == process::id() {
                 return None;
             }
             format!("process {listener} already serves {}", path.display())

@@ -7,23 +7,30 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::{finding::Finding, subject::Subject};
-use crate::{host::file, model::engine::EngineInfo};
+use crate::{
+    host::file,
+    model::engine::{ApiVersion, EngineInfo},
+};
 
 /// What decides about pulls: the engine's settings, and the files in its directory of registries.
 pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
     let (mut findings, mut mirrors) = (Vec::new(), Vec::new());
     let mut hub = engine.hub_mirrors.clone();
+    let reads_hosts = engine.containerd_store && engine.api >= ApiVersion::HOSTS_FILES;
+    let hub_has_its_own = directory.join(HUB).exists();
     for name in configured(directory) {
         let path = directory.join(&name).join(HOSTS_FILE);
         let read = file::read_text(&path, LONGEST_HOSTS_FILE).and_then(|text| Hosts::read(&text));
         match read {
-            Ok(_) if !engine.containerd_store => {
-                let seen = format!("{} has no effect on a graph driver", path.display());
-                findings.push(Finding::warn(Subject::Registries, seen, NEEDS_CONTAINERD));
+            // Builds may use it nevertheless.
+            Ok(_) if !reads_hosts => {
+                let seen = format!("pulls do not use {}: {NEEDS_CONTAINERD}", path.display());
+                findings.push(Finding::ok(Subject::Registries, seen));
             }
             Ok(hosts) => {
                 // Docker applies its own settings only to a registry with one host.
-                if name == HUB && !hosts.tried_first.is_empty() {
+                let is_hubs = name == HUB || (name == EVERY_OTHER && !hub_has_its_own);
+                if is_hubs && !hosts.tried_first.is_empty() {
                     hub.clear();
                 }
                 mirrors.extend(told(&name, &hosts.mirrors_of(&name)));
@@ -104,8 +111,7 @@ const LONGEST_HOSTS_FILE: u64 = 1 << 20;
 const HUB: &str = "docker.io";
 /// The folder for registries without one of their own.
 const EVERY_OTHER: &str = "_default";
-const NEEDS_CONTAINERD: &str = "remove it: it needs containerd's image store, and a switch hides all \
-                                images and containers";
+const NEEDS_CONTAINERD: &str = "that needs Docker 28 with containerd's image store";
 
 #[cfg(test)]
 mod tests {
@@ -123,7 +129,8 @@ mod tests {
         };
         let told = |containerd_store| {
             let hub_mirrors = vec!["https://hub.lan/".to_owned()];
-            let engine = EngineInfo { containerd_store, hub_mirrors, ..info() };
+            let api = ApiVersion::HOSTS_FILES;
+            let engine = EngineInfo { api, containerd_store, hub_mirrors, ..info() };
             let found = examine(&engine, directory.path());
             let warned = found.iter().filter(|one| one.severity == Severity::Warn).count();
             (found[0].seen.clone(), warned)
@@ -138,7 +145,7 @@ mod tests {
         let seen = "all other registries through https://cache.lan; docker.io through https://z, \
                     https://a; registry.lan_5000_ through http://b:1";
         assert_eq!(told(true), (seen.to_owned(), 0));
-        assert_eq!(told(false), ("docker.io through https://hub.lan/".to_owned(), 3));
+        assert_eq!(told(false), ("docker.io through https://hub.lan/".to_owned(), 0));
         write("docker.io", "[host.");
         let (seen, warned) = told(true);
         assert!(seen.ends_with("docker.io through https://hub.lan/") && warned == 1, "{seen}");

@@ -31,8 +31,13 @@ impl ApiVersion {
     pub const ANNOTATIONS: Self = Self::new(43);
     /// From here on, read-only binds are recursive by default (25.0).
     pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
+    /// From here on, pulls with containerd's store read `hosts.toml` (28.0).
+    pub const HOSTS_FILES: Self = Self::new(48);
     /// From here on, images can be mounted (28.0).
     pub const IMAGE_MOUNTS: Self = Self::new(48);
+
+    /// From here on, containerd's store does a few downloads at a time, for all pulls together (29.7).
+    pub const LIMITS_DOWNLOADS: Self = Self::new(55);
 
     /// Version 1.`minor`.
     pub const fn new(minor: u16) -> Self {
