@@ -9,7 +9,7 @@ use super::{
     stall::{Stall, StallDetector},
 };
 use crate::{
-    model::{id::ImageId, image::PullRequest, reference::ImageReference},
+    model::{engine::ApiVersion, id::ImageId, image::PullRequest, reference::ImageReference},
     store::snapshot::Snapshot,
 };
 
@@ -48,7 +48,12 @@ impl Images {
     async fn transfer(&self, request: &PullRequest) -> Result<(), ImageError> {
         let deadline = self.settings.pull_progress_deadline;
         let mut bytes = self.metrics.pulled_bytes();
-        let mut detector = StallDetector::new(deadline, self.last_progress.clone(), Instant::now());
+        let engine = self.store.snapshot().engine.clone();
+        let waits_unseen = engine.is_some_and(|engine| {
+            engine.containerd_store && engine.api >= ApiVersion::LIMITS_DOWNLOADS
+        });
+        let mut detector = StallDetector::new(deadline, self.last_progress.clone(), Instant::now())
+            .with_unseen_waits(waits_unseen);
         let stalled = |stall: Stall| ImageError::Stalled {
             reference: request.reference.clone(),
             silent: stall.silent,

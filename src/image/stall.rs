@@ -21,6 +21,7 @@ pub(super) struct StallDetector {
     transfer: Transfer,
     progressed_at: Instant,
     shared: LastProgress,
+    waits_unseen: bool,
 }
 
 /// A pull without progress for too long.
@@ -109,7 +110,14 @@ impl Default for LastProgress {
 impl StallDetector {
     /// Starts now. Without a deadline, a pull is never stalled.
     pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
-        Self { deadline, transfer: Transfer::default(), progressed_at: now, shared }
+        let transfer = Transfer::default();
+        Self { deadline, transfer, progressed_at: now, shared, waits_unseen: false }
+    }
+
+    /// Whether the engine may let a pull wait for another one and not say so.
+    pub(super) const fn with_unseen_waits(mut self, waits_unseen: bool) -> Self {
+        self.waits_unseen = waits_unseen;
+        self
     }
 
     pub(super) fn record(&mut self, progress: &PullProgress, now: Instant) {
@@ -125,6 +133,7 @@ impl StallDetector {
         let factor = self.transfer.deadline_factor();
         let others = self.progressed_at.max(self.shared.last());
         match self.transfer.turn() {
+            Turn::MayWait if !self.waits_unseen => after(self.progressed_at, factor),
             Turn::Comes => after(self.progressed_at, factor),
             // It cannot progress as long as those before it do.
             Turn::Waits => after(others, factor),
