@@ -1,6 +1,6 @@
 //! The settings that modules read at each use, because a reload can change them.
 //!
-//! Settings that belong to a handle of the process (log, metrics address, traces) are not here: the reload
+//! Settings that belong to a handle of the process (log level, traces) are not here: the reload
 //! changes those handles itself.
 
 use std::{path::PathBuf, sync::Arc};

@@ -73,6 +73,8 @@ fn every_setting_can_differ_and_a_reload_takes_over_the_live_ones_only() {
     assert!(left.iter().all(Difference::needs_restart), "{left:?}");
     assert_eq!(left.len(), all.iter().filter(|one| one.needs_restart()).count());
     assert_eq!(after.settings.state_dir, running.settings.state_dir);
+    assert_eq!(after.settings.metrics_addr, running.settings.metrics_addr);
+    assert_eq!(after.settings.log.format, running.settings.log.format);
     assert_eq!(after.settings.log.level, new.settings.log.level);
     assert_eq!(names(left.iter().take(2)), "listen, docker");
 }

@@ -58,8 +58,11 @@ pub(super) fn express(
                 let mount = bind(&mount, is_recursive, engine)?;
                 add_mount(host.mounts.get_or_insert_default(), mount)?;
             }
-            // Without our OCI runtime, the devices were refused if they have any such edit.
-            _ => rest.push(edit.clone()),
+            _ => {
+                // Without our OCI runtime, such edits of devices were refused before.
+                debug_assert!(is_edited, "{edit:?}");
+                rest.push(edit.clone());
+            }
         }
     }
     Ok(rest)
