@@ -56,7 +56,7 @@ impl Node {
         }
     }
 
-    /// The sandboxes that have such files. They may be gone.
+    /// The ids of the sandboxes that have such files. Some of these sandboxes may no longer exist.
     pub async fn edited_sandboxes(&self) -> Vec<SandboxId> {
         let ids = self.edited().await;
         ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()

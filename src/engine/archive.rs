@@ -26,7 +26,6 @@ pub enum PathKind {
     Directory,
     /// A link, and the path to which it leads after all further links inside the container. This path may
     /// not exist.
-    /// may exist at that path.
     Link(String),
     /// A device, a pipe or a socket.
     Other,

@@ -86,7 +86,7 @@ fn listener(descriptor: RawFd) -> io::Result<(PathBuf, UnixListener)> {
 }
 
 /// The descriptor as an owned value, if it is open and a socket.
-#[allow(unsafe_code, reason = "a descriptor's number becomes a value")]
+#[allow(unsafe_code, reason = "takes ownership of a descriptor that is known only by its number")]
 fn own(descriptor: RawFd) -> io::Result<OwnedFd> {
     let target = fs::read_link(format!("/proc/self/fd/{descriptor}"))?;
     if !target.as_os_str().as_encoded_bytes().starts_with(b"socket:") {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::token::MOST_PENDING;
 use crate::{error::Kind, store::error::StoreError};
 
-/// A stream cannot be promised.
+/// Why kubelet gets no URL for an exec, attach or port-forward.
 #[derive(Clone, Debug, Error)]
 pub enum StreamError {
     #[error("container {id} is not known")]

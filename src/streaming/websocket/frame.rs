@@ -128,7 +128,8 @@ impl Payload {
         Ok(Some(Self { opcode: first & OPCODE, is_final: first & FINAL != 0, left, mask }))
     }
 
-    /// The bytes of it that have arrived, and the rest.
+    /// Takes the payload bytes that have arrived, at most [`LARGEST_PIECE`]. Also returns the frame's
+    /// remaining part.
     fn take(self, input: &mut BytesMut) -> (Bytes, Self) {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(LARGEST_PIECE);
         let mut bytes = input.split_to(input.len().min(most));
