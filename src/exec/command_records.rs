@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tracing::warn;
 
-use super::{process::Exec, process_lookup::MARKER};
+use super::process::Exec;
 use crate::{
     concurrency::blocking::blocking,
     engine::client::Engine,
@@ -152,6 +152,9 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
         (written, _) => written,
     }
 }
+
+/// The environment variable by which processes of a command are found that show no other trace of it.
+const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// In bytes; an id has 64.
 const LARGEST_RECORD: u64 = 4096;

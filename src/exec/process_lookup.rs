@@ -52,17 +52,6 @@ pub(super) struct ProcessFinder {
     pub(super) marker: Option<String>,
 }
 
-/// Whose marker the environment of a process has.
-#[derive(PartialEq, Eq)]
-enum Mark {
-    Own,
-    /// Another command's.
-    Foreign,
-    None,
-    /// The environment cannot be read, as in the middle of an execve, or is empty.
-    Unknown,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signalled {
     /// How many processes belonged to the exec and were signalled.
@@ -132,23 +121,6 @@ impl ProcessFinder {
         Ok(if all.iter().any(is_ours) { Lookup::Ended } else { Lookup::Hidden })
     }
 
-    fn mark(&self, pid: u32) -> Mark {
-        let value = match self.processes.variable(pid, MARKER) {
-            Some(Some(value)) => value,
-            Some(None) => return Mark::None,
-            None => return Mark::Unknown,
-        };
-        match &self.marker {
-            Some(own) if *own == format!("{MARKER}={value}") => Mark::Own,
-            Some(_) => Mark::Foreign,
-            // A variable of this name in the container's own environment is in all its processes.
-            None => {
-                let inherited = self.init.and_then(|init| self.processes.variable(init, MARKER)?);
-                if inherited == Some(value) { Mark::None } else { Mark::Foreign }
-            }
-        }
-    }
-
     /// Signals every process that the message concerns. Ended ones are not counted. If one cannot be
     /// signalled, the others are signalled nevertheless.
     pub(super) fn signal(
@@ -207,10 +179,14 @@ impl ProcessFinder {
         }
         let held = self.processes.output_pipes(pid);
         let holds_pipe = main.is_some_and(|main| held.iter().any(|one| main.pipes.contains(one)));
-        let mark = self.mark(pid);
-        *unclear += usize::from(mark == Mark::Unknown && self.marker.is_some());
-        let (marked, foreign) = (mark == Mark::Own, mark == Mark::Foreign);
-        Some(Candidate { process, holds_pipe, marked, foreign })
+        let marked = match self.marker.as_deref().and_then(|marker| marker.split_once('=')) {
+            Some((name, own)) => {
+                self.processes.variable(pid, name).map(|it| it.as_deref() == Some(own))
+            }
+            None => Some(false),
+        };
+        *unclear += usize::from(marked.is_none());
+        Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
     }
 
     /// The cgroup was read before the process was held, and the pid may have been reused since. So the
@@ -226,9 +202,6 @@ impl ProcessFinder {
 }
 
 const PROCESS_TABLE: &str = "/proc";
-
-/// The variable by which the processes of a command are found that show no other trace of it.
-pub(super) const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// Cgroups of this machine, read at each scan; only the mount points are cached.
 static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::from_proc(Path::new(PROCESS_TABLE)));

@@ -27,8 +27,6 @@ pub(super) struct Candidate {
     pub(super) holds_pipe: bool,
     /// It was given the marker of this exec.
     pub(super) marked: bool,
-    /// It was given the marker of another exec.
-    pub(super) foreign: bool,
 }
 
 /// Which candidates belong, the main process included if it is among them.
@@ -59,26 +57,24 @@ pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
 pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let Some(main) = main else { return Vec::new() };
     let leads = has_session(main, candidates);
-    let concerned = candidates.iter().filter(|one| {
-        let shares = leads && !one.foreign && one.process.session == main.who.pid;
-        let who = one.process.who;
-        one.process.lives && who.started >= main.who.started && (who == main.who || shares)
+    let concerned = candidates.iter().map(|one| one.process).filter(|one| {
+        let shares = leads && one.session == main.who.pid;
+        one.lives && one.who.started >= main.who.started && (one.who == main.who || shares)
     });
-    concerned.map(|one| one.process.who).collect()
+    concerned.map(|one| one.who).collect()
 }
 
 /// Whether its own traces show that it belongs. A parent of the main process's pid counts only while
 /// no other process has that pid, and then the main process is a root itself or has no children.
 fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool {
     main.is_some_and(|main| one.process.who == main.who)
-        || leader.is_some_and(|leader| !one.foreign && one.process.session == leader.who.pid)
+        || leader.is_some_and(|leader| one.process.session == leader.who.pid)
         || one.holds_pipe
         || one.marked
 }
 
 /// Whether processes with the main process's session id are in its session. The kernel reuses a pid only
-/// after the last process of its session has ended: a later process with this pid leads another session. If
-/// that one has also ended, only a foreign marker tells its children apart.
+/// after the last process of its session has ended: a later process with this pid leads another session.
 fn has_session(main: &Main, candidates: &[Candidate]) -> bool {
     let reused =
         |one: &Candidate| one.process.who.pid == main.who.pid && one.process.who != main.who;

@@ -23,7 +23,7 @@ fn main() -> Main {
 fn stranger(pid: u32, parent: u32) -> Candidate {
     let who = Identity { pid, started: BEGUN + 1 };
     let process = Process { who, parent, group: pid, session: pid, lives: true };
-    Candidate { process, holds_pipe: false, marked: false, foreign: false }
+    Candidate { process, holds_pipe: false, marked: false }
 }
 
 fn of_main(pid: u32, parent: u32) -> Candidate {
@@ -119,9 +119,6 @@ fn a_session_of_a_reused_pid_is_another_one() {
     let table = [reused, of_main(101, MAIN), marked];
     assert_eq!(pids(Some(&main()), &table), [102]);
     assert!(session(Some(&main()), &table).is_empty());
-    let left_by_it = Candidate { foreign: true, ..of_main(103, 1) };
-    assert!(pids(Some(&main()), std::slice::from_ref(&left_by_it)).is_empty());
-    assert!(session(Some(&main()), &[left_by_it]).is_empty());
 }
 
 #[test]
