@@ -162,7 +162,7 @@ const NO_FOLDER: &str = "not a directory";
 const DIRECTORY: u32 = 1 << 31;
 /// Go's bit for a symbolic link.
 const LINK: u32 = 1 << 27;
-/// Go's bits for everything that is not a regular file: these two, and pipes, sockets, devices and unknown types.
+/// The bits that Go sets unless a file is regular: these two, and pipes, sockets, devices and unknown types.
 const KINDS: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
 
 /// Size of the headers, extended attributes and padding of an archive with one file.

@@ -1,8 +1,8 @@
 //! Processes in a running container: starts them, waits for their end, and kills them with their
 //! descendants.
 //!
-//! The engine can start such a process and report how it ended. It cannot end it, or report that its main
-//! process has ended while a child holds the output open. This module does both with the host's process
+//! The Engine API can start a process in a container and report its exit code. It has no call to end the process,
+//! and does not report its end while a child holds the output open. This module does both with the host's process
 //! table. It does not know its callers. ExecSync and the streams use it.
 //!
 //! [`process`] is one such process, and [`process_lookup`] finds it in the process table. [`process_tree`]

@@ -174,7 +174,7 @@ fn is_directory(facts: &Statx) -> bool {
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const BELOW: OFlags = DIRECTORY.union(OFlags::NOFOLLOW);
-/// The unit of `stx_blocks`, for every file system.
+/// The unit of `stx_blocks`, which is the same on all file systems.
 const BLOCK: u64 = 512;
 /// How many directories from the root stay open while those below them are read. Deeper ones are opened
 /// again through `..`, so the depth of a tree is not limited.

@@ -1,7 +1,7 @@
 //! Converts entries from the engine's logs API to the CRI file.
 //!
 //! Used if the engine's files are not on this host. The position is the time of the last written entry. The
-//! engine is asked for everything since then, and entries that were already written are skipped.
+//! engine is asked for all later entries, and those that were already written are skipped.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Refuses options that the loaded policy does not know. If the engine runs without SELinux, they are
-/// ignored, because charts set them for every kind of node.
+/// ignored, because charts set them without regard to the node.
 pub(super) fn check(
     label: Option<&SelinuxLabel>,
     engine: &EngineInfo,

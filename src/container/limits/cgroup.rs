@@ -1,4 +1,4 @@
-//! Limits in a running container's cgroup: read and set. All of it blocks, but for the calls to
+//! Reads and sets limits in the cgroup of a running container. Everything here blocks, except the calls to
 //! systemd.
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -21,23 +21,23 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, IfMissing},
 };
 
-/// The control group of one process of a container.
+/// The cgroup of one process of a container.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerCgroup {
     group: Arc<Cgroup>,
     pid: u32,
-    /// For errors and for finding it again.
+    /// For errors, and to find the cgroup again.
     id: String,
     cgroups: Cgroups,
 }
 
 impl ContainerCgroup {
-    /// Where a container runs; none when it does not, or where that cannot be seen.
+    /// The cgroup of a container. None if the container does not run, or if its processes are not visible here.
     pub(super) fn find(cgroups: &Cgroups, record: &ContainerRecord) -> Option<Self> {
         Self::of(cgroups, record.process.pid()?, record.id.as_str())
     }
 
-    /// The control group of container `id` that its process `pid` is in; none as above.
+    /// The cgroup in which process `pid` of container `id` runs. None as for [`Self::of`].
     pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         match cgroups.find(pid, id) {
             Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
@@ -48,13 +48,13 @@ impl ContainerCgroup {
         }
     }
 
-    /// The one found before for this process, without I/O; it may be gone.
+    /// The cgroup that was found before for this process, without I/O. It may no longer exist.
     pub(super) fn remembered(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         let group = cgroups.cached(pid, id)?;
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
 
-    /// [`Self::shown`]; none when the group has gone. Never blocks.
+    /// Like [`Self::shown`]. None if the cgroup no longer exists. Never blocks.
     pub(super) fn shown_now(
         &self,
         requested: &Resources,
@@ -68,7 +68,7 @@ impl ContainerCgroup {
         self.cgroups.find(self.pid, &self.id).is_ok()
     }
 
-    /// The limits in force, in the form in which they were requested.
+    /// The current limits, in the form in which they were requested.
     pub(super) fn shown(&self, requested: &Resources, settings: &[CgroupFile]) -> Resources {
         self.rendered(requested, &self.held(requested), settings)
     }
@@ -86,17 +86,17 @@ impl ContainerCgroup {
         self.group.limits(self.pid)
     }
 
-    /// Memory that would have to be found elsewhere if the limit were below it.
+    /// Memory in use that the kernel cannot reclaim. A lower limit would end processes.
     pub(super) fn working_set(&self) -> Option<i64> {
         self.group.working_set()
     }
 
-    /// What a file holds now; none if it is not there.
+    /// The content of a file. None if there is no such file.
     pub(super) fn current(&self, setting: &CgroupFile) -> Option<String> {
         self.group.text(&setting.controller, &setting.file)
     }
 
-    /// Those of which the kernel holds something else than what becomes of them. Blocks.
+    /// The files in which the kernel has another value than the one it makes of the requested value. Blocks.
     pub(super) fn differing(&self, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
         let holds = |setting: &CgroupFile| {
             self.current(setting).is_some_and(|now| text(setting, now) == setting.value)
@@ -104,8 +104,8 @@ impl ContainerCgroup {
         settings.into_iter().filter(|setting| !holds(setting)).collect()
     }
 
-    /// Sets a file. What its absence means, the setting says; in a container that has ended
-    /// meanwhile nothing is left to limit.
+    /// Sets a file. [`CgroupFile::if_missing`] says what to do if there is no such file. If the container has
+    /// ended, there is nothing to limit.
     pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), LimitError> {
         let Some((_, directory)) = self.group.directory(&setting.controller) else {
             return self.absent(setting, LimitError::NoGroup { field: setting.field() });
@@ -122,7 +122,7 @@ impl ContainerCgroup {
         if is_absent { self.absent(setting, refused) } else { Err(refused) }
     }
 
-    /// Writes the files whose value is another one, and adds their fields to `set`.
+    /// Writes the files that have another value, and adds their fields to `set`.
     pub(super) async fn write(
         &self,
         settings: &[CgroupFile],
@@ -131,7 +131,7 @@ impl ContainerCgroup {
         let (cgroup, asked) = (self.clone(), settings.to_vec());
         let changed = blocking(move || cgroup.differing(asked)).await;
         self.tell_systemd(&changed).await;
-        // systemd may have reset other files when it was told of one.
+        // When systemd sets one property, it may reset other files.
         let (cgroup, asked) = (self.clone(), settings.to_vec());
         let (written, outcome) = blocking(move || {
             let mut written = Vec::new();
@@ -166,8 +166,8 @@ impl ContainerCgroup {
         self.group.oom_score_adj(self.pid)
     }
 
-    /// Sets the OOM score of the main process. Where that is not permitted, the score stays what
-    /// it is, as it would at a start: scores are clamped to what a host allows.
+    /// Sets the OOM score of the main process. If that is not permitted, the score stays, as at a start:
+    /// scores are clamped to what the host allows.
     pub(super) fn set_score(&self, score: i64) -> Result<(), LimitError> {
         if self.score() == Some(score) || !self.lives() {
             return Ok(());
@@ -189,11 +189,11 @@ impl ContainerCgroup {
         }
     }
 
-    /// Tells systemd, where it keeps the group, what it would otherwise undo when it is reloaded.
-    /// The files are written all the same, so its refusal is worth a warning, not an error.
+    /// If systemd manages the cgroup, sets the properties that it would otherwise reset on a reload. The files
+    /// are written as well, so a refusal by systemd is a warning and not an error.
     async fn tell_systemd(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
-        // One at a time: systemd takes all of a call or nothing, and older ones know fewer names.
+        // One at a time: systemd applies all properties of a call or none, and older versions know fewer names.
         for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {
             let before = self.read(setting).await;
             if tell_systemd(scope, &setting.properties).await {
@@ -202,8 +202,8 @@ impl ContainerCgroup {
         }
     }
 
-    /// systemd sets what it was sent, and other files to its own defaults, a
-    /// moment after it has answered: only then do ours last.
+    /// A moment after its answer systemd sets the properties, and resets other files to its own defaults. What
+    /// dockbridge writes before that is lost.
     async fn until_set(&self, setting: &CgroupFile, before: Option<String>) {
         let deadline = Instant::now() + SETTLING;
         while Instant::now() < deadline {
@@ -221,7 +221,7 @@ impl ContainerCgroup {
     }
 }
 
-/// One call of systemctl; whether systemd took it.
+/// Calls systemctl once. Returns whether systemd accepted the property.
 async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
@@ -257,7 +257,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
 
 /// How long systemd may take for one call.
 const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take to do what it has agreed to, and how often that is checked.
+/// How long systemd may take to apply a property, and how often that is checked.
 const SETTLING: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It prints nothing on success.

@@ -1,4 +1,4 @@
-//! Why a limit cannot be had.
+//! Why a limit cannot be set.
 
 use std::{io, sync::Arc};
 
@@ -6,11 +6,11 @@ use thiserror::Error;
 
 use crate::{checkpoint::error::CheckpointError, error::Kind, host::error::HostError};
 
-/// A limit that is not the engine's affair was refused. Cheap to clone: several callers may wait
-/// for one task.
+/// A limit that dockbridge sets itself was refused. Cheap to clone, because several callers may wait for one
+/// task.
 #[derive(Clone, Debug, Error)]
 pub enum LimitError {
-    /// The kernel does not take it, or has no such file.
+    /// The kernel refuses the value, or has no such file.
     #[error("cannot set {field} to {value}")]
     NotSet {
         field: String,
@@ -18,15 +18,15 @@ pub enum LimitError {
         #[source]
         cause: Arc<HostError>,
     },
-    /// The container runs where we cannot see it.
+    /// The container's processes are not visible here.
     #[error("{field}: the control group of the container cannot be found on this node")]
     NoGroup { field: String },
-    /// Shrinking would end something in the container.
+    /// The new limit is below the memory in use, so the kernel would end processes.
     #[error(
         "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
     )]
     InUse {
-        /// What was asked for, in bytes.
+        /// The requested limit, in bytes.
         limit: i64,
         /// The working set, in bytes.
         used: i64,
@@ -35,7 +35,7 @@ pub enum LimitError {
     PageSize { size: String, known: String },
     #[error("linux.resources.hugepage_limits[{size}]: this node has no hugetlb controller")]
     NoHugepages { size: String },
-    /// The limits would be lost with a restart.
+    /// The limits cannot be saved, so a restart would lose them.
     #[error("cannot save the limits")]
     NotSaved {
         #[source]

@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: limits in force, as the kernel writes them.
+//! Entry points for `make fuzz`: current limits, in the form in which the kernel shows them.
 
 use super::shown::shown;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
-/// Texts divided by NULs: what was requested and what the kernel says, number by number.
+/// Texts divided by NULs: requested numbers and the kernel's numbers in turn.
 pub(crate) fn shown_limits(bytes: &[u8]) {
     let mut words = texts(bytes);
     let mut word = || words.next().unwrap_or_default().to_owned();

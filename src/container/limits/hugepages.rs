@@ -1,4 +1,4 @@
-//! Whether this node can limit huge pages at all: found out before anything is made.
+//! Whether this node can limit huge pages. This is checked before anything is created.
 
 use super::error::LimitError;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
     model::{engine::EngineInfo, resources::Resources},
 };
 
-/// Refuses limits of huge pages that the kernel cannot enforce. A limit of zero is kept wherever
-/// there are none.
+/// Refuses limits of huge pages that the kernel cannot enforce. If the kernel has no huge pages, a limit of
+/// zero is fulfilled.
 pub(in crate::container) async fn check_hugepages(
     cgroups: &Cgroups,
     limits: &Resources,

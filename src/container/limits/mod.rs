@@ -1,5 +1,5 @@
-//! Limits of a container through its life: those the engine cannot set, changes of any of them,
-//! and what is in force.
+//! Limits of a container after its create: setting those that the engine cannot set, updates, and the current
+//! values.
 
 mod cgroup;
 pub mod error;

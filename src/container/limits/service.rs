@@ -1,4 +1,4 @@
-//! The limits of containers: what the calls about them share.
+//! What the calls for limits of containers share.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Tasks are owned by the tracker.
+    /// The tracker owns the tasks.
     pub fn new(node: &Arc<Node>, tracker: &TaskTracker) -> Self {
         Self { node: node.clone(), updating: SingleFlight::new(tracker.clone()) }
     }

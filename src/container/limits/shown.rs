@@ -1,8 +1,8 @@
-//! The limits of a running container, in the form in which kubelet recognises what it requested.
+//! The limits of a running container, in the form in which kubelet requested them.
 //!
-//! The kernel rounds: memory to pages, shares of the CPU to weights, lists of CPUs to ranges. A
-//! resize is over for kubelet only when it reads back the numbers it sent, so where the kernel's
-//! value follows from the request, the request is shown, else the kernel's value.
+//! The kernel rounds: memory to pages, CPU shares to weights, lists of CPUs to ranges. For kubelet a resize is
+//! complete only when it reads the numbers that it sent. So if the kernel's value follows from the request, the
+//! request is shown, otherwise the kernel's value.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
-/// The limits in force; `current` reads a file that is there.
+/// The current limits. `current` reads a file of the cgroup.
 pub(super) fn shown(
     requested: &Resources,
     kernel: &Limits,
@@ -52,8 +52,8 @@ pub(super) fn shown(
     shown
 }
 
-/// A number of the kernel's, or the request that it was rounded from by less than `rounding`. No limit
-/// is shown as such only where one was requested.
+/// The kernel's number, or the requested number if the difference is less than `rounding`. "Unlimited" is
+/// shown only if a limit was requested.
 fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     match kernel {
         None => requested,
@@ -70,7 +70,7 @@ fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     }
 }
 
-/// The kernel has a period also where nothing is limited by it.
+/// The kernel has a period even without a quota.
 fn period(requested: &Resources, kernel: &Limits) -> i64 {
     match kernel.cpu_period {
         Some(period) if requested.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,
@@ -78,7 +78,7 @@ fn period(requested: &Resources, kernel: &Limits) -> i64 {
     }
 }
 
-/// A list that was requested; without a request all CPUs or nodes are no limit.
+/// A requested list. Without a request, all CPUs or nodes are no limit.
 fn list(requested: &str, kernel: Option<&str>) -> String {
     match kernel {
         Some(kernel) if !requested.is_empty() && members(kernel) != members(requested) => {
@@ -99,7 +99,7 @@ fn members(list: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Huge pages in bytes; none where they are not limited although they should be.
+/// Huge pages in bytes. None if they are not limited although they should be.
 fn pages(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
     let requested: u64 = setting.value.parse().ok()?;
     let Some(now) = now else { return (requested == 0).then_some(0) };
@@ -117,12 +117,12 @@ fn page_bytes(size: &str) -> u64 {
     units.into_iter().find_map(read).unwrap_or(0)
 }
 
-/// The text of a file, or the requested value that the kernel rounded to it: bytes of memory are
-/// rounded down to pages.
+/// The text of a file, or the requested value if the kernel rounded it to this text: the kernel rounds bytes of
+/// memory down to pages.
 pub(super) fn text(setting: &CgroupFile, now: String) -> String {
     let is_of_memory = setting.file.starts_with("memory.");
     match (setting.value.parse(), now.parse()) {
-        // Some files of memory are switches: 0 is not 1 rounded down.
+        // Some memory files are switches, where 0 is not a rounded 1.
         (Ok(number), Ok(held))
             if is_of_memory && held > 0 && bounded(number, Some(held), LARGEST_PAGE) == number =>
         {
@@ -137,5 +137,5 @@ const ROUNDING: i64 = 2 * LARGEST_PAGE;
 /// The smallest page there is.
 const PAGE: i64 = 4096;
 const LARGEST_PAGE: i64 = 64 << 10;
-/// More than any kernel is built for.
+/// More CPUs than any kernel supports.
 const MOST_CPUS: usize = 1 << 13;

@@ -1,9 +1,9 @@
-//! What the engine cannot set, set right after it has started a container, and again where a crash
-//! came between.
+//! Limits that the engine cannot set. dockbridge sets them right after a container has started, and again after
+//! a crash in between.
 //!
-//! For a few milliseconds the process runs without. A limit that was asked for and cannot be had
-//! fails the start and ends the container; what kubelet asks for as a matter of course, on kernels
-//! without it too, is worth a warning.
+//! For a few milliseconds the process runs without these limits. If a limit cannot be set, the start fails and
+//! the container is ended. A limit that kubelet always sends, even if the kernel does not have it, only causes a
+//! warning.
 
 use tracing::warn;
 
@@ -17,10 +17,10 @@ use crate::{
 };
 
 impl Limits {
-    /// Sets what the engine does not, for a container that runs.
+    /// Sets the limits that the engine does not set, for a running container.
     ///
     /// # Errors
-    /// A limit that was asked for cannot be had.
+    /// A requested limit cannot be set.
     pub(in crate::container) async fn apply(
         &self,
         record: &ContainerRecord,
@@ -50,8 +50,8 @@ impl Limits {
         requested.beside(&unset) != Resources { oom_score_adj: score, ..unset }
     }
 
-    /// Puts right, in every container that runs, what a crash left undone, and what a reload of
-    /// systemd has set back.
+    /// Sets the limits of all running containers again that are missing after a crash, or that a reload of
+    /// systemd has reset.
     pub async fn restore(&self) {
         for record in self.node.store.snapshot().containers() {
             if record.process.is_running()
@@ -65,7 +65,7 @@ impl Limits {
         }
     }
 
-    /// Read without the lock, which a stop may hold for its whole grace period.
+    /// Reads without the lock, because a stop may hold it for its whole grace period.
     async fn are_missing(&self, record: &ContainerRecord) -> bool {
         let Some(engine) = self.node.store.snapshot().engine.clone() else { return false };
         let Ok(settings) = cgroup_files(&self.node.saved_changes.requested(record), &engine) else {
@@ -83,13 +83,13 @@ impl Limits {
         }
     }
 
-    /// The control group of a container, while it runs where we can see it.
+    /// The cgroup of a container. None if it does not run, or if its processes are not visible here.
     pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
         let (cgroups, record) = (self.node.cgroups.clone(), record.clone());
         blocking(move || ContainerCgroup::find(&cgroups, &record)).await
     }
 
-    /// No control group was found: the container has ended meanwhile, or we cannot see it.
+    /// No cgroup was found: the container has ended, or its processes are not visible here.
     pub(super) async fn without_cgroup(
         &self,
         record: &ContainerRecord,

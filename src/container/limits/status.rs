@@ -1,4 +1,4 @@
-//! The limits in a container's status: as the kernel has them, where the container runs.
+//! The limits in a container's status. For a running container they are the kernel's values.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Limits {
-    /// The limits in force; of a container that does not run, those it would start with. None
-    /// when none were ever requested. Never asks the engine.
+    /// The current limits. For a container that does not run, the limits it would start with. None if no limit
+    /// was ever requested. Never asks the engine.
     pub async fn shown(&self, record: &ContainerRecord) -> Option<Resources> {
         let requested = self.node.saved_changes.requested(record);
         let has_limits =
@@ -42,5 +42,5 @@ impl Limits {
     }
 }
 
-/// The kernel answers at once unless it is busy making or removing groups; kubelet does not wait.
+/// The kernel answers at once unless it is creating or removing many cgroups. kubelet does not wait longer.
 const TIMEOUT: Duration = Duration::from_millis(500);

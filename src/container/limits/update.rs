@@ -1,8 +1,7 @@
 //! UpdateContainerResources.
 //!
-//! The engine is called first, then what it cannot set is written. After a failure, as after a
-//! crash, limits that were set before it stay in force: the error names it, the status shows it,
-//! and kubelet repeats the call.
+//! dockbridge calls the engine first and then sets what the engine cannot set. After a failure or a crash, limits
+//! that were set before stay: the error names them, the status shows them, and kubelet repeats the call.
 
 use serde_json::Value;
 use tracing::info;
@@ -21,12 +20,12 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes limits of a container; what is not set in `asked` stays. For one that does not run
-    /// they count from its start.
+    /// Changes limits of a container. Limits that are not set in `asked` stay. If the container does not run,
+    /// they apply from its next start.
     ///
     /// # Errors
-    /// The container is unknown, the limits cannot be expressed, the memory limit is below what is
-    /// in use, or a limit was refused: then the error names those that were set before.
+    /// The container is unknown, the limits contradict each other, the memory limit is below the memory in
+    /// use, or a limit was refused. In the last case the error names the limits that were set before.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), ContainerError> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {
@@ -47,7 +46,7 @@ impl Limits {
         Ok(())
     }
 
-    /// [`Self::update`] that asks no plugin.
+    /// [`Self::update`] without plugins.
     pub(in crate::container) async fn change(
         &self,
         id: &ContainerId,
@@ -78,8 +77,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limits of `plan`, until one is refused. The names of those that were set are added
-    /// to `set`.
+    /// Sets the limits of `plan` until one is refused. Adds the names of the limits it has set to `set`.
     async fn set(
         &self,
         record: &ContainerRecord,
@@ -111,7 +109,7 @@ impl Limits {
 }
 
 /// # Errors
-/// [`LimitError::InUse`]: shrinking would make the kernel end the container, or parts of it.
+/// [`LimitError::InUse`]: with this limit the kernel would end processes of the container.
 async fn check_memory_in_use(
     cgroup: Option<ContainerCgroup>,
     limit: i64,

@@ -1,4 +1,4 @@
-//! A watch reports only once, for every way in which a log file can change.
+//! However a log file changes, a watch reports it once.
 
 use std::{
     fs::{self, OpenOptions},

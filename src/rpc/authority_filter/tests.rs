@@ -16,7 +16,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// The filtered bytes of a connection, which must be the same for every split into two reads.
+/// The filtered bytes of a connection. They must not depend on where the input is split into two reads.
 fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
     let sent = [PREFACE, &frames.concat()].concat();
     let mut whole = sent.clone();

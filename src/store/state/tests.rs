@@ -383,7 +383,7 @@ fn observed(number: u64, version: u64) -> Observed {
     }
 }
 
-/// Running, except for every fifth version.
+/// Running. Each fifth version is not.
 fn process(version: u64) -> Process {
     let started_at = Nanos(1);
     match class(version) {

@@ -62,9 +62,7 @@ impl CgroupFile {
             CgroupLimit::Unified(key) => format!("linux.resources.unified[{key:?}]"),
         }
     }
-}
 
-impl CgroupFile {
     /// A key of cgroup v2, or on v1 a file of the same name, if there is one.
     pub fn unified(key: &str, value: &str) -> Self {
         let optional = OPTIONAL_KEYS.contains(&key);
@@ -113,11 +111,11 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
     Ok(files)
 }
 
-/// The limits without which the container must not run. The others are set after the start: the kernel
-/// may not have them, and kubelet sends them for every container.
+/// The limits without which the container must not run. The others are set after the start, because
+/// kubelet always sends them and the kernel may not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     let mut edits = Vec::new();
-    // A refusal was the plan's.
+    // The plan has already refused what cannot be set.
     let files = cgroup_files(limits, engine).unwrap_or_default();
     for file in files.into_iter().filter(|file| file.if_missing == IfMissing::Fail) {
         match file.limit {

@@ -1,6 +1,6 @@
 //! Limits of the CRI, where zero and empty mean "not set". Only values outside the kernel's range are refused
-//! here. What limits mean beside each other is checked when they are merged with the current ones; the
-//! engine refuses what it bounds itself (minimum memory, CPUs that exist).
+//! here. Contradictions are found when limits are merged with the current ones. The engine refuses what it
+//! checks itself (minimum memory, CPUs that exist).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads `LinuxContainerResources` of something to be made.
+/// Reads `LinuxContainerResources` of a new pod or container.
 ///
 /// # Errors
 /// Names the field that is out of the kernel's range.
@@ -22,10 +22,10 @@ pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, Pars
     changed(given)
 }
 
-/// Reads an UpdateContainerResourcesRequest; an empty one changes nothing.
+/// Reads an UpdateContainerResourcesRequest. An empty one changes nothing.
 ///
 /// # Errors
-/// As [`resources`], but -1 lifts the memory limit; and limits of another system.
+/// As for [`resources`], but -1 removes the memory limit. Limits for Windows are refused.
 pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resources, ParseError> {
     if request.windows.is_some() {
         return Err(ParseError::invalid("is not supported on Linux")).at("windows");
@@ -36,7 +36,7 @@ pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resource
 /// Reads an UpdatePodSandboxResourcesRequest.
 ///
 /// # Errors
-/// As [`update`].
+/// As for [`update`].
 pub fn pod_update(
     request: &cri::UpdatePodSandboxResourcesRequest,
 ) -> Result<PodResources, ParseError> {
@@ -97,8 +97,7 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     if value >= least { Ok(value) } else { Err(out_of_range(value)) }
 }
 
-/// The request is stored in a label, so its size is limited. No kernel has as many files, nor as long
-/// values for them.
+/// The request is stored in a label, so its size is limited. No kernel has so many files or such long values.
 fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
     if pairs.len() > MAX_KEYS {
         return Err(ParseError::invalid(format!("has more than {MAX_KEYS} keys")));
@@ -109,7 +108,7 @@ fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
     }
 }
 
-/// The kernel takes 1 ms to 1 s.
+/// The kernel accepts 1 ms to 1 s.
 fn cpu_period(value: i64) -> Result<i64, ParseError> {
     if value == 0 || (1_000..=1_000_000).contains(&value) {
         Ok(value)
@@ -118,7 +117,7 @@ fn cpu_period(value: i64) -> Result<i64, ParseError> {
     }
 }
 
-/// The kernel takes 1 ms and up; -1 lifts the limit.
+/// The kernel accepts 1 ms and more. -1 removes the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
     if matches!(value, -1 | 0) || (1_000..=MAX_QUOTA).contains(&value) {
         Ok(value)
@@ -127,12 +126,12 @@ fn cpu_quota(value: i64) -> Result<i64, ParseError> {
     }
 }
 
-/// Runtimes refuse what the kernel would quietly make something else of.
+/// Runtimes refuse values that the kernel would change without an error.
 fn cpu_shares(value: i64) -> Result<i64, ParseError> {
     if value == 0 || (2..=1 << 18).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
 }
 
-/// The kernel takes -1000 to 1000.
+/// The kernel accepts -1000 to 1000.
 pub fn oom_score(value: i64) -> Result<i64, ParseError> {
     if (-1000..=1000).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
 }
@@ -153,7 +152,7 @@ fn cpu_list(list: &str) -> Result<String, ParseError> {
 
 fn is_cpu_range(range: &str) -> bool {
     let number = |text: &str| -> Option<u32> {
-        // `parse` would also take a sign.
+        // `parse` would also accept a sign.
         text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
     };
     match range.split_once('-') {
@@ -185,7 +184,7 @@ fn cgroup_key(key: &str) -> Result<(), ParseError> {
     if valid { Ok(()) } else { Err(ParseError::invalid("is not a cgroup file like memory.high")) }
 }
 
-/// What the kernel would take, as far as its files are as simple as that.
+/// Checks the values of keys with a simple format.
 fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
     text::line(value)?;
     let number = || value.parse::<u64>().is_ok();
@@ -204,5 +203,5 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
 
 const MAX_KEYS: usize = 256;
 const MAX_PAIR: usize = 1024;
-/// The kernel's own bound, in microseconds.
+/// The kernel's limit, in microseconds.
 const MAX_QUOTA: i64 = (1 << 44) - 1;

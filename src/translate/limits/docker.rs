@@ -1,5 +1,5 @@
-//! Limits that the Engine API has fields for: stated at a create and at an update, and read from an inspect.
-//! What an update lifted is a negative number there, as an unlimited quota is.
+//! Limits that the Engine API has fields for: requests for a create and an update, and answers of an inspect.
+//! An inspect shows a limit that an update removed as a negative number.
 //!
 //! Huge pages and verbatim cgroup keys have no field in the Engine API: see [`super::cgroup_files`].
 
@@ -13,7 +13,7 @@ use crate::{
     wire::docker::{ContainerUpdateBody, HostConfig, InspectHostConfig},
 };
 
-/// The limits the engine starts the container with, or has set since.
+/// The limits that the engine reports for a container.
 pub fn observe(host: &InspectHostConfig) -> Resources {
     Resources {
         cpu_period: host.cpu_period,
@@ -30,10 +30,10 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
     }
 }
 
-/// States the limits of a new container.
+/// Sets the limits of a new container in its create request.
 ///
 /// # Errors
-/// They contradict each other.
+/// The limits contradict each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), PlanError> {
     check_swap(limits, limits)?;
     host.cpu_period = stated(limits.cpu_period);
@@ -47,20 +47,21 @@ pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Resu
     Ok(())
 }
 
-/// What to ask of the engine, and which files to write.
+/// An update request, and the cgroup files to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// For the engine; none when it has nothing to change.
+    /// None if the engine has nothing to change.
     pub body: Option<ContainerUpdateBody>,
     /// What the engine does not set.
     pub files: Vec<CgroupFile>,
 }
 
-/// Plans the step from limits to others, of which `requested` are new ([`Resources::updated`]). Memory
-/// and swap are sent together: alone, the engine measures the one against the old other.
+/// Plans an update that leads to the limits `after`, of which `requested` are new ([`Resources::updated`]).
+/// Memory and swap are sent together, because the engine compares one that is sent alone with the old value
+/// of the other.
 ///
 /// # Errors
-/// When the limits cannot be expressed.
+/// The limits contradict each other, or need cgroup v2.
 pub fn update(
     requested: &Resources,
     after: &Resources,
@@ -87,14 +88,14 @@ pub fn update(
     Ok(Update { body, files: cgroup_files(after, engine)? })
 }
 
-/// A limit of memory and swap together in a form the engine takes. On version 1 the runtime writes
-/// no limit before it has lifted that of memory, which the kernel refuses; a number it writes in
-/// the right order. On version 2 the engine subtracts memory from a number, and none is none.
+/// The limit of memory and swap together, as the engine accepts it. For "unlimited" on cgroup v1 it is a large
+/// number: the runtime writes -1 before it has removed the limit of memory, which the kernel refuses, but
+/// writes a number in the right order. On cgroup v2 the engine subtracts memory from a number, so it stays -1.
 const fn together(swap: i64, engine: &EngineInfo) -> i64 {
     if engine.cgroup_version == 2 { swap } else { as_number(swap) }
 }
 
-/// A limit of memory in a form the engine takes.
+/// A limit of memory as the engine accepts it.
 const fn as_number(memory: i64) -> i64 {
     if memory == UNLIMITED { ALL_MEMORY } else { memory }
 }
@@ -103,7 +104,7 @@ fn listed(list: &str) -> Option<String> {
     (!list.is_empty()).then(|| list.to_owned())
 }
 
-/// The adjustment, raised to what this host lets the engine set.
+/// The OOM score adjustment, raised to the lowest value that the engine may set on this host.
 pub fn oom_score_adj(requested: i64, floor: i64) -> i64 {
     requested.max(floor).clamp(-1000, 1000)
 }
@@ -114,7 +115,7 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
     let (memory, together) = (merged.memory_limit, merged.memory_swap_limit);
     if !matches!(together, 0 | UNLIMITED) {
         if memory <= 0 {
-            // How much of it is swap is unknown.
+            // Without a memory limit the part for swap is unknown.
             return Err(PlanError::SwapWithoutMemory { together });
         }
         if together < memory {
@@ -130,9 +131,9 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
     if agree { Ok(()) } else { Err(PlanError::SwapDisagrees { alone: alone.clone() }) }
 }
 
-/// Memory and swap together, of limits that passed [`check_swap`]. Unset, the engine would allow as
-/// much swap as memory; Kubernetes means none. Kubelet states swap through this field on cgroup v1
-/// and through `memory.swap.max` (swap alone) on v2.
+/// The limit of memory and swap together, for limits that passed [`check_swap`]. Without one the engine would
+/// allow as much swap as memory, but in Kubernetes no limit means no swap. kubelet limits swap with this field
+/// on cgroup v1 and with `memory.swap.max` (swap alone) on v2.
 fn memory_swap(limits: &Resources) -> Option<i64> {
     let (memory, together) = (limits.memory_limit, limits.memory_swap_limit);
     if memory <= 0 {
@@ -149,7 +150,7 @@ fn memory_swap(limits: &Resources) -> Option<i64> {
     })
 }
 
-/// The number that no limit was written as.
+/// A limit of memory, where the large number of [`as_number`] means unlimited.
 const fn unlimited(memory: i64) -> i64 {
     if memory >= ALL_MEMORY { UNLIMITED } else { memory }
 }

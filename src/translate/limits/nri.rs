@@ -1,5 +1,5 @@
-//! Limits in NRI: as plugins ask for them, as they are shown to plugins, and those of several plugins laid over
-//! each other. Zero and empty mean "not set" in CRI, absent does in NRI.
+//! Limits in NRI: read from plugins, rendered for plugins, and merged for several plugins. In CRI zero and
+//! empty mean "not set", in NRI absent does.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Reads limits for an update of a container; what is absent stays. Those that CRI has are checked as
-/// kubelet's are.
+/// Reads limits for an update of a container. An absent limit does not change. Limits that CRI has are checked
+/// like those of kubelet.
 ///
 /// # Errors
 /// Names the field that is out of the kernel's range, or that no container can have.
@@ -53,7 +53,7 @@ pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     })
 }
 
-/// Limits as plugins see them.
+/// Limits in the form that plugins receive.
 pub fn rendered(given: &Resources) -> nri::LinuxResources {
     let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
     let unsigned = |value: i64| {
@@ -81,7 +81,7 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
     }
 }
 
-/// Lays the limits of one plugin over those of the plugins before it.
+/// Merges the limits of one plugin into those of the plugins before it.
 ///
 /// # Errors
 /// Another plugin set the same limit.

@@ -1,4 +1,4 @@
-//! The engine client with the fake dockerd: its requests, and its errors for every failure of a daemon.
+//! The engine client with the fake dockerd: its requests, and its errors when a daemon fails.
 
 mod calls;
 mod faults;

@@ -29,7 +29,7 @@ async fn heard(listener: &mut Listener, id: &str, count: usize) -> Vec<E> {
     steps
 }
 
-/// The blocked container is known only from the engine's list, so the events of its own pod wait.
+/// The blocked container is known only from the engine's list, so events of its pod wait.
 #[tokio::test]
 async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     let docker = docker().await;

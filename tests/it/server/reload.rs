@@ -1,4 +1,4 @@
-//! Settings that change while dockbridge runs: all or none are applied, for every way to request it, and no call is
+//! Settings that change while dockbridge runs: however a reload is requested, all or none are applied, and no call is
 //! affected.
 
 use std::{

@@ -434,7 +434,7 @@ pub(crate) async fn connect(socket: &Path) -> Channel {
     }
 }
 
-/// The deadlines for everything except the caller.
+/// All deadlines except that of the caller.
 pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {
