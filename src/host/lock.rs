@@ -22,6 +22,13 @@ pub struct Lock {
     file: File,
 }
 
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A close alone does not free it while a child that is just being started has a copy of the file.
+        let _ = self.file.unlock();
+    }
+}
+
 /// The lock could not be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
