@@ -2,11 +2,12 @@
 
 use std::{
     io::Read,
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::symlink, process::CommandExt as _},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use tempfile::TempDir;
 
 use super::*;
 
@@ -32,11 +33,19 @@ fn group_lives(group: u32) -> bool {
     all.iter().any(|one| one.lives && one.group == group)
 }
 
-/// The tests look at all processes, and would kill each other's.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock()
+/// A process table with these process groups and our own process only. In the table of the machine, two
+/// of these tests would kill each other's programs, also those of another test run.
+fn table_of(groups: &[u32]) -> (TempDir, Processes) {
+    let table = tempfile::tempdir().unwrap();
+    let own = std::process::id();
+    for one in Processes::new(PROCESS_TABLE).all().unwrap() {
+        if one.who.pid == own || groups.contains(&one.group) {
+            let name = one.who.pid.to_string();
+            symlink(Path::new(PROCESS_TABLE).join(&name), table.path().join(&name)).unwrap();
+        }
+    }
+    let processes = Processes::new(table.path());
+    (table, processes)
 }
 
 const WAITS: &str = "sleep 600 & echo; wait";
@@ -49,7 +58,6 @@ fn ended() -> Identity {
 
 #[test]
 fn only_interrupted_programs_of_ended_processes_are_killed() {
-    let _alone = alone();
     let orphan = mark(ended());
     let mut left = program(&orphan, WAITS, false);
     let elsewhere = orphan.replacen(&pid_namespace().unwrap().to_string(), "1", 1);
@@ -60,7 +68,9 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
         program("1:2", WAITS, false),
         program(&orphan, WAITS, true),
     ];
-    end(&Processes::new(PROCESS_TABLE), Duration::ZERO);
+    let groups: Vec<u32> = spared.iter().chain([&left]).map(Child::id).collect();
+    let (_table, processes) = table_of(&groups);
+    end(&processes, Duration::ZERO);
     assert!(!lives(&mut left));
     assert!(!group_lives(left.id()), "its child as well");
     for (number, child) in spared.iter_mut().enumerate() {
@@ -74,14 +84,14 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
 /// Stopped in the middle of an ADD, the bridge plugin fails its next DEL.
 #[test]
 fn a_program_that_ends_in_time_is_not_killed() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
     let body = format!("echo; sleep 0.3; touch {}", done.display());
     let mut left = program(&mark(ended()), &body, false);
+    let (_table, processes) = table_of(&[left.id()]);
     // Ended programs are waited for by whoever started them: here it is this test.
     let waits = std::thread::spawn(move || left.wait().unwrap());
-    end(&Processes::new(PROCESS_TABLE), Duration::from_secs(60));
+    end(&processes, Duration::from_secs(60));
     assert!(done.exists());
     assert!(waits.join().unwrap().success());
 }
@@ -89,11 +99,11 @@ fn a_program_that_ends_in_time_is_not_killed() {
 /// dnsmasq of a plugin, for one.
 #[test]
 fn a_daemon_that_outlived_its_program_is_spared() {
-    let _alone = alone();
     let mut program = program(&mark(ended()), "sleep 600 & echo", false);
     let group = program.id();
     program.wait().unwrap();
-    end(&Processes::new(PROCESS_TABLE), Duration::ZERO);
+    let (_table, processes) = table_of(&[group]);
+    end(&processes, Duration::ZERO);
     assert!(group_lives(group));
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
