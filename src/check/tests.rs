@@ -3,9 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    os::{
+        fd::AsRawFd as _,
+        unix::{fs::PermissionsExt as _, net::UnixListener},
+    },
     path::{Path, PathBuf},
 };
+
+use nix::sys::socket::{Shutdown, shutdown};
 
 mod pod;
 
@@ -281,7 +286,8 @@ fn places_are_tried_and_left_clean() {
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
     assert!(paths::listen(&at(&socket)).seen.starts_with("a server answers"));
-    drop(listener);
+    // A close alone would not end it while a child that another test starts has a copy.
+    shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
     assert!(paths::listen(&at(&socket)).seen.ends_with("will be replaced"));
 }
 

@@ -3,7 +3,8 @@
 use std::os::{fd::AsRawFd, unix::fs::PermissionsExt};
 
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, bind, connect, listen,
+    shutdown, socket,
 };
 
 use super::{BindError, ListeningSocket};
@@ -16,7 +17,8 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     assert!(matches!(ListeningSocket::bind(&path, 0o660).await, Err(BindError::InUse { .. })));
-    drop(listener);
+    // A close alone would not end it while a child that another test starts has a copy.
+    shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
     std::mem::forget(socket);
     assert!(path.exists());
     let (socket, _listener) = ListeningSocket::bind(&path, 0o660).await.unwrap();

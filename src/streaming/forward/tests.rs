@@ -7,7 +7,7 @@ use flate2::{Compress, Compression, FlushCompress};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
 
@@ -242,8 +242,10 @@ async fn a_client_that_leaves_closes_what_it_had_open() {
 
 #[tokio::test]
 async fn a_closed_port_is_reported_on_the_error_stream() {
-    let (listener, port) = listener("127.0.0.1:0").await;
-    drop(listener);
+    // Bound and not listening: nobody else gets the port, and it refuses connections.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = closed.local_addr().unwrap().port();
     let mut client = Client::new();
     client.pair(1, port).await;
     let [error, data] = client.until_the_end_of([1, 3]).await;

@@ -6,7 +6,7 @@ use std::{io::ErrorKind, net::SocketAddr, path::PathBuf, time::Duration};
 use dockbridge::{admin::client, model::network::NetworkMode, wire::cri};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream, UnixStream},
+    net::{TcpSocket, TcpStream, UnixStream},
     time::timeout,
 };
 
@@ -55,7 +55,7 @@ async fn metrics_are_served_in_openmetrics_text() {
 #[tokio::test]
 async fn only_what_is_there_is_answered() {
     let docker = docker().await;
-    let address = free_address().await;
+    let (_reserved, address) = reserved_address();
     let mut node = Node::new();
     node.metrics = Some(address);
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
@@ -230,9 +230,13 @@ pub(super) fn figure(text: &str, series: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
-/// A port that is not in use now.
-pub(super) async fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+/// An address for a server that is yet to be started. While the socket exists, nobody else gets it.
+fn reserved_address() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 /// Less than the timeout for a client's request.

@@ -90,12 +90,15 @@ async fn has_iptables() -> bool {
     process::run(job).await.is_ok_and(|done| done.exit == ProcessExit::Code(0))
 }
 
-/// Accepts one connection in the pod and sends a greeting.
-fn serve(pod: &Path) -> thread::JoinHandle<()> {
+/// Accepts connections in the pod, one after the other, and sends each a greeting. One listener serves
+/// all, because the port of a closed one can stay in use: a child that another thread is just starting
+/// has a copy of it until its execve.
+fn serve(pod: &Path, connections: usize) -> thread::JoinHandle<()> {
     let listener = netns::within(pod, || TcpListener::bind("0.0.0.0:80")).unwrap();
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"hello").unwrap();
+        for stream in listener.incoming().take(connections) {
+            stream.unwrap().write_all(b"hello").unwrap();
+        }
     })
 }
 
@@ -132,11 +135,12 @@ fn a_pod_gets_an_address_and_a_host_port_and_releases_them() {
         let attached = network.attach(&intent).await.unwrap();
         assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
         assert_eq!(reservations(&node), ["10.9.0.2"]);
-        for address in ["10.9.0.2:80", "127.0.0.1:12000"] {
-            let server = serve(&intent.pod.netns);
+        let addresses = ["10.9.0.2:80", "127.0.0.1:12000"];
+        let server = serve(&intent.pod.netns, addresses.len());
+        for address in addresses {
             assert_eq!(read_greeting(address).unwrap(), "hello", "{address}");
-            server.join().unwrap();
         }
+        server.join().unwrap();
         network.detach(&intent).await.unwrap();
         assert!(reservations(&node).is_empty());
         assert!(read_greeting("127.0.0.1:12000").is_err());
