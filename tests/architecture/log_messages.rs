@@ -1,5 +1,5 @@
 //! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row
-//! is such a message.
+//! is such a message. Messages of refused requests in `docs/compatibility.md` are those of the code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -15,6 +15,32 @@ fn every_warning_and_error_is_documented() {
     let missing = logged.difference(&rows).map(|message| format!("no row: {message}"));
     let left = rows.difference(&logged).map(|message| format!("logged nowhere: {message}"));
     hold("docs/log-messages.md and the code differ", &missing.chain(left).collect::<Vec<_>>());
+}
+
+/// The table quotes messages with `…` for what differs. The code may join a message from two texts.
+#[test]
+fn refusals_are_quoted_as_the_code_has_them() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");
+    let page = fs::read_to_string(path).unwrap();
+    let table = page.split("## What is refused").nth(1).unwrap().split("\n## ").next().unwrap();
+    let files = shipped();
+    let texts: Vec<String> =
+        files.iter().flat_map(|file| texts(&file.tokens)).map(|text| text.text).collect();
+    let has =
+        |part: &[&str]| part.is_empty() || texts.iter().any(|text| text.contains(&part.join(" ")));
+    let is_joined =
+        |words: &[&str]| (0..words.len()).any(|at| has(&words[..at]) && has(&words[at..]));
+    let rows = table.lines().filter_map(|line| line.split(" | ").nth(2));
+    let quoted = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let parts = quoted.flat_map(|message| message.split('…')).flat_map(|part| part.split(": "));
+    let stale = parts.filter(|part| {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        words.len() > 2 && !is_joined(&words)
+    });
+    hold(
+        "messages in docs/compatibility.md that the code does not have",
+        &stale.map(str::to_owned).collect::<Vec<_>>(),
+    );
 }
 
 fn logged() -> BTreeSet<String> {
