@@ -18,7 +18,7 @@ pub fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {
         EngineHealth::Reachable => {}
-        EngineHealth::Starting => obstacles.push("docker has not been asked yet".to_owned()),
+        EngineHealth::Starting => obstacles.push("docker has not answered yet".to_owned()),
         EngineHealth::Unreachable { reason } => {
             obstacles.push(format!("docker does not answer: {reason}"));
         }

@@ -29,9 +29,9 @@ pub enum CdiError {
 pub enum EditError {
     /// Only an engine that supports CDI itself can do this.
     #[error(
-        "the Engine API cannot express its {what}: `dockbridge setup` adds the OCI runtime that can \
-         apply them (Docker 24 or newer), as can an engine that reads CDI itself (Docker 25 or newer \
-         with \"features\": {{\"cdi\": true}})"
+        "the Engine API cannot express its {what}: register the OCI runtime that can apply them \
+         (`dockbridge setup`, Docker 24 or newer), or let Docker read CDI itself (Docker 25 or newer with \
+         \"features\": {{\"cdi\": true}})"
     )]
     Engine { what: String },
     #[error("the OCI runtime has no hook {name:?}")]

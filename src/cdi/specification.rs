@@ -191,7 +191,7 @@ impl Specification {
         for (index, device) in self.devices.iter().enumerate() {
             let before = self.devices.iter().take(index);
             if device.name.is_empty() || before.into_iter().any(|one| one.name == device.name) {
-                return Err(format!("device name {:?} is empty or there twice", device.name));
+                return Err(format!("device name {:?} is empty or used twice", device.name));
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallErro
     match asked {
         Ok(Ok(status)) => Ok(words(&status)),
         Ok(Err(refused @ (CallError::Refused { .. } | CallError::Unexpected { .. }))) => {
-            Ok(format!("serving, though the status is refused: {refused}"))
+            Ok(format!("serving, but the call Status fails: {refused}"))
         }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Deadline { call: "Status", after: time_limit }),
@@ -32,6 +32,6 @@ fn words(status: &cri::RuntimeStatus) -> String {
     if missing.is_empty() {
         "serving the container runtime interface".to_owned()
     } else {
-        format!("serving what is known, but not ready: {}", missing.join("; "))
+        format!("serving the last known state, but not ready: {}", missing.join("; "))
     }
 }

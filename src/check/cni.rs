@@ -75,7 +75,8 @@ fn connected(selected: &SelectedConfig) -> Finding {
     let kinds: Vec<&str> =
         selected.list.plugins.iter().map(|plugin| plugin.kind.as_str()).collect();
     let (name, file) = (&selected.list.name, &selected.file);
-    Finding::ok(Subject::Network, format!("{name} of {file}: {}", kinds.join(", ")))
+    let seen = format!("network {name} from {file}, plugins: {}", kinds.join(", "));
+    Finding::ok(Subject::Network, seen)
 }
 
 fn no_network(settings: &CniSettings) -> String {

@@ -51,9 +51,9 @@ pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Find
 }
 
 fn reached(socket: &Path, info: &EngineInfo) -> Finding {
-    let store = if info.containerd_store { "containerd" } else { "graph driver" };
+    let store = if info.containerd_store { "containerd" } else { "Docker's own" };
     let seen = format!(
-        "Docker {} at {}, API {} (known: {} to {}), {store} image store ({})",
+        "Docker {} at {}, API {} (supported: {} to {}), image store: {store} ({})",
         info.version,
         socket.display(),
         info.api,

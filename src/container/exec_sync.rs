@@ -352,7 +352,7 @@ async fn collect(
 ) -> Result<ExecOutcome, ExecError> {
     let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
-        debug!(bytes = collected.dropped, "command output truncated: more than an answer can hold");
+        debug!(bytes = collected.dropped, "command output truncated to the largest answer");
     }
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }

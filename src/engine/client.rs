@@ -419,7 +419,7 @@ fn span(call: &Call) -> Span {
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
     let garbled = |reason| EngineError::Garbled { call: call.clone(), reason };
     let mut values = Values::new(body, Form::Document);
-    let mut found = Err(garbled("it is not a complete JSON object".to_owned()));
+    let mut found = Err(garbled("not a complete JSON object".to_owned()));
     // Reads to the end, because only then the connection can be used for another call.
     while let Some(value) = values.next::<T>().await {
         let cut = value.map_err(|error| broken(call, Arc::new(error)))?;

@@ -43,7 +43,7 @@ pub enum SetupError {
     Host(#[from] HostError),
     #[error("cannot write {}: run dockbridge setup as root; nothing was changed", path.display())]
     NotAllowed { path: PathBuf },
-    #[error("there is no dockbridge-runtime: neither {} nor {}; make it a link to dockbridge",
+    #[error("dockbridge-runtime is missing: neither {} nor {} exists; make one of them a link to dockbridge",
         beside.display(), usual.display())]
     NoProgram {
         /// The path next to the running program.

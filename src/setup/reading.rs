@@ -99,7 +99,7 @@ impl Reading<'_> {
             return Ok(self.reached());
         }
         let Some(Daemon { pid, flags }) = daemon else {
-            let why = format!("no dockerd of this host was found behind {}", self.socket.display());
+            let why = format!("no dockerd of this host listens on {}", self.socket.display());
             return Ok(Reached::restart(&why));
         };
         let read = flags.config_file.unwrap_or_else(|| USUAL_FILE.to_owned());

@@ -296,8 +296,8 @@ impl Writer {
             let name = target.name().to_owned();
             self.inspected(&target, at, Err(StoreError::InspectPanicked { name }));
         } else if error.id() == self.event_stream.id() {
-            self.state
-                .disconnected("internal error: the task reading its events panicked".to_owned());
+            let reason = "internal error: the task that reads Docker's events panicked";
+            self.state.disconnected(reason.to_owned());
             self.event_stream = follow(&mut self.tasks, &self.inspector);
         } else {
             self.pinging = false;

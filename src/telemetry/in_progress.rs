@@ -45,7 +45,7 @@ pub struct RunningOperation {
 
 /// Keeps an operation in the list until it is dropped.
 #[derive(Debug)]
-#[must_use = "listed only until it is dropped"]
+#[must_use = "the operation is listed only until this guard is dropped"]
 pub struct InProgressGuard {
     shared: Arc<Shared>,
     key: u64,

@@ -102,7 +102,7 @@ async fn systemd_gets_all_notifications() {
     // On a busy machine a check may fail.
     while heard(&notify).await != "READY=1" {}
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
-    let serving = "STATUS=serving what is known, but not ready: ";
+    let serving = "STATUS=serving the last known state, but not ready: ";
     while !heard(&notify).await.starts_with(serving) {}
     // The engine is down, which is no reason to be restarted by systemd.
     for _ in 0..2 {

@@ -123,7 +123,7 @@ async fn what_the_engine_api_lacks_is_refused() {
     for (edits, hint) in [
         (
             json!({"hooks": hook}),
-            "the Engine API cannot express its hooks.createContainer: `dockbridge setup`",
+            "the Engine API cannot express its hooks.createContainer: register the OCI runtime",
         ),
         (
             json!({"intelRdt": {"closID": "x"}}),

@@ -103,7 +103,7 @@ fn a_refusal_has_line_and_text() {
         ("{\"cdiVersion\": \"0.6.0\"}", "missing field `kind`"),
         (
             "{\"cdiVersion\": \"0.6.0\", \"kind\": \"v/c\", \"devices\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}",
-            "device name \"a\" is empty or there twice",
+            "device name \"a\" is empty or used twice",
         ),
     ] {
         let (_, reason) = refusal(Format::Json, text);

@@ -42,7 +42,7 @@ pub struct PluginConfig {
 pub enum ConfigError {
     #[error("not a network configuration: {0}")]
     Malformed(String),
-    #[error("no \"type\" but \"plugins\": put a list into a .conflist file")]
+    #[error("\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file")]
     ListInSingle,
     #[error("{file}: {reason}")]
     Folder { file: String, reason: String },

@@ -103,7 +103,7 @@ fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
         return Err(ParseError::invalid(format!("has more than {MAX_KEYS} keys")));
     }
     match pairs.iter().find(|(key, value)| key.len() + value.len() > MAX_PAIR) {
-        Some(_) => Err(ParseError::invalid(format!("has a pair of more than {MAX_PAIR} bytes"))),
+        Some(_) => Err(ParseError::invalid(format!("has an entry of more than {MAX_PAIR} bytes"))),
         None => Ok(()),
     }
 }

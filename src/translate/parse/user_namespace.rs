@@ -17,7 +17,7 @@ pub(super) fn users(given: &cri::UserNamespace) -> Result<Option<IdMappings>, Pa
     match cri::NamespaceMode::try_from(given.mode) {
         Ok(cri::NamespaceMode::Node) if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
         Ok(cri::NamespaceMode::Node) => {
-            Err(ParseError::invalid("the host's users cannot be mapped")).at("uids")
+            Err(ParseError::invalid("must be empty in the host's user namespace")).at("uids")
         }
         Ok(cri::NamespaceMode::Pod) => both(&given.uids, &given.gids, ("uids", "gids")).map(Some),
         Ok(mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target)) => {

@@ -100,12 +100,12 @@ fn check_call(call: &SystemCall) -> Result<(), String> {
     let name = call.name.as_deref().unwrap_or_default();
     let names = call.names.as_deref().unwrap_or_default();
     match (name, names) {
-        ("", []) => return Err("it names no system call".to_owned()),
+        ("", []) => return Err("the rule names no system call".to_owned()),
         ("", names) if names.iter().any(String::is_empty) => {
             return Err("a name is empty".to_owned());
         }
         ("", _) | (_, []) => {}
-        _ => return Err("it has both name and names".to_owned()),
+        _ => return Err("the rule has both name and names".to_owned()),
     }
     known(&call.action, "action", ACTIONS)?;
     for argument in call.args.iter().flatten().flatten() {

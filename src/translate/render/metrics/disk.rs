@@ -4,7 +4,7 @@ use super::table::{Row, SampleWriter, Subject, rows, stalled, waiting};
 use crate::model::stats::{DeviceReading, DiskReading, Disks, IoReading};
 
 rows! {
-    gauge "container_fs_usage_bytes" ["device"] "Disk usage of the files that it wrote outside of mounts, in bytes."
+    gauge "container_fs_usage_bytes" ["device"] "Disk usage of the files that a container wrote outside of mounts, in bytes."
         |subject, out| {
             let layer = subject.container.and_then(|own| own.layer);
             let (Some(layer), Some(disk)) = (layer, disk(subject)) else { return };

@@ -20,7 +20,7 @@ rows! {
     counter "container_network_transmit_errors_total" ["interface"] "Packets sent with errors."
         |subject, out| each(subject, out, |one| one.sent.errors);
     counter "container_network_transmit_packets_dropped_total" ["interface"]
-        "Packets to send that were dropped."
+        "Outgoing packets that were dropped."
         |subject, out| each(subject, out, |one| one.sent.dropped);
 }
 
