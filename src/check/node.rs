@@ -228,7 +228,7 @@ fn judge_clock(synchronized: &str) -> Option<Finding> {
     }
 }
 
-/// The output of a program, if it succeeds soon.
+/// The output of a program. None if it fails or takes longer than [`TIMEOUT`].
 async fn output(program: &'static str, arguments: &[&str]) -> Option<String> {
     let finished = process::run(Program {
         executable: Path::new(program),

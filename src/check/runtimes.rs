@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use super::{finding::Finding, subject::Subject};
 use crate::host::processes::Processes;
 
-/// The traces of other runtimes on this host.
+/// Signs of other runtimes on this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
     pub(super) cri_dockerd: Option<u32>,

@@ -99,8 +99,8 @@ impl Node {
     }
 
     /// The lowest `oom_score_adj` that the engine may set on this host. Lower values are raised to it,
-    /// because nested and CI hosts lack CAP_SYS_RESOURCE and runc would fail. It is read again after the
-    /// engine has described itself. An engine that accepts no connection counts as restricted.
+    /// because nested and CI hosts lack CAP_SYS_RESOURCE and runc would fail. The value is read again after
+    /// each new answer of the engine to `info`. An engine that accepts no connection counts as restricted.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
         let held = || self.oom_floor.lock();

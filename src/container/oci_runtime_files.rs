@@ -64,8 +64,8 @@ impl OciRuntimeFiles {
         }
     }
 
-    /// The containers of this engine that have a directory, and directories without a file that an ended
-    /// server of any engine left.
+    /// The containers of this engine that have a directory. Also old directories without edits, which belong
+    /// to no engine: a server ended after it had created the directory.
     ///
     /// # Errors
     /// The directory cannot be read.

@@ -22,7 +22,7 @@ pub(super) struct Demux {
 enum Frame {
     /// Before a header.
     Header,
-    /// This many bytes of the frame are left.
+    /// The number of bytes of the frame that are left.
     Payload(Source, usize),
     /// An error message of the engine with this length.
     Complaint(usize),
@@ -31,7 +31,7 @@ enum Frame {
 /// Why the bytes cannot be split further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// They are not frames, for this reason.
+    /// The bytes are not frames, for this reason.
     Garbled(String),
     /// The engine reported an error in the stream.
     Complaint(String),

@@ -17,7 +17,7 @@ use crate::{
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It ran, and exited with this code.
+    /// The process ran, and exited with this code.
     Exited(i32),
     /// The process never started. The engine may have an exit code for this, and sends the reason as
     /// output.
@@ -38,7 +38,7 @@ pub struct ExecRequest<'a> {
 /// The result of an inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecState {
-    /// It has started and, according to the engine, not ended.
+    /// The process has started and, according to the engine, not ended.
     pub running: bool,
     /// Its pid in the engine's pid namespace. None before it has one.
     pub pid: Option<u32>,

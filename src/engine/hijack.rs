@@ -45,7 +45,7 @@ pub struct Input {
 enum From {
     Connection(ReadHalf<TokioIo<Upgraded>>),
     Body(Incoming),
-    /// It has ended, or failed.
+    /// The output has ended, or its connection failed.
     Nothing,
 }
 
@@ -81,7 +81,8 @@ impl Hijacked {
 }
 
 impl Output {
-    /// The next piece of output, at most 16 KiB. None at the end. Safe to drop and call again.
+    /// The next piece of output, at most 16 KiB. None at the end. A caller may drop this future and call
+    /// again: no output is lost.
     ///
     /// # Errors
     /// Returned once, before the end: [`EngineError::Broken`] if the connection broke or ended within a

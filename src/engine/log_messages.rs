@@ -2,8 +2,8 @@
 //!
 //! Without a terminal, every message is a frame: one byte for the stream, three zeros, four for the length,
 //! then `time text`. With a terminal there are no frames. A message then ends at its line break, or after a
-//! full buffer if a line is longer than the engine's buffer. The caller must know which of the two it is,
-//! because the content does not say.
+//! full buffer if a line is longer than the engine's buffer. The caller must know whether there is a
+//! terminal, because the content does not say.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;

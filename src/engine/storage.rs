@@ -89,7 +89,7 @@ pub async fn disks(engine: &EngineInfo) -> Vec<PathBuf> {
     [layers].into_iter().chain(other).collect()
 }
 
-/// The device a directory is on; none when it cannot be seen.
+/// The device that a directory is on. None if dockbridge cannot examine the directory.
 async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
 }

@@ -12,7 +12,7 @@ pub enum ExecError {
     /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// It has ended, but the engine does not report an exit code.
+    /// The command has ended, but the engine does not report an exit code.
     #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
     NoExitCode { exec: String, container: String },
     /// The engine accepted the command but could not start it, and the command is not the reason.

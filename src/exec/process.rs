@@ -369,7 +369,7 @@ async fn signal(
     message: ProcessSignal,
 ) -> Signalled {
     let (container, finder) = (finder.container.clone(), finder.clone());
-    // It is never closed. More lookups at once than processors only delay each other.
+    // The semaphore is never closed. More lookups at once than processors only delay each other.
     let _turn = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     match blocking(work).await {

@@ -23,7 +23,7 @@ use crate::{
 /// The state of an exec's main process.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
-    /// It runs, and a pidfd holds it.
+    /// The process runs, and a pidfd holds it.
     Found(Arc<FoundProcess>),
     /// Ended before it could be found.
     Ended,

@@ -90,7 +90,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
 /// As [`append`], for an existing file.
 ///
 /// # Errors
-/// It does not exist, is not a file, or access is denied.
+/// There is no such file, the path is not a file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     let (parent, name) = split(root, below)?;
     let opened = descend(root, parent, Missing::Refused)

@@ -234,7 +234,7 @@ pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostErr
 /// for a link.
 ///
 /// # Errors
-/// It does not exist, or access is denied.
+/// The file does not exist, or access is denied.
 pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
     let facts = fs::symlink_metadata(path).map_err(|e| HostError::new("read", path, e))?;
     let ours = facts.uid() == nix::unistd::geteuid().as_raw();

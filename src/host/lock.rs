@@ -105,7 +105,7 @@ impl Lock {
 /// access, because other users could take the lock.
 ///
 /// # Errors
-/// It cannot be created, or others can write to it.
+/// The directory cannot be created, or other users can write to it.
 pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
     file::ensure_directory(path, DIRECTORY_MODE)?;
     let refused = |reason: io::Error| HostError::new("use the lock directory", path, reason);

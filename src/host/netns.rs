@@ -228,7 +228,7 @@ fn raise_interface(name: &[u8]) -> io::Result<()> {
     add_up_flag(&socket, &mut request)
 }
 
-#[allow(unsafe_code, reason = "interface flags have no safe call; the request outlives both")]
+#[allow(unsafe_code, reason = "interface flags have no safe call; the request outlives both calls")]
 fn add_up_flag(socket: &OwnedFd, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: the kernel reads the name and writes only the flags of a request owned here, and the flags
     // are the union's active field after the first call.

@@ -36,7 +36,7 @@ pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
 /// Waits until the programs of ended dockbridges are gone, and kills those that keep running. Call it
 /// once the predecessor has ended, before repeating anything that it may have been doing.
 pub async fn end_all() {
-    // It only fails when it panics.
+    // This task only fails if it panics.
     let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), WAIT)).await;
 }
 
@@ -62,7 +62,7 @@ fn end(processes: &Processes, wait: Duration) {
                 "killing a program that an ended dockbridge left running"
             );
             if let Ok(group) = i32::try_from(orphan.pid) {
-                // It may have ended a moment ago.
+                // The program may have ended a moment ago.
                 let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
             }
             killed.push(orphan);

@@ -34,7 +34,7 @@ impl PluginProcess {
     /// Starts a program with only these variables, and without input and output.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub fn start(
         program: &Path,
         environment: &[(&str, &str)],
@@ -59,7 +59,7 @@ impl PluginProcess {
 impl Drop for PluginProcess {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It may already have ended.
+            // The process may already have ended.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }

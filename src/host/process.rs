@@ -147,7 +147,7 @@ enum Stop {
     Lost(io::Error),
 }
 
-/// A running program with all its child processes. Unless it has ended, dropping this kills it.
+/// A running program with all its child processes. Dropping this kills them, unless they have ended.
 struct ProcessGroup {
     child: Child,
     leader: Option<Pid>,
@@ -239,7 +239,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It may just have ended.
+            // The program may have ended a moment ago.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }

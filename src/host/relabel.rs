@@ -90,7 +90,7 @@ impl Walk<'_> {
         self.attribute.set(directory, name)?;
         match openat(directory, name, DIRECTORY, Mode::empty()) {
             Ok(below) => self.entries(&below, depth + 1),
-            // It is a file or a link, or is gone.
+            // The entry is a file or a link, or was removed.
             Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

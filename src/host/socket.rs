@@ -8,7 +8,7 @@ use std::{
 /// Bytes that were written to a connection and are not yet acknowledged by the peer's kernel.
 ///
 /// # Errors
-/// It is not a connected socket.
+/// The descriptor is not a connected socket.
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes = 0;
     ask(socket.as_fd().as_raw_fd(), &mut bytes)?;

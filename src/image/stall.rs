@@ -71,7 +71,7 @@ enum Phase {
     Extracting,
     /// Its download has not begun.
     Expected,
-    /// It waits for other downloads: the engine runs only a few at a time, for all pulls together.
+    /// The layer waits for other downloads: the engine runs only a few at a time, for all pulls together.
     Queued,
     /// Downloaded; the engine may be extracting it without sending messages.
     Downloaded,
@@ -81,7 +81,7 @@ enum Phase {
 
 /// Whether a pull waits for others: the engine does a few downloads at a time, over all pulls.
 enum Turn {
-    /// It does not.
+    /// The pull does not wait.
     Comes,
     /// The engine says so, and nothing else is left to do.
     Waits,
@@ -135,7 +135,7 @@ impl StallDetector {
         match self.transfer.turn() {
             Turn::MayWait if !self.waits_unseen => after(self.progressed_at, factor),
             Turn::Comes => after(self.progressed_at, factor),
-            // It cannot progress as long as those before it do.
+            // This pull cannot progress while the pulls before it do.
             Turn::Waits => after(others, factor),
             Turn::MayWait => {
                 Some(after(others, factor)?.min(after(self.progressed_at, UNSEEN_FACTOR)?))

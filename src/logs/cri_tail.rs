@@ -138,8 +138,8 @@ fn torn(file: &File) -> io::Result<u64> {
     }
 }
 
-/// The entries at the end of a file, or in a whole file. If there is also a line with another time, all
-/// lines with the last time are included.
+/// The entries at the end of a file. `bytes` is the whole file or its last part. Entries with the last time
+/// are only counted completely if an entry with another time precedes them.
 pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;

@@ -107,8 +107,8 @@ impl JsonFileTailer {
                 tailer.search(written, otherwise, is_counted)?;
             }
             Existing::Written(written) => {
-                // That another container's lines are not in this engine's log is no loss. They are searched
-                // for because clocks can be set back.
+                // Lines of an earlier container are not in this log, which is not a loss. They are searched
+                // for anyway, because the clock may have been set back.
                 let is_foreign = is_first_run && written.ends_before(created_at);
                 tailer.search(written, otherwise, is_counted || is_foreign)?;
             }

@@ -40,7 +40,7 @@ pub(super) struct LogTask {
     failures: u32,
     trouble: Option<String>,
     moved_at: Option<Instant>,
-    /// It is written to often: it is polled again soon without an event.
+    /// The container writes often, so the log is polled again soon without an event.
     busy: bool,
     /// Bytes that waited after the last poll.
     behind: i64,
@@ -182,7 +182,7 @@ impl LogTask {
             ReadState::More => Pause::None,
             ReadState::Complete => Pause::Asleep,
             ReadState::CaughtUp if self.busy => Pause::Until(now + POLL),
-            // It is quiet now: the next poll sets the watch.
+            // The container no longer writes often: the next poll sets the watch.
             ReadState::CaughtUp if request.busy => Pause::None,
             ReadState::CaughtUp if outcome.is_watched => Pause::Asleep,
             ReadState::CaughtUp => Pause::Until(now + UNWATCHED),

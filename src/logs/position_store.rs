@@ -61,7 +61,7 @@ impl PositionStore {
             let Some(id) = id_of(&path) else { continue };
             match read(&path) {
                 Some(saved) if saved.version == VERSION => drop(all.insert(id, saved)),
-                // It is kept in memory, so that the file is removed with its container.
+                // An unusable position is kept in memory, so that its file is removed with the container.
                 _ => drop(all.insert(id, Saved::default())),
             }
         }

@@ -40,7 +40,7 @@ impl Default for WaitLimits {
 /// Returns when the whole log is written.
 ///
 /// # Errors
-/// It took too long.
+/// The log is not complete within the time limit.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     time_limit: WaitLimits,
@@ -66,7 +66,7 @@ pub(super) async fn completion(
 /// Returns when the CRI file exists.
 ///
 /// # Errors
-/// It took too long.
+/// The file does not exist within the time limit.
 pub(super) async fn opening(
     mut log: watch::Receiver<Progress>,
     time_limit: WaitLimits,

@@ -80,7 +80,7 @@ impl Logs {
     /// Creates the directory of a log. kubelet has already done so, but other clients may not have.
     ///
     /// # Errors
-    /// It cannot be created, its file system does not answer, or a log cannot have this path.
+    /// The directory cannot be created, its file system does not answer, or a log cannot have this path.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));

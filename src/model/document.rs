@@ -47,7 +47,7 @@ pub struct ContainerDocument {
     /// The image of each image mount, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
-    /// It was created with our OCI runtime, so NRI plugins may change it before it starts.
+    /// Whether the container was created with our OCI runtime, so that NRI plugins may change it before it starts.
     #[serde(default, skip_serializing_if = "is_no")]
     pub is_adjustable: bool,
     /// Paths at which the engine mounts a volume because the image declares one. Only set in a pod with a

@@ -113,7 +113,8 @@ pub struct ContainerRecord {
     pub process: Process,
     /// The signal that a stop sends, from the container or the image, as Docker writes it.
     pub stop_signal: Option<String>,
-    /// It has a label named `signal`. The engine's events show this label instead of the signal that was sent.
+    /// Whether the container has a label named `signal`. The engine's events show this label instead of the signal
+    /// that was sent.
     pub hides_signals: bool,
     /// The engine's log file, if its log driver has one.
     pub engine_log: Option<std::path::PathBuf>,
@@ -213,7 +214,7 @@ impl Process {
         matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
 
-    /// Whether only the engine's list is known, and not an inspect.
+    /// Whether this state is from the engine's list, because no inspect has answered yet.
     pub const fn is_listed(&self) -> bool {
         matches!(self, Self::Listed(_))
     }

@@ -61,7 +61,7 @@ impl Resources {
         }
     }
 
-    /// Those of these limits that the engine does not keep, beside its own.
+    /// The limits of the engine, with those from `self` that the engine does not store.
     pub fn beside(&self, engine: &Self) -> Self {
         Self {
             oom_score_adj: self.oom_score_adj,

@@ -83,13 +83,13 @@ pub struct SandboxNamespaces {
 /// Whose processes a container can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PidMode {
-    /// Those of all containers in the pod.
+    /// The processes of all containers in the pod.
     #[default]
     Pod,
     /// Only its own.
     Container,
     Node,
-    /// Those of another container (only in a container's spec).
+    /// The processes of another container (only in a container's spec).
     Target,
 }
 

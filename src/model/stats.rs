@@ -15,7 +15,7 @@ use super::{
 pub enum Detail {
     /// The figures in the CRI statistics.
     Usage,
-    /// These and all other figures of the metrics.
+    /// The figures in the CRI statistics, and all other figures of the metrics.
     Everything,
 }
 
@@ -124,7 +124,7 @@ pub struct MemoryReading {
     pub major_faults: Option<u64>,
     /// Page faults of the cgroup itself. Only cgroup v1 counts them separately.
     pub own_faults: Option<u64>,
-    /// Those that needed the disk.
+    /// Page faults of the cgroup itself that needed the disk.
     pub own_major_faults: Option<u64>,
     /// The memory limit.
     pub limit: Option<Limit>,

@@ -38,7 +38,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Uses a new connection, whose client has to begin within `time_limit`.
+    /// Uses a new connection. The client is disconnected unless it sends the HTTP/2 preface within
+    /// `time_limit`.
     ///
     /// # Errors
     /// The runtime cannot register it.

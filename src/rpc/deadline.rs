@@ -101,7 +101,7 @@ mod tests {
         let another = || doing("stop container other", 60);
         let ours = || doing("create container ours", 9);
         assert!(told(vec![another(), ours(), doing("ping", 1)]).contains("create container ours"));
-        // This call may wait for a call that another one began.
+        // This call may wait for an engine call of another CRI call.
         assert!(told(vec![another()]).contains("stop container other"));
         assert!(told(Vec::new()).contains("no call"));
     }

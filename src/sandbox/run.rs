@@ -146,7 +146,7 @@ impl Sandboxes {
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
-        // It is listed from now on. It must not be stopped or get containers before it is complete.
+        // The sandbox is listed from now on. It must not be stopped or get containers before it is complete.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });

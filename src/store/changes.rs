@@ -136,7 +136,7 @@ impl ChangeTracker {
         for (id, pod) in containers.into_iter().chain(pods) {
             let last = self.objects.remove(&id);
             if last.is_some_and(|object| matches!(object.stage, Stage::Running(_))) {
-                // It was removed before its end was seen.
+                // The container was removed before its end was seen.
                 self.report(&id, ContainerEventType::Stopped, &pod, changes);
             }
             self.report(&id, ContainerEventType::Deleted, &pod, changes);
@@ -250,7 +250,7 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Opti
         // A pod that was never ready never started.
         Some(Stage::Ended(_, at)) => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            // It ended earlier. Now Docker no longer has it.
+            // The pod ended earlier. Now Docker no longer has it.
             Some(ended @ Stage::Ended(..)) => Some(ended),
             _ => Some(Stage::Ended(None, at)),
         },

@@ -84,7 +84,7 @@ impl HiddenContainers {
         self.0.retain(|id, hidden| hidden.at > since || present.contains(id.as_str()));
         for one in listed {
             match one.claim {
-                // It may have its old name back. An inspect will follow.
+                // The container may have its old name again. An inspect will follow.
                 Claim::Workload => self.set_owned(&one.id),
                 Claim::None | Claim::Other => {
                     let foreign = one.claim == Claim::None;

@@ -73,7 +73,7 @@ pub(super) struct Finished<W> {
 #[derive(Debug)]
 struct Entry<W> {
     phase: Phase,
-    /// It is in the queue of changed objects.
+    /// Whether this object is in the queue of changed objects.
     changed: bool,
     /// Callers that the queued or running inspect answers.
     waiting: Vec<W>,
@@ -353,7 +353,7 @@ impl<W> Entry<W> {
 }
 
 impl Seen {
-    /// Whether this is an event of the call, or of a later one.
+    /// Whether this event was caused by the call, or by a later call of the same kind.
     fn is_of(self, call: EngineCall) -> bool {
         matches!(self, Self::Event(of, at) if of == call.transition && at >= call.begun_at)
     }

@@ -288,7 +288,7 @@ impl ObjectCache {
             None => {
                 self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
                 self.changed.images = true;
-                // It was found by name before a list that may lack it, so it is inspected again by id.
+                // The image was found by name before a list that may lack it, so it is inspected again by id.
                 let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
                 further.extend(unproven);
             }

@@ -69,7 +69,7 @@ struct Known {
     own_kills: HashMap<String, Nanos>,
     /// Containers for which the engine sent an `oom` event, and the time of the last one.
     oom_events: HashMap<String, Nanos>,
-    /// Those of all the above that the last list lacked.
+    /// Containers in any of these tables that the last list lacked.
     missing: HashSet<String>,
 }
 

@@ -97,8 +97,8 @@ impl Inlet {
 }
 
 impl Inbox {
-    /// The next bytes, never empty and at most [`LARGEST_PIECE`]. None at the end. Cancel-safe. The
-    /// previous bytes no longer count for the window.
+    /// The next bytes of the input, never empty and at most [`LARGEST_PIECE`]. None at the end of the input.
+    /// Cancel-safe. The previous bytes no longer count for the window.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.held = None;
         let piece = self.pieces.recv().await;

@@ -11,7 +11,7 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Those that are not commands. They must leave places for commands.
+    /// Streams that are not commands. They must leave places for commands.
     idlers: usize,
     by_target: HashMap<String, usize>,
 }

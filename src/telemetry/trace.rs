@@ -349,5 +349,5 @@ const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
 /// Spans that wait for the collector: those of some seconds on a busy node, less than a megabyte.
 const QUEUE: usize = 2048;
-/// The length of one value in bytes. The last character may exceed it.
+/// The longest value of a span, in bytes. The last character may end up to three bytes later.
 const LONGEST: usize = 256;

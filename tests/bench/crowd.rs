@@ -166,6 +166,6 @@ fn resident(stage: &Stage) -> Outcome<f64> {
     Ok(f64::from(kilobytes) * 1.024 / 1000.0)
 }
 
-/// Waits without using processor time, and stops at once when asked. A loop that counts seconds would be
-/// measured too.
+/// Waits without using processor time, and stops at once on SIGTERM. The processor time of a loop that counts
+/// seconds would be part of the measurement.
 const QUIET: &str = "trap 'exit 0' TERM; sleep 1000000 & wait $!";

@@ -1,4 +1,4 @@
-//! The engine without a server between: one pooled connection, bodies as they are given.
+//! Direct calls to the engine, without dockbridge: one pooled connection, and bodies that the caller gives.
 
 use std::path::Path;
 
@@ -109,7 +109,7 @@ impl RawEngine {
     }
 
     /// Runs `true` in a container: creates an exec, starts it, waits for its end, and inspects it until the
-    /// engine knows the end too.
+    /// engine also reports the end.
     pub(crate) async fn exec(&self, id: &str) -> Outcome {
         let body = r#"{"AttachStdout":true,"AttachStderr":true,"Cmd":["true"]}"#;
         let answer = self.ask(Method::POST, &format!("/containers/{id}/exec"), body).await?;

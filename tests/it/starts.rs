@@ -71,7 +71,7 @@ impl Node {
         self.docker.count("POST /containers/*/start")
     }
 
-    /// From now on, the engine starts it and closes the connection instead of answering.
+    /// From now on, the fake engine starts the container and then closes the connection without an answer.
     fn lose_answer(&self) {
         self.docker.inject(Rule::new("POST /containers/*/start", Fault::LostAnswer));
     }

@@ -167,7 +167,7 @@ async fn pulled(stage: &Stage, registry: &Registry, name: &str, labels: &Value) 
     Ok(image)
 }
 
-/// A container in the form of cri-dockerd. Its image is not checked.
+/// Creates a container as cri-dockerd does, with `docker` and without the checks of dockbridge.
 async fn taken_over(
     stage: &Stage,
     pod: &cri::PodSandboxConfig,

@@ -141,7 +141,7 @@ async fn labelled(stage: &Stage, sandbox: &str, id: &str) -> Outcome {
     Ok(())
 }
 
-/// In the host's network, a pod has no interfaces of its own.
+/// A pod in the host's network has no private interfaces.
 async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     let mut pod = stage.recipes.pod("hosted");
     namespaces_of(&mut pod).network = cri::NamespaceMode::Node.into();

@@ -126,8 +126,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
         let sandbox = stage.cri.run(&pod).await?;
         let mut containers = [
             small(&stage, "greedy", HOG),
-            // Because of the label, Docker's SIGTERM looks like a SIGKILL. It is not what ends the
-            // container.
+            // Because of the label, Docker's SIGTERM looks like a SIGKILL. The OOM killer ends this
+            // container, not that signal.
             small(&stage, "greedy-when-stopped", &format!("trap '{HOG}' TERM; {IDLE}")),
             stage.recipes.container("deaf", &format!("trap '' TERM; {IDLE}")),
             stage.recipes.container("obeys", &format!("trap 'exit 3' TERM; {IDLE}")),

@@ -49,7 +49,7 @@ pub(crate) async fn between_cuts(world: World, live: bool) -> Outcome {
     let left = leftovers::search(&world, &stage.engine, &stage.folders).await?;
     ensure!(left.is_empty(), "left behind:\n  {}", left.join("\n  "));
     println!(
-        "power: looked after: {} files put aside, {torn} leases torn by their plugin, nothing else left",
+        "power: checked: {} files moved to quarantine, {torn} leases damaged by their plugin, nothing else left",
         aside.len()
     );
     if live {

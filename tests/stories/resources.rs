@@ -278,7 +278,8 @@ async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     look()
 }
 
-/// dockbridge is killed while limits change. Afterwards the status is true, and the same change succeeds.
+/// dockbridge is killed while it changes limits. After the next start the status shows the limits in effect, and
+/// the same change succeeds.
 pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "crash_resized").await?;
     let pod = stage.recipes.pod("web");

@@ -206,7 +206,7 @@ impl Set {
         let marks = self.stage.folders.state.join("execs");
         let ended = || Ok(self.alive("8888")?.is_empty() && fs::read_dir(&marks)?.next().is_none());
         until(ended).await?;
-        // A command that the engine had not started by then has been started and ended by now.
+        // Commands that the engine started late have also ended before this one runs.
         ensure_eq!(self.run("exit 3", 30).await?.exit_code, 3);
         until(ended).await
     }

@@ -185,7 +185,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             cri.start(&id).await?;
             cri.remove_container(&id).await
         });
-        // The whole lifecycle takes about this long.
+        // The crash comes at a random moment: create, start and remove take about 600 ms together.
         tokio::time::sleep(Duration::from_millis(rand::random_range(0..600))).await;
         stage.cri = stage.bridge.crash().await?;
         drop(life.await);

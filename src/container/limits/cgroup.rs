@@ -260,5 +260,5 @@ const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long systemd may take to apply a property, and how often that is checked.
 const SETTLING: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// It prints nothing on success.
+/// The largest output of systemctl that is read. It prints nothing on success.
 const OUTPUT_LIMIT: usize = 64 << 10;

@@ -157,7 +157,7 @@ fn extra_metrics_come_from_their_files() {
     assert_eq!(told.unified, BTreeMap::from(expected));
 }
 
-/// (file, value asked for, what the kernel holds, what is told).
+/// (file, requested value, value in the kernel, value in the status).
 #[test]
 fn only_bytes_of_memory_are_rounded() {
     for (file, asked, held, told) in [

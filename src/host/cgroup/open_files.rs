@@ -170,7 +170,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("memory.stat");
         let open_files = OpenFiles::of(&OpenFileLimit::of(1));
-        // It can be opened, but not read, like a file whose cgroup was removed.
+        // A directory can be opened, but not read, like a file whose cgroup was removed.
         let file = File::open(place.path()).unwrap();
         let limit = Arc::clone(&open_files.0.limit.0).try_acquire_owned().unwrap();
         open_files.0.files.lock().push((path.clone(), Arc::new(Open { file, _permit: limit })));

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{PathEntry, resolve};
 use crate::image_files::error::ImageFilesError;
 
-/// An image: for each path, what is there. The directories above exist too.
+/// An image: the entry at each path. The directories above also exist.
 type Image = BTreeMap<&'static str, PathEntry>;
 
 fn link(to: &str) -> PathEntry {

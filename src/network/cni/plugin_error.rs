@@ -32,14 +32,14 @@ pub enum Failure {
     /// The search did not end, because a file system does not answer.
     #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
     Unsearchable { searched: String },
-    /// It reported an error in the form of the specification.
+    /// The plugin reported an error in the form of the specification.
     #[error("{message} (code {code})")]
     Reported {
         /// Code: below 100 from the specification, above the plugin's own.
         code: i64,
         message: String,
     },
-    /// It failed without an error in the form of the specification.
+    /// The plugin failed without an error in the form of the specification.
     #[error("{exit}; output: {output}")]
     Exit {
         exit: ProcessExit,
@@ -48,7 +48,7 @@ pub enum Failure {
     },
     #[error("cannot parse its output ({reason}): {output}")]
     Malformed { reason: String, output: String },
-    /// It could not be started, was killed, or its exit could not be read.
+    /// The plugin could not be started, was killed, or its exit could not be read.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }

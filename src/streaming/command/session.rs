@@ -31,9 +31,9 @@ pub trait Terminal: Process {
 /// The meaning of the end of the client's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputEnd {
-    /// It ends the process's input.
+    /// The process's input ends as well.
     Closes,
-    /// It has no effect. The input of a terminal does not end, and another client may attach later.
+    /// The process's input stays open, because a terminal's input does not end or another client may attach later.
     Stays,
 }
 

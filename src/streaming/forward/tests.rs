@@ -242,7 +242,7 @@ async fn a_client_that_leaves_closes_what_it_had_open() {
 
 #[tokio::test]
 async fn a_closed_port_is_reported_on_the_error_stream() {
-    // Bound and not listening: nobody else gets the port, and it refuses connections.
+    // Bound and not listening, so no other program gets the port, and connections are refused.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = closed.local_addr().unwrap().port();

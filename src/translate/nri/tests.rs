@@ -1,5 +1,5 @@
-//! Answers of plugins: conflicts, replacements, removals, what is told to the next plugin, and what is
-//! read from the merged answer.
+//! Answers of plugins: conflicts, replacements, removals, what the next plugin receives, and what the
+//! merged answer contains.
 
 use std::collections::BTreeMap;
 

@@ -72,8 +72,8 @@ fn is_made_here(inspect: &ContainerInspect) -> bool {
     inspect.host_config.init == Some(false)
 }
 
-/// Whether the name has the form of [`crate::model::name`] with these parts. The parts between them may
-/// contain any number of underscores.
+/// Whether the name has the form of [`crate::model::name`] with this container name and attempt. The parts
+/// between these two may contain any number of underscores.
 fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     let start = format!("k8s_{container}_");
     let Some(rest) = name.strip_prefix(&start) else { return false };

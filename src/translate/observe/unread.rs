@@ -8,7 +8,8 @@ use crate::{
     wire::docker::ContainerInspect,
 };
 
-/// The whole document. If the inspect lacks a part, as an entry of a list does, the document is unchanged.
+/// Returns the document with those parts added. An entry of Docker's list lacks some of them: the document
+/// then stays as it is.
 pub(super) fn read_back(
     mut document: ContainerDocument,
     inspect: &ContainerInspect,

@@ -194,7 +194,7 @@ fn pod_namespaces(view: &PodView<'_>) -> Vec<nri::LinuxNamespace> {
     found
 }
 
-/// Those of the pod are given by the process that holds them.
+/// Namespaces of the pod are named by the process that holds them.
 fn container_namespaces(view: &ContainerView<'_>) -> Vec<nri::LinuxNamespace> {
     let spec = &view.record.document.spec;
     let mut found = vec![namespace("mount", String::new())];

@@ -1,7 +1,7 @@
 //! Resource usage of containers and pods, as CRI shows it.
 //!
-//! kubelet does not check whether these parts exist: the identities of containers and pods, and a pod's
-//! Linux part and default interface. So everything rendered here has them.
+//! Identities of containers and pods, and a pod's Linux part and default interface, are always present,
+//! because kubelet does not check whether they are.
 
 use super::{container, sandbox};
 use crate::{

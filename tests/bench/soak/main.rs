@@ -1,7 +1,6 @@
 //! An hour in which pods are created and removed while all kinds of streams are open: does dockbridge hold
 //! more at the end than at the beginning? Memory, descriptors, threads, inotify watches and tasks are
-//! sampled all the time, drawn as curves, and judged. Growth is a failure, and anything that is left over
-//! is one too.
+//! sampled all the time, drawn as curves, and judged. Growth and leftovers are failures.
 //!
 //! Runs in a world: `make soak`. `SOAK=2m` is for a short try. `LIVES` pods per minute are created and
 //! removed while `STAYING` pods stay. `BRIDGE` is the program of another build.

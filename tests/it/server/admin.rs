@@ -230,7 +230,7 @@ pub(super) fn figure(text: &str, series: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
-/// An address for a server that is yet to be started. While the socket exists, nobody else gets it.
+/// An address for a server that will be started later. While the socket exists, no other program gets the address.
 fn reserved_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();

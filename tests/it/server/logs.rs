@@ -288,7 +288,7 @@ async fn the_engine_rotates_its_own_file() {
         for number in 0..100 {
             scene.write(&format!("line {}", round * 100 + number));
         }
-        // The fake keeps one old file, so dockbridge must have read this much by now.
+        // The fake keeps only one old file. Before the next rotation dockbridge must have read this much.
         scene.until((round + usize::from(round % 3 == 0)) * 100).await;
         scene.docker.world(|world| world.rotate_log(&scene.id));
     }

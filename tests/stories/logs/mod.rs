@@ -61,8 +61,8 @@ async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     fail!("{id} is never shown as ended");
 }
 
-/// Writes numbers from 0 on to both streams, this many lines per this many microseconds if the engine is
-/// fast enough, until it is told to end. The last line of each stream has the number of lines. It pauses
+/// Writes numbers from 0 on to both streams, `lines` lines every `every` microseconds if the engine is fast
+/// enough, until a signal ends it. The last line of each stream has the number of lines. The program pauses
 /// while the file `/hold` exists.
 fn counting(lines: u32, every: u32) -> String {
     format!(

@@ -1,4 +1,4 @@
-//! Attach to a main process, which outlives its clients unless its input was for only one.
+//! Attach to a main process. The process continues after a client disconnects, unless it has `stdin_once`.
 
 use dockbridge::wire::cri;
 

@@ -75,7 +75,7 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
         }
         ensure!(refused >= USERS, "a container has more than its share: {refused} refused");
     }
-    // By now all memory that can be used is in use, and all that can be freed is freed.
+    // After this pause, memory use no longer changes: everything has been allocated or freed.
     sleep(Duration::from_secs(if is_full_size() { 60 } else { 5 })).await;
     answers(&scene).await?;
     let most = most.end(bridge)?;

@@ -35,7 +35,7 @@ fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
 #[test]
 fn lines_after_a_truncation_are_all_read_however_many() {
     for restart in [false, true] {
-        // Shorter than before, exactly as long, a little longer, and much longer.
+        // The file is then shorter than before, exactly as long, a little longer, and much longer.
         for more in [1, 9, 10, 11, 500] {
             let expected: Vec<usize> = (0..10).chain(15..15 + more).collect();
             let found = after(restart, |source| truncate(source, &json(15..15 + more)));

@@ -96,7 +96,7 @@ fn every_field_of_a_container_arrives() {
     assert_eq!(spec.stop_signal.as_deref(), Some("RTMIN+3"));
 }
 
-/// Older kubelets send them there, and some send both.
+/// Older kubelets send CDI devices as annotations, and some send annotations and the field.
 #[test]
 fn cdi_devices_of_annotations_arrive_once() {
     let mut config = sample::container();

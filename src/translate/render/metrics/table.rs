@@ -22,7 +22,7 @@ pub(super) struct Row {
     pub(super) kind: cri::MetricType,
     /// Labels in addition to [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
-    /// Adds a sample for each value of those labels.
+    /// Adds the samples of one subject, with values for `keys`.
     pub(super) write: fn(&Subject<'_>, &mut SampleWriter<'_>),
 }
 

@@ -185,7 +185,7 @@ pub(super) async fn play(
     Ok(())
 }
 
-/// One frame of output, or only the bytes with a terminal.
+/// One frame of output. With a terminal, only the bytes, because then there are no frames.
 pub(crate) fn framed(tty: bool, stream: u8, bytes: &[u8]) -> Vec<u8> {
     if tty {
         return bytes.to_vec();
