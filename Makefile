@@ -1,4 +1,4 @@
-# `make` or `make help` lists the targets. Everything that touches a machine is in tests/env.
+# `make` or `make help` lists the targets. Scripts that change a machine are in tests/env.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,40 +7,40 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DESTDIR ?=
 PREFIX ?= /usr/local
-# Which engine the stories run on: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host, or a folder with an
-# unpacked engine, /folder[:containerd|:overlay2].
+# The engine for stories: bookworm (20.10), trixie (26.1), sid (28.5), sid-containerd, host, or a folder with an unpacked
+# engine, /folder[:containerd|:overlay2].
 ENGINE ?= bookworm
 ENGINES ?= bookworm trixie sid sid-containerd
 # dockbridge-runtime needs Docker 24.
 RUNTIME_ENGINES = $(filter-out bookworm,$(ENGINES))
-# With RUNTIME=1 the stories' engine has dockbridge-runtime.
+# With RUNTIME=1 the engine of the stories has dockbridge-runtime.
 RUNTIME ?=
-# Which engine test-runtime uses, and which stories of it are part of `make test`.
+# The engine of test-runtime, and its stories in `make test`.
 RUNTIME_ENGINE ?= trixie
 RUNTIME_STORIES := user_namespaces setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
-# What test-vm runs unless STORY says otherwise (STORY=:: is everything, and takes hours): what this host may lack.
+# The default stories of test-vm: those about features that this host may lack. STORY=:: runs all stories, for hours.
 VM_STORIES := machine service resources user_namespaces security oom volumes pods::
-# Who keeps the engine's cgroups in test-vm: systemd or cgroupfs.
+# The cgroup driver of the engine in test-vm: systemd or cgroupfs.
 DRIVER ?= systemd
-# What the kernel of test-vm confines with: apparmor or selinux.
+# The security module of the kernel in test-vm: apparmor or selinux.
 LSM ?= apparmor
-# How often test-power cuts, and with which chance; it prints the seed that it drew.
+# The number of power cuts in test-power, and its random seed. Without a seed it draws one and prints it.
 CUTS ?= 30
 SEED ?=
-# Only these stories; parts of names.
+# Run only stories whose names contain one of these words.
 STORY ?=
-# Only these decoders, and for how many seconds each.
+# Fuzz only these decoders, and each for this many seconds.
 FUZZ ?=
 TIME ?= 600
 
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env env PATH=$$PATH)
-# Who makes a package stages it as himself.
+# With DESTDIR no root is needed: the files belong to the user who builds a package.
 AS_OWNER := $(if $(DESTDIR),,$(AS_ROOT))
 WORLD = $(AS_ROOT) tests/env/world.sh $(if $(RUNTIME),--runtime $(RUNTIME_PROGRAM))
 # Where cargo builds.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BUILT := $(TARGET)/debug/dockbridge
-# The oldest Rust that builds this. If cargo is missing or older, `toolchain` puts this version below target, so that
+# The oldest Rust that builds dockbridge. If cargo is missing or older, `toolchain` installs this version below target, and
 # nothing in the user's home changes.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml)
 RUST_IS_HERE := $(shell printf '$(RUST)\n%s\n' "$$($(CARGO) --version 2>/dev/null | cut -d ' ' -f 2)" | sort -CV && echo yes)
@@ -50,26 +50,26 @@ export RUSTUP_HOME := $(TARGET)/rust/rustup
 export CARGO_HOME := $(TARGET)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
-# rustup's installer; downloaded if this names no file.
+# A file with rustup's installer. If this is empty, the installer is downloaded.
 RUSTUP_INIT ?=
 RUNTIME_PROGRAM = $(BUILT)
 SUITE := tests/env/suite.sh
-# Who renders the book; installed into target/tools when it is missing.
+# The renderer of the book, installed into target/tools if it is missing.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TARGET)/tools/bin/mdbook
-# Who lists the components of a release.
+# The program that lists the components of a release.
 CYCLONEDX_VERSION := 0.5.9
 CYCLONEDX := $(TARGET)/tools/bin/cargo-cyclonedx
 # Where packages are put.
 PACKAGES := $(TARGET)/packages
-# Who measures is built apart from the program that is measured, which is the release build unless BRIDGE names another.
+# Benchmarks are built separately from the program that they measure: the release build, or the one in BRIDGE.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
-# How many worlds run tests at once, and how many tests without an engine: tests mostly wait. A world takes up to 1 GiB.
-# With JOBS=1 all tests run one after the other.
+# The number of worlds, and of tests without an engine, that run at the same time. Tests wait most of the time, so this is
+# more than the number of cores. A world needs up to 1 GiB. With JOBS=1 all tests run one after the other.
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1048576); most = 3 * cores; \
   print fit < 1 ? 1 : fit < most ? fit : most }' /proc/meminfo)
-# The path of a test program, which is built first.
+# Builds a test program and prints its path.
 test_program = $$($(CARGO) test --test $(1) --no-run --message-format=json-render-diagnostics | \
   sed -n 's/.*"executable":"\([^"]*\/$(1)-[^"]*\)".*/\1/p')
 
@@ -86,11 +86,11 @@ run: build ## Serve the CRI on this machine; installs and starts an engine if th
 	@$(AS_ROOT) tests/env/run.sh serve $(BUILT)
 
 .PHONY: demo
-demo: build ## Show a pod go up and down, with the time each step took
+demo: build ## Start and remove a pod, with the time of each step
 	@$(AS_ROOT) tests/env/run.sh demo $(BUILT)
 
 .PHONY: first-pod
-first-pod: build ## Start README's pod at the server of `make run`, without crictl
+first-pod: build ## Start the pod of README.md on the server of `make run`, without crictl
 	$(CARGO) build --quiet --example client
 	@$(AS_ROOT) tests/env/run.sh first-pod $(TARGET)/debug/examples/client
 
@@ -131,7 +131,7 @@ dist: toolchain ## Make a tarball of a static build: program, units, manual page
 	packaging/dist.sh $(PACKAGES)
 
 .PHONY: deb
-deb: dist ## Make the Debian packages dockbridge and dockbridge-cri-dockerd of the tarball
+deb: dist ## Make the Debian packages dockbridge and dockbridge-cri-dockerd from the tarball
 	packaging/deb.sh $(PACKAGES)/dockbridge-*.tar.gz
 
 .PHONY: rpm
@@ -139,7 +139,7 @@ rpm: dist ## Make the same as RPM packages (needs rpmbuild)
 	packaging/rpm.sh $(PACKAGES)/dockbridge-*.tar.gz
 
 .PHONY: image
-image: dist ## Make an OCI image of the tarball's program
+image: dist ## Make an OCI image from the tarball
 	packaging/image.sh $(PACKAGES)/dockbridge-*.tar.gz
 
 .PHONY: dist-check
@@ -167,17 +167,17 @@ messages: toolchain ## Print every text that leaves the program: logs, errors, f
 	@$(CARGO) run --quiet --example messages
 
 .PHONY: pictures
-pictures: toolchain ## Draw the documents' pictures from the code and from tests/pictures/data
+pictures: toolchain ## Draw the pictures of the documents from the code and from tests/pictures/data
 	$(CARGO) run --quiet --example pictures
 
 .PHONY: record
-record: build-release ## Record that data anew in a private world; needs crictl (bench.txt is what make bench prints)
+record: build-release ## Record that data again in a private world; needs crictl (bench.txt is the output of make bench)
 	$(WORLD) --engine $(ENGINE) -- tests/pictures/record.sh $(TARGET)/release/dockbridge
 
 $(MDBOOK):
 	$(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --no-default-features --features search --root $(TARGET)/tools
 
-# What docs link to outside of docs becomes a page beside them.
+# Pages outside of docs that are part of the book are copied into it, and links to them are changed.
 .PHONY: book
 book: toolchain $(MDBOOK) ## Render docs/ as a book into target/book
 	rm -rf $(TARGET)/book-source && mkdir -p $(TARGET) && cp -r docs $(TARGET)/book-source
@@ -199,9 +199,9 @@ clean: ## Remove everything that was built
 
 ##@ Test
 
-# The parts of each tier run one after the other, all of them whatever fails; tests/env/suite.sh prints one verdict.
+# The parts run one after the other, also after a failure. tests/env/suite.sh prints the result.
 .PHONY: test
-test: toolchain ## The tests that decide a change: test-unit, test-stories, test-runtime (ENGINE=bookworm, JOBS=…)
+test: toolchain ## The tests that decide about a change: test-unit, test-stories, test-runtime (ENGINE=bookworm, JOBS=…)
 	@$(SUITE) test-unit test-stories test-runtime
 
 .PHONY: test-all
@@ -212,8 +212,9 @@ test-all: export DOCKBRIDGE_FULL_SIZE := 1
 test-all: export CUTS = 3
 test-all: export TIME = 60
 
-# A test notes here what it skips, and fails if tests/skips does not list it for such a machine; likewise the faults of
-# an engine that tests/known_faults lists. Numbers that the tests draw are the same in every run.
+# Tests record in these files what they skip (tests/skips) and which known faults of an engine they met
+# (tests/known_faults). A skip that tests/skips does not allow on this machine is a failure. Random numbers of the tests are
+# the same in every run.
 test test-all test-engines: export DOCKBRIDGE_SKIPS := $(TARGET)/skips
 test test-all test-engines: export DOCKBRIDGE_REPEATS := $(TARGET)/repeats
 test test-unit: export PROPTEST_RNG_SEED ?= 1
@@ -239,8 +240,8 @@ test-runtime: ## The end-to-end tests that concern dockbridge-runtime (RUNTIME_E
 test-engines: toolchain ## All end-to-end tests on Docker 20.10, 26.1, 28.5, and 28.5 with the containerd store (RUNTIME=1)
 	@$(SUITE) $(if $(RUNTIME),$(RUNTIME_ENGINES:%=test-on-%-runtime),$(ENGINES:%=test-on-%))
 
-# stories_on ENGINE,RUNTIME: the end-to-end tests, then the engine client alone, unless some tests were asked for. A folder
-# has slashes, which the name of a target must not have.
+# stories_on ENGINE,RUNTIME: runs the end-to-end tests, and without STORY also the tests of the engine client. This is not a
+# target, because a folder as ENGINE has slashes.
 define stories_on
 @code=0; stories=$(call test_program,stories); client=$(call test_program,it); \
 $(AS_ROOT) "$$stories" --engine "$(1)" $(if $(2),--runtime $(BUILT)) --jobs $(JOBS) $(STORY) || code=1; \
@@ -282,18 +283,18 @@ bench: build-release ## Time pods against the same raw engine calls (ENGINE=…,
 	$(CARGO) run --profile measure --example authorities
 
 .PHONY: soak
-soak: build-release ## An hour of pods that come and go with all streams open; draws what dockbridge holds (SOAK=60m, ENGINE=…)
+soak: build-release ## An hour of pods that come and go with all streams open; draws the resources of dockbridge (SOAK=60m, ENGINE=…)
 	$(MEASURE) --bench soak --no-run
 	$(RELEASED) $(WORLD) --engine $(ENGINE) -- $(MEASURE) --offline --bench soak
 
 .PHONY: fuzz
-fuzz: toolchain ## Throw bytes at every decoder; prints what was reached and found (FUZZ=names, TIME=600 seconds for each)
+fuzz: toolchain ## Feed random input to every decoder; prints coverage and findings (FUZZ=names, TIME=600 seconds for each)
 	@TIME=$(TIME) tests/env/fuzz.sh run $(FUZZ)
 
-##@ Care
+##@ Checks
 
 .PHONY: check
-check: commits fmt-check lint arm64 deny test ## Everything that has to hold before a change goes in
+check: commits fmt-check lint arm64 deny test ## All checks that must pass before a change is merged
 
 .PHONY: commits
 commits: ## Fail if a commit message breaks the rules of CONTRIBUTING.md
@@ -308,12 +309,12 @@ fmt-check: toolchain ## Fail if the code is not formatted
 	$(CARGO) fmt --check
 
 .PHONY: lint
-lint: toolchain ## Let clippy look at everything, and rustdoc at the links of the code's documentation
+lint: toolchain ## Run clippy on everything, and check the links of the code's documentation with rustdoc
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
 	$(CARGO) doc --quiet --no-deps --document-private-items --lib
 
 .PHONY: lines
-lines: ## Count the shipped lines of src, module by module (COMMIT=…)
+lines: ## Count the shipped lines of src for each module (COMMIT=…)
 	@tests/env/lines.sh $(COMMIT)
 
 .PHONY: sentences

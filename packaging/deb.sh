@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes Debian packages of the tarball of dist.sh: dockbridge, and dockbridge-cri-dockerd, which puts it where cri-dockerd
-# stands. Equal byte for byte for one tarball.
+# Makes Debian packages from the tarball of dist.sh: dockbridge, and dockbridge-cri-dockerd, which puts it in cri-dockerd's
+# place. Packages of the same tarball are equal byte for byte.
 #
-# usage: deb.sh TARBALL [DIRECTORY]     the packages go beside the tarball unless told otherwise
+# usage: deb.sh TARBALL [DIRECTORY]     the default directory is that of the tarball
 #
-#   VERSION   of the packages, for tests of upgrades; without it the tarball's
+#   VERSION   version of the packages, for tests of upgrades (default: that of the tarball)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,7 +28,7 @@ main() {
     build dockbridge-cri-dockerd "$room/cri-dockerd"
 }
 
-# program ROOT: what the tarball has, where Debian has it.
+# program ROOT: copies the files of the tarball to the paths that Debian uses.
 program() {
     local root=$1 examples=$1/usr/share/doc/dockbridge/examples
     mkdir -p "$root"/{etc/default,usr/lib}
@@ -38,12 +38,12 @@ program() {
     sed -i 's|/usr/local/bin/|/usr/bin/|' "$root"/usr/lib/systemd/system/*
     mv "$examples/dockbridge.toml" "$root/etc/"
     mv "$examples/default" "$root/etc/default/dockbridge"
-    # The licence is Debian's own file; copyright names it.
+    # Debian has the text of this licence, and the file copyright names it.
     rm -r "$root/usr/share/doc/dockbridge/LICENSE" "$examples/cri-docker"
     sed -i 's|](LICENSE)|](copyright)|' "$root/usr/share/doc/dockbridge/README.md"
     install -m 644 "$here/deb/copyright" "$root/usr/share/doc/dockbridge/copyright"
     "$here/links.sh" "$root/usr/share/doc"
-    # Pages lead to the changelog, so it stays as it is.
+    # Pages have links to the changelog, so it is not compressed.
     gzip -9n "$root"/usr/share/man/*/* "$root/usr/share/doc/dockbridge/LICENCES"
 }
 
@@ -79,7 +79,8 @@ build() {
     (cd "$out" && sha256sum "${package}_${version}_$arch.deb")
 }
 
-# installed_size ROOT: in KiB, as dpkg counts: each file rounded up, one for all else. The same on every file system.
+# installed_size ROOT: prints the size in KiB as dpkg counts it: each file rounded up, and 1 for everything else. The result
+# does not depend on the file system.
 installed_size() {
     find "$1" -path "$1/DEBIAN" -prune -o -printf '%y %s\n' | awk '{ size += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print size }'
 }

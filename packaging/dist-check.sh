@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the last commit twice, in two directories of different names, and fails unless tarball, packages and image are equal
-# byte for byte. About ten minutes on two processors.
+# Builds the last commit twice, in two directories with different names, and fails unless tarball, packages and image are
+# equal byte for byte. Takes about ten minutes on two processors.
 #
 # usage: dist-check.sh
 set -euo pipefail

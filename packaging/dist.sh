@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the static program and makes dockbridge-VERSION-linux-ARCH.tar.gz of it, to be unpacked below /usr/local.
-# Two builds of one commit are equal byte for byte: times are the commit's, paths of this machine are mapped away,
-# owners are root, files are sorted.
+# Builds the static program and makes dockbridge-VERSION-linux-ARCH.tar.gz from it, to be unpacked below /usr/local. Two
+# builds of one commit are equal byte for byte: all times are that of the commit, paths of this machine are replaced, the
+# owner is root, and files are sorted.
 #
-# usage: dist.sh [DIRECTORY]         the tarball goes into target/packages unless told otherwise
+# usage: dist.sh [DIRECTORY]         the default directory is target/packages
 #
-#   SOURCE_DATE_EPOCH   the time of every file; without it the commit's
+#   SOURCE_DATE_EPOCH   time of every file (default: that of the commit)
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,11 +18,11 @@ case $triple in
     *) echo "dist: no packages for $triple: the pause image is made for x86_64 and aarch64" >&2; exit 1 ;;
 esac
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-# Apart from other builds, which have other flags.
+# Separate from other builds, which have other flags.
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}/dist")
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C.UTF-8
 
-# The later of two rules wins: the build directory may be below the sources.
+# If two rules match, the later one applies. The build directory may be below the sources.
 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 RUSTFLAGS+=" --remap-path-prefix=$PWD=/dockbridge --remap-path-prefix=$built=/target"
 # With --target, the flags are not those of build scripts and macros.
@@ -45,7 +45,7 @@ install -D -m 644 docs/grafana/dockbridge.json "$examples/grafana-dashboard.json
 install -D -m 644 docs/prometheus/alerts.yaml "$examples/prometheus-alerts.yaml"
 install -D -m 644 -t "$examples" packaging/examples/*
 install -D -m 644 -t "$tree/share/doc/dockbridge" LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
-# As they are in the repository, so that their links and pictures work.
+# The pages have the same layout as in the repository, so that their links and pictures work.
 for page in docs/*.md docs/{guides,decisions}/*.md docs/pictures/*.svg docs/grafana/* docs/prometheus/*; do
     install -D -m 644 "$page" "$tree/share/doc/dockbridge/$page"
 done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes an OCI image of the tarball of dist.sh: the static program and its licences, nothing else. `docker load` (20.10 and
-# later) and tools for OCI layouts read the archive. Equal byte for byte for one tarball.
+# Makes an OCI image from the tarball of dist.sh: the static program and its licences, nothing else. `docker load` (20.10 and
+# later) and tools for OCI layouts read the archive. Images of the same tarball are equal byte for byte.
 #
-# usage: image.sh TARBALL [DIRECTORY]     the image goes beside the tarball unless told otherwise
+# usage: image.sh TARBALL [DIRECTORY]     the default directory is that of the tarball
 set -euo pipefail
 
 tarball=${1:?the tarball is missing, see the head of this script}
@@ -45,7 +45,7 @@ END
 
 pack() { tar --sort=name --format=gnu --mtime="@$moment" --owner=0 --group=0 --numeric-owner -C "$1" -c .; }
 
-# Keeps what it reads, and prints its digest.
+# Stores its input as a blob and prints the digest.
 blob() {
     local digest
     cat >"$room/blob"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the licences of all crates in the program, each text once, under the crates it belongs to: who hands out a
-# program hands out these notices.
+# Prints the licences of all crates in the program. Each text is printed once, after the names of its crates. Distributions of
+# the program must include these notices.
 #
 # usage: licences.sh TARGET
 set -euo pipefail

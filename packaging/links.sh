@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if a page below a folder has a link to a file that is not there. Packages hold the pages, and not all that the
-# repository holds.
+# Fails if a page below a folder has a link to a missing file. Packages contain the pages, but not all files of the
+# repository.
 #
 # usage: links.sh FOLDER
 set -euo pipefail
@@ -10,7 +10,7 @@ failed=0
 while IFS=: read -r page link; do
     target=${link#*](}
     target=${target%%[#)]*}
-    # Links to a heading of the same page, and to other sites.
+    # Links to a heading of the same page or to other sites are skipped.
     [[ -n $target && $target != *://* && $target != mailto:* ]] || continue
     [ -e "$(dirname "$page")/$target" ] || { echo "$page has a link to $target, which is not in the package" >&2; failed=1; }
 done < <(find . -name '*.md' -exec awk '

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless the committed state can be released as the version of Cargo.toml: nothing is uncommitted, and all files name
-# the same version. The tests are other targets: `make release-check` runs both.
+# Fails unless the committed state can be released as the version in Cargo.toml: no uncommitted changes, and the same version
+# in all files. `make release-check` also runs the tests.
 #
 # usage: release-check.sh
 set -euo pipefail
@@ -16,13 +16,13 @@ locked=$(sed -n '/^name = "dockbridge"$/{n;s/^version = "\(.*\)"$/\1/p}' Cargo.l
 [ "$locked" = "$version" ] || complain "Cargo.lock has version $locked, Cargo.toml $version"
 newest=$(sed -n 's/^## //p' CHANGELOG.md | head -n 1)
 [ "$newest" = "$version" ] || complain "the newest section of CHANGELOG.md is \"$newest\", not \"$version\""
-# Names of packages in the documents.
+# The documents contain names of packages with the version.
 while read -r name; do
     [[ $name == *[-_:]"$version" || $name == *[-_]"$version"[-_]* ]] || complain "a page names $name, and the version is $version"
 done < <(grep -rhoE 'dockbridge(_[0-9][0-9a-z.~-]*_[a-z0-9]+\.deb|-[0-9][0-9a-z.-]*-(linux|image)-[a-z0-9]+|:[0-9][0-9a-z.-]*)' README.md docs | sort -u)
 if tagged=$(git rev-parse --quiet --verify "v$version^{commit}"); then
     [ "$tagged" = "$(git rev-parse HEAD)" ] || complain "the tag v$version is on another commit: raise the version"
 fi
-! grep -q '^> \*\*Owners:\*\*' SECURITY.md || echo "release: SECURITY.md has no address for reports yet: the owners fill it in before they publish"
+! grep -q '^> \*\*Owners:\*\*' SECURITY.md || echo "release: SECURITY.md has no address for reports yet. The owners must add one before they publish."
 [ "$failed" = 0 ] && echo "release: $(git rev-parse --short HEAD) is version $version in all files"
 exit "$failed"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds the last commit in a clone and puts everything that belongs to its release into one folder, with checksums, the
-# list of components (SBOM) and the notes. Then it prints the commands that sign and publish it. These are the owners'
-# step: nothing is uploaded.
+# Builds the last commit in a clone and puts all files of its release into one folder, with checksums, the list of components
+# (SBOM) and the notes. Then prints the commands with which the owners sign and publish them. Nothing is uploaded.
 #
 # usage: release.sh FOLDER CARGO-CYCLONEDX
 set -euo pipefail
@@ -25,7 +24,7 @@ packaging/image.sh "$folder"/*.tar.gz
 ! command -v rpmbuild >/dev/null || packaging/rpm.sh "$folder"/*.tar.gz
 "$cyclonedx" cyclonedx --quiet --format json --target "$(rustc -vV | sed -n 's/^host: //p')" --no-build-deps \
     --override-filename components
-# Without the directory it was built in.
+# Removes the path of the build directory.
 sed 's|path+file://[^"#]*|path+file:///dockbridge|g' components.json >"$folder/dockbridge-$version.cdx.json"
 awk -v version="$version" '/^## / { own = $2 == version; next } own' CHANGELOG.md >"$folder/NOTES.md"
 cd "$folder"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes RPM packages of the tarball of dist.sh: dockbridge, and dockbridge-cri-dockerd. Needs rpmbuild.
+# Makes RPM packages from the tarball of dist.sh: dockbridge, and dockbridge-cri-dockerd. Needs rpmbuild.
 #
-# usage: rpm.sh TARBALL [DIRECTORY]     the packages go beside the tarball unless told otherwise
+# usage: rpm.sh TARBALL [DIRECTORY]     the default directory is that of the tarball
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +17,8 @@ trap 'rm -rf "$room"' EXIT
 tar -C "$room" --no-same-owner -xf "$tarball"
 SOURCE_DATE_EPOCH=$(stat -c %Y "$room"/dockbridge-*/bin/dockbridge)
 export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8
-# The build's host and time are not in the packages, nor is the way this machine strips or compresses.
+# Host and time of the build are not recorded in the packages, and this machine's settings for stripping and compression do
+# not apply.
 rpmbuild --quiet -bb --target "$arch-linux" \
     --define "_topdir $room/rpm" --define "_rpmdir $room/out" --define "_buildhost packages" \
     --define "use_source_date_epoch_as_buildtime 1" --define "clamp_mtime_to_source_date_epoch 1" \

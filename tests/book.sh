@@ -3,10 +3,11 @@
 #
 # usage: world.sh -- book.sh path-of-dockbridge [page …]     (`make book-test`; needs crictl and busybox-static)
 #
-# Commands are in blocks of ```console and in indented blocks. Those behind a line `<!-- tested -->` are run, all of a page
-# in one shell; before each other stands `<!-- not run: REASON -->`. In ```console, `$ ` begins a command, `> ` goes on
-# with it, other lines are what it prints. `…` stands for anything; ids, ages, ports and times may differ. Of an indented
-# block each line is a command that has to succeed. `<!-- tested: COMMAND -->` runs a command that readers do not see.
+# Commands are in ```console blocks and in indented blocks. A block after the line `<!-- tested -->` is run. All blocks of a
+# page are run in one shell. Every other block follows a line `<!-- not run: REASON -->`. In ```console, `$ ` begins a
+# command, `> ` continues it, and other lines are its output. `…` matches anything. Ids, ages, ports and times may differ. In
+# an indented block each line is a command that must succeed. `<!-- tested: COMMAND -->` runs a command that readers do not
+# see.
 set -euo pipefail
 
 skipped=()
@@ -14,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dockbridge=$(realpath "${1:?the path of dockbridge is missing}")
 shift
 command -v crictl >/dev/null || { echo "book: crictl is missing" >&2; exit 1; }
-# README says that it takes one. `make book-test` installs it.
+# README.md says that it is needed. `make book-test` installs it.
 [ -x /bin/busybox ] || { echo "book: /bin/busybox is missing: apt-get install busybox-static" >&2; exit 1; }
 
 main() {
@@ -24,12 +25,12 @@ main() {
     mapfile -t pages <<<"$found"
     prepare
     for page in "${pages[@]}"; do run_page "$page" || failed=1; done
-    # Counted like the skips of `make test`.
+    # Printed like the skips of `make test`.
     [ ${#skipped[@]} = 0 ] || printf '%s\n' "${skipped[@]}" | sort | uniq -c | sed 's/^ */skipped blocks of commands: /'
     exit "$failed"
 }
 
-# What the pages take as given: the usual socket of Docker, dockbridge in PATH and running, a folder to work in.
+# Prepares what the pages assume: Docker's usual socket, dockbridge in PATH and running, a folder to work in.
 prepare() {
     place=$DOCKBRIDGE_WORLD/tmp/book
     mkdir -p "$place/bin"
@@ -41,7 +42,7 @@ prepare() {
     export DOCKBRIDGE_CNI_CACHE_DIR=$DOCKBRIDGE_WORLD_CNI_CACHE DOCKBRIDGE_STATE_DIR=$place/state
     export CONTAINER_RUNTIME_ENDPOINT=unix:///run/dockbridge/dockbridge.sock CRI_CONFIG_FILE=$place/crictl.yaml
     echo "runtime-endpoint: $CONTAINER_RUNTIME_ENDPOINT" >"$CRI_CONFIG_FILE"
-    # Names of settings begin with DOCKBRIDGE_, too.
+    # Only the variables of tests are removed: settings of dockbridge begin with DOCKBRIDGE_ as well.
     image=$DOCKBRIDGE_WORLD_IMAGE conf=$DOCKBRIDGE_WORLD_CNI_CONF
     unset "${!DOCKBRIDGE_WORLD@}" DOCKBRIDGE_ENGINES DOCKBRIDGE_FULL_SIZE DOCKBRIDGE_SKIPS DOCKBRIDGE_REPEATS
     export place image conf
@@ -49,7 +50,7 @@ prepare() {
     DOCKER_HOST=unix:///run/docker.sock serve
 }
 
-# For the pages, too: begins dockbridge anew.
+# Starts dockbridge, or restarts it. Pages call this as well.
 serve() {
     if [ -n "${server:-}" ]; then kill "$server"; wait "$server" || true; fi
     dockbridge serve >>"$place/serve.log" 2>&1 &
@@ -95,7 +96,7 @@ run_one() {
     return 1
 }
 
-# Pairs of lines: command, more, hidden, succeeds, output, skip or unmarked, and the text.
+# Prints pairs of lines: a kind (command, more, hidden, succeeds, output, skip, unmarked) and a text.
 blocks() {
     awk '
         function begin() { if (!mark) { print "unmarked"; print FNR } runs = mark == "tested"; mark = "" }
@@ -110,14 +111,14 @@ blocks() {
         runs { print "output"; print }' "$1"
 }
 
-# Without what differs from run to run, and without warnings of crictl and docker about themselves.
+# Removes what differs between runs, and warnings of crictl and docker about themselves.
 plain() {
     sed -E -e '/level=warning/d' -e '/^DEPRECATED: The legacy builder/,/^$/d' -e 's/\b[0-9a-f]{64}\b/ID/g; s/\b[0-9a-f]{12,13}\b/ID/g' \
         -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z/TIME/g; s/(Less than a|About a|[0-9]+) (second|minute)s?( ago)?/AGE/g' \
         -e 's/:[0-9]{5}\b/:PORT/g; s/[ \t]+/ /g; s/ $//'
 }
 
-# For the right side of ==: everything literal but `…`.
+# Makes a pattern for the right side of ==, in which only `…` is special.
 pattern() { sed -e 's/[][\\*?(){}|!+@]/\\&/g' -e 's/…/*/g'; }
 
 main "$@"

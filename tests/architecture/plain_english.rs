@@ -1,6 +1,11 @@
 //! Documents, messages and comments are in plain English. This test searches for some constructions from
 //! other languages, which make a text slow to read. `CONTRIBUTING.md` has the rules.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use super::{hold, links::pages, shipped, texts::texts};
 
 #[test]
@@ -14,24 +19,53 @@ fn documents_are_in_plain_english() {
 }
 
 #[test]
-fn messages_and_comments_are_in_plain_english() {
+fn messages_are_in_plain_english() {
     let mut breaches = Vec::new();
     for file in shipped() {
-        let texts = texts(&file.tokens).into_iter().map(|text| (text.line, text.text));
-        for (line, text) in texts.chain(comments(&file.text)) {
-            let found = found(&text).into_iter();
-            breaches.extend(found.map(|found| format!("{}:{line}: {found}", file.path)));
+        for text in texts(&file.tokens) {
+            let found = found(&text.text).into_iter();
+            breaches.extend(found.map(|found| format!("{}:{}: {found}", file.path, text.line)));
         }
     }
     hold("constructions that plain English does not need", &breaches);
 }
 
+/// Also in tests, scripts, units of systemd and interface definitions.
+#[test]
+fn comments_are_in_plain_english() {
+    let mut breaches = Vec::new();
+    let places =
+        ["src", "tests", "packaging", "proto", ".ci", "Makefile", "deny.toml", "Cargo.toml"];
+    for path in places.iter().flat_map(|place| files(Path::new(place))) {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let extension = path.extension().unwrap_or_default();
+        let mark =
+            if ["rs", "S", "proto"].iter().any(|own| extension == *own) { "//" } else { "#" };
+        for (line, text) in comments(&text, mark) {
+            let found = found(&text).into_iter();
+            breaches.extend(found.map(|found| format!("{}:{line}: {found}", path.display())));
+        }
+    }
+    hold("constructions that plain English does not need", &breaches);
+}
+
+/// A file, or all files below a directory, without recorded data.
+fn files(path: &Path) -> Vec<PathBuf> {
+    match fs::read_dir(path) {
+        Ok(_) if ["fixtures", "corpus", "data"].iter().any(|name| path.ends_with(name)) => {
+            Vec::new()
+        }
+        Ok(entries) => entries.flat_map(|entry| files(&entry.unwrap().path())).collect(),
+        Err(_) => vec![path.to_owned()],
+    }
+}
+
 /// The comments of a file, without code between backticks. Adjacent comment lines are one text.
-fn comments(text: &str) -> Vec<(usize, String)> {
+fn comments(text: &str, mark: &str) -> Vec<(usize, String)> {
     let mut comments: Vec<(usize, String)> = Vec::new();
     let mut follows = false;
     for (number, line) in text.lines().enumerate() {
-        let Some(comment) = line.trim_start().strip_prefix("//") else {
+        let Some(comment) = line.trim_start().strip_prefix(mark) else {
             follows = false;
             continue;
         };
@@ -41,7 +75,7 @@ fn comments(text: &str) -> Vec<(usize, String)> {
         follows = true;
         if let Some((_, text)) = comments.last_mut() {
             text.push(' ');
-            text.extend(comment.trim_start_matches(['/', '!']).split('`').step_by(2));
+            text.extend(comment.trim_start_matches(['/', '!', '#']).split('`').step_by(2));
         }
     }
     comments
@@ -79,7 +113,7 @@ fn constructions_are_found_across_lines() {
     assert!(found[0].starts_with("What is no problem"), "{found:?}");
 }
 
-/// Words with which "else" is common English.
+/// After these words the construction is common English.
 const BEFORE_ELSE: [&str; 8] =
     ["everything", "nothing", "something", "anything", "somebody", "anybody", "everybody", "what"];
 const CONSTRUCTIONS: &[&str] = &[

@@ -1,9 +1,9 @@
-# Engines that lie unpacked in a folder, for world.sh and vm.sh, which source this: their names and their programs.
+# Names and programs of engines that are unpacked in a folder. world.sh and vm.sh source this file.
 #
-# The name of such an engine is the folder's path, which has a slash, and perhaps the image store it is to use:
-# /folder, /folder:containerd, /folder:overlay2. Without a store the engine uses its default.
+# The name of such an engine is the folder's path, which has a slash, and optionally the image store: /folder,
+# /folder:containerd, /folder:overlay2. Without a store the engine uses its default.
 
-# folder_of ENGINE: the absolute path of its folder.
+# folder_of ENGINE: prints the absolute path of its folder.
 folder_of() {
     case $1 in
         *:containerd | *:overlay2) realpath -ms "${1%:*}" ;;
@@ -11,7 +11,7 @@ folder_of() {
     esac
 }
 
-# store_of ENGINE: the store that its name asks for, if any.
+# store_of ENGINE: prints the image store in its name, if there is one.
 store_of() {
     case $1 in
         sid-containerd | */*:containerd) echo containerd ;;
@@ -19,11 +19,11 @@ store_of() {
     esac
 }
 
-# programs_in ROOT: the folders in it that can have an engine's programs, as in PATH. ROOT itself is for Docker's static
-# archives.
+# programs_in ROOT: prints the folders that may have an engine's programs, as in PATH. Docker's static archives have them in
+# ROOT itself.
 programs_in() { printf '%s:%s/usr/sbin:%s/usr/bin:%s/usr/libexec/docker\n' "${1:-/}" "$1" "$1" "$1"; }
 
-# missing_in FOLDER PROGRAM…: those of the programs that it does not have, on one line.
+# missing_in FOLDER PROGRAM…: prints the programs that the folder lacks, on one line.
 missing_in() {
     local folder=$1 program found
     shift
@@ -33,7 +33,8 @@ missing_in() {
     done
 }
 
-# check_folder ENGINE: prints what is wrong with it, and fails. The machine's programs do not stand in for missing ones.
+# check_folder ENGINE: fails and prints why, if the folder is not a complete engine. The machine's programs are never used
+# for missing ones.
 check_folder() {
     local folder missing
     folder=$(folder_of "$1")
@@ -44,7 +45,7 @@ check_folder() {
             *) echo "no folder $folder" ;;
         esac
     elif [ -n "$missing" ]; then
-        echo "no whole engine in $folder: missing ${missing% }"
+        echo "no complete engine in $folder: missing ${missing% }"
     else
         return 0
     fi

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts Docker engines of several Debian suites, and the other programs a test world runs, below target/engines.
+# Unpacks Docker engines of several Debian suites, and other programs that a test world runs, below target/engines.
 #
 # usage: engines.sh bookworm|trixie|sid|tools     prints the folder: a root tree with usr/bin, usr/sbin …
-#        engines.sh fuzzer                        the same with LLVM's engine of fuzzing
-#        engines.sh mirror                        prints the Debian mirror it would use
+#        engines.sh fuzzer                        the same with LLVM's libFuzzer
+#        engines.sh mirror                        prints the Debian mirror that it would use
 #
-# Nothing is installed: packages are downloaded and unpacked, so that no service starts and an engine the user
-# has is never replaced. The mirror is whichever one this machine's own apt sources name.
+# Nothing is installed: packages are downloaded and unpacked, so no service starts and the user's engine is not replaced.
+# The mirror is the one in this machine's apt sources.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,7 +24,7 @@ main() {
     esac
 }
 
-# unpack FOLDER SUITE PACKAGE…: fills the folder once, behind a lock, and prints its path.
+# unpack FOLDER SUITE PACKAGE…: fills the folder once, under a lock, and prints its path.
 unpack() {
     local folder=$1 suite=$2 into
     shift 2
@@ -32,7 +32,7 @@ unpack() {
     into=$(cd "$cache" && pwd)/$folder
     exec 8>"$cache/.$folder.lock"
     flock 8
-    # A mended runc knows where it lies: a folder that was copied along with a target is made again.
+    # A patched runc contains the folder's path. If the folder was copied to another target, it is made again.
     if [ "$(cat "$into/.complete" 2>/dev/null)" != "$into" ]; then
         rm -rf "$into" "$into.apt"
         mkdir -p "$into" "$into.apt"
@@ -46,8 +46,8 @@ unpack() {
     printf '%s\n' "$into"
 }
 
-# A runc built for a newer libc than this machine's gets the libc it was built for: by name inside the binary,
-# since runc starts itself again and would start the loader if the loader were what runs.
+# If runc needs a newer libc than this machine has, the loader and libraries of its suite are written into the binary.
+# Starting it through that loader does not work, because runc executes itself again.
 mend_runc() {
     local runc loader libraries patchelf
     runc=$(find "$1/usr/sbin" "$1/usr/bin" -name runc -type f 2>/dev/null | head -1) || true
@@ -60,7 +60,7 @@ mend_runc() {
     "$runc" --version >&2
 }
 
-# download DIR SUITE PACKAGE…: into DIR/debs, with an apt configuration that lives in DIR only.
+# download DIR SUITE PACKAGE…: downloads packages into DIR/debs. All of apt's files are in DIR.
 download() {
     local dir=$1 suite=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=
     shift 2
@@ -82,10 +82,10 @@ download() {
     )
 }
 
-# The first Debian mirror named by this machine's apt sources, old or new format.
+# Prints the first Debian mirror in this machine's apt sources, in the old or the new format.
 mirror() {
     local uri
-    # Mostly one of the three is not there.
+    # Usually one of the three patterns matches no file.
     uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
         grep -v '^[[:space:]]*#' | grep -oE 'https?://[^] ]+/debian/?([[:space:]]|$)' | head -1 | tr -d '[:space:]') || true
     [ -n "$uri" ] || die "no Debian mirror in this machine's apt sources"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Fuzzes the decoders of src/fuzz.rs with LLVM's libFuzzer, on stable Rust.
 #
-# usage: fuzz.sh run [TARGET…]        each target (all without one) for TIME seconds, one after the other
-#        fuzz.sh replay TARGET FILE…  reads files once, with the panic and where it came from
-#        fuzz.sh keep [TARGET…]       makes the committed inputs anew: those with names, and some that reach more
-#        fuzz.sh list                 the targets
+# usage: fuzz.sh run [TARGET…]        fuzzes each target (by default all) for TIME seconds, one after the other
+#        fuzz.sh replay TARGET FILE…  reads files once and prints the panic with its backtrace
+#        fuzz.sh keep [TARGET…]       rewrites the committed inputs: those with names, and some that reach more code
+#        fuzz.sh list                 prints the targets
 #
-# What a run finds is kept below target/fuzz/corpus and goes on from there; what breaks a decoder is written to
-# target/fuzz/findings/TARGET. The committed inputs are tests/fuzz/corpus/TARGET.
+# The inputs of a run stay below target/fuzz/corpus, and the next run continues with them. Inputs that break a decoder are
+# in target/fuzz/findings/TARGET. The committed inputs are in tests/fuzz/corpus/TARGET.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +17,7 @@ committed=$root/tests/fuzz/corpus
 cargo=${CARGO:-cargo}
 host=$(rustc -vV | sed -n 's/^host: //p')
 fuzzer=$place/$host/fuzz/examples/fuzz
-# Longer inputs find nothing but their length.
+# Longer inputs reach no more code.
 longest=4096
 
 main() {
@@ -31,7 +31,8 @@ main() {
     esac
 }
 
-# The crate and all it uses, with a counter at every edge and the numbers of every comparison told to libFuzzer.
+# Builds the crate and its dependencies with a counter at every edge of the code. libFuzzer also sees the operands of all
+# comparisons.
 build() {
     local llvm libraries flags
     llvm=$("$here/engines.sh" fuzzer)
@@ -41,8 +42,8 @@ build() {
         -Cllvm-args=-sanitizer-coverage-trace-compares
         "-Clink-arg=$libraries/libclang_rt.fuzzer_no_main-$(uname -m).a"
         "-Clink-arg=$libraries/libclang_rt.fuzzer_interceptors-$(uname -m).a" -Clink-arg=-l:libstdc++.so.6)
-    echo "building the fuzzer in $place: minutes at first" >&2
-    # For a target by name, so that what runs while building is left as it is.
+    echo "building the fuzzer in $place: the first build takes minutes" >&2
+    # With --target, the flags do not apply to build scripts and macros, which run during the build.
     CARGO_TARGET_DIR=$place RUSTFLAGS="${flags[*]}" "$cargo" build --quiet --manifest-path "$root/Cargo.toml" \
         --profile fuzz --features fuzz --target "$host" --example fuzz
 }
@@ -50,8 +51,8 @@ build() {
 run() {
     local seconds=${TIME:-600} target bad=0 targets=("$@")
     [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
-    # libFuzzer reads other texts as 0, which is for ever.
-    [[ $seconds =~ ^[1-9][0-9]{0,8}$ ]] || { echo "TIME=$seconds is no number of seconds" >&2 && return 2; }
+    # libFuzzer reads other texts as 0, which means no limit.
+    [[ $seconds =~ ^[1-9][0-9]{0,8}$ ]] || { echo "TIME=$seconds is not a number of seconds" >&2 && return 2; }
     known "${targets[@]}" || return 2
     printf '%-16s %8s %14s %10s %10s %8s %s\n' target seconds executions 'per second' coverage inputs findings
     for target in "${targets[@]}"; do one "$target" "$seconds" || bad=1; done
@@ -59,21 +60,21 @@ run() {
     return "$bad"
 }
 
-# known TARGET…: fails for the first that is none, and tells which there are.
+# known TARGET…: fails for the first name that is not a target, and prints all targets.
 known() {
     local target all
     all=$("$fuzzer" --list)
     for target in "$@"; do
-        grep -qxF -- "$target" <<<"$all" || { echo "no target $target; there are: $(xargs <<<"$all")" >&2 && return 1; }
+        grep -qxF -- "$target" <<<"$all" || { echo "no target $target; targets: $(xargs <<<"$all")" >&2 && return 1; }
     done
 }
 
-# one TARGET SECONDS: a row of the table; fails with a finding.
+# one TARGET SECONDS: fuzzes a target and prints its row of the table. Fails if there is a finding.
 one() {
     local target=$1 seconds=$2 grown=$place/corpus/$1 findings=$place/findings/$1 log=$place/$1.log words=$place/$1.words
     local before after row files
     mkdir -p "$grown" "$findings" "$committed/$target"
-    # Some decoders read files: in memory, if there is such a place.
+    # Some decoders read files. They are in memory if the machine has /dev/shm.
     files=$(mktemp -d --tmpdir="$([ -w /dev/shm ] && echo /dev/shm || echo "$place")")
     before=$(ls "$findings" | wc -l)
     dictionary "$committed/$target" >"$words"
@@ -91,7 +92,7 @@ one() {
     [ "$after" = "$before" ] && grep -q '^Done ' "$log" || { tail -n 30 "$log" | cut -c1-300 >&2 && return 1; }
 }
 
-# The words of the committed inputs: keys of JSON, names of fields, of headers, …
+# Prints the words of the committed inputs: keys of JSON, names of fields and headers, …
 dictionary() {
     echo '"null"'
     find "$1" -type f -exec grep -aohE '[A-Za-z_][A-Za-z0-9_.:/-]{2,30}' {} + | LC_ALL=C sort | uniq -c | sort -rn |
@@ -99,7 +100,7 @@ dictionary() {
 }
 
 replay() {
-    # Without a file libFuzzer would begin to fuzz, for ever.
+    # Without a file libFuzzer would start to fuzz without a time limit.
     [ $# -ge 2 ] || { echo "usage: fuzz.sh replay TARGET FILE…" >&2 && return 2; }
     local target=$1
     shift
@@ -114,10 +115,10 @@ keep() {
     for target in "${targets[@]}"; do
         fresh=$place/kept/$target
         mkdir -p "$place/corpus/$target" "$committed/$target"
-        # What people named stays; the rest has a hash for a name.
+        # Inputs with a name stay. The others are named after their hash.
         find "$committed/$target" -type f -regextype egrep -regex '.*/[0-9a-f]{40}' -exec mv -t "$place/corpus/$target" {} +
         rm -rf "$fresh" && cp -r "$committed/$target" "$fresh"
-        # Edges only, and only once: what reaches the same code in another number is left out.
+        # Only edges count, not how often they are reached.
         nice -n 19 "$fuzzer" "--target=$target" -set_cover_merge=1 -use_counters=0 -max_len="$longest" -timeout=10 \
             "$fresh" "$place/corpus/$target" >"$place/$target.keep.log" 2>&1
         find "$fresh" -type f -regextype egrep -regex '.*/[0-9a-f]{40}' -printf '%s %p\n' | sort -n | evenly |
@@ -126,7 +127,7 @@ keep() {
     done
 }
 
-# At most so many of the lines, from all over: the smallest and the largest are among them.
+# Prints at most 20 of the lines, evenly spread. The first and the last line are always among them.
 evenly() {
     awk -v most=20 '{ line[NR] = $0 }
         END { n = NR < most ? NR : most; for (i = 0; i < n; i++) print line[n == 1 ? 1 : 1 + int(i * (NR - 1) / (n - 1))] }'

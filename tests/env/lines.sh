@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts the shipped lines of src at a commit, module by module: without tests and fuzz targets, all lines, and those that
-# are neither blank nor a comment.
+# Counts the shipped lines of src at a commit for each module, without tests and fuzz targets: all lines, and lines of code
+# (neither blank nor a comment).
 #
 # usage: lines.sh [commit]     (`make lines`)
 set -euo pipefail

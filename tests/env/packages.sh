@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tries the Debian packages as a new user would, in the machine of vm.sh: Debian 12 with its own engine, no compiler, no
-# network. tests/env/guest/packages is what happens there.
+# Tests the Debian packages as a new user would install them, in the machine of vm.sh: Debian 12 with its own engine, no
+# compiler, no network. The steps are in tests/env/guest/packages.
 #
-# usage: packages.sh TARBALL CLIENT         (as root; of packaging/dist.sh, and the example `client`)
+# usage: packages.sh TARBALL CLIENT     (as root; the tarball of packaging/dist.sh, and the built example `client`)
 set -euo pipefail
 
 # shellcheck disable=SC1091,SC2154 # vm.sh sets what is used here
@@ -19,7 +19,7 @@ packages() {
     trap clear_away EXIT
     trap 'exit 143' TERM INT HUP
     mkdir -p "$room/disk" "$room/try/old" "$room/try/new"
-    # One program under two versions: what is tried is how packages are changed.
+    # The same program under two versions, because this tests upgrades of packages.
     VERSION=0.0.1 "$here/../../packaging/deb.sh" "$tarball" "$room/try/old" >/dev/null
     VERSION=0.0.2 "$here/../../packaging/deb.sh" "$tarball" "$room/try/new" >/dev/null
     strip -o "$room/try/client" "$client"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Runs a command and stops it, with all it has started, at random for up to half a second: what a busy host does to a
-# virtual machine. Finds tests that count on time.
+# Runs a command and stops it and all its children at random for up to half a second, as a busy host does with a virtual
+# machine. Finds tests that depend on timing.
 #
 # usage: pauses.sh command [argument…]
 set -euo pipefail
 
-# The process and all below it, of those that still live.
+# Prints the process and all its descendants that still exist.
 family() {
     local child
     echo "$1"
     for child in $(cat "/proc/$1"/task/*/children 2>/dev/null || true); do family "$child"; done
 }
 
-# A moment of up to so many milliseconds.
+# moment MILLISECONDS: waits for a random time up to about this long.
 moment() { sleep "$(printf '0.%03d' $((20 + RANDOM % $1)))"; }
 
 [ $# -gt 0 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 2; }

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Cuts the power of a node while pods come and go on it, again and again, and looks after each cut what became of them:
-# the machine of vm.sh with a disk that is kept, killed with SIGKILL at a random moment and started again.
+# Repeatedly cuts the power of a node while pods are created and removed, and checks after each cut what is left. The node is
+# the machine of vm.sh with a disk that is kept. It is killed with SIGKILL at a random moment and started again.
 #
 # usage: power.sh [--engine bookworm|trixie|sid] [--cuts 30] [--seed number] [--] dockbridge stories     (as root)
 #
 # Two disks are kept between the starts. One holds what a node keeps: the engine's data, dockbridge's state, CNI's
-# leases and results, logs. What the guest had not written to it is gone with the guest's memory; what it had written
-# is there, in order, whether it was flushed or not: qemu's own cache of the disk (the host's) outlives qemu. So this
-# is a cut for the kernel's caches and for the order of writes and renames in them, not for a cache inside a drive.
-# The other one has no file system: the guest notes there, synchronously, what the CRI has answered. See
-# tests/stories/power.rs for what is done and looked for in the guest.
+# leases and results, logs. What the guest had not written to this disk is lost with the guest's memory. What it had
+# written is there, in order, even if it was not flushed, because the host's cache of the disk outlives qemu. So a cut
+# loses the caches of the guest's kernel, but not a cache inside a drive. The other disk has no file system: the guest
+# records there, synchronously, what the CRI has answered. tests/stories/power.rs has the steps and checks in the guest.
 set -euo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/vm.sh"
@@ -34,7 +33,7 @@ power() {
         *) die "unknown engine: $engine (bookworm, trixie, sid)" ;;
     esac
     [[ $cuts =~ ^[1-9][0-9]{0,5}$ ]] || die "not a number of cuts: $cuts"
-    # bash draws from 32 bits.
+    # bash uses 32 bits of a seed.
     [[ $seed =~ ^(0|[1-9][0-9]{0,8})$ ]] || die "not a seed: $seed (a number of at most nine digits)"
     [ "$(id -u)" = 0 ] || die "must be root: a root file system is made"
     install_missing
@@ -48,10 +47,10 @@ power() {
     for ((cut = 1; cut <= cuts + 1; cut++)); do
         live "$image" "$engine" "$cut" "$cuts"
     done
-    printf 'power: %s cuts, all looked after: nothing lost, nothing left\n' "$cuts"
+    printf 'power: %s cuts, all checked: nothing lost, nothing left\n' "$cuts"
 }
 
-# prepare ENGINE DOCKBRIDGE STORIES: the disks that are kept, and the programs without what only debuggers read.
+# prepare ENGINE DOCKBRIDGE STORIES: makes the disks that are kept, and copies of the programs without debug information.
 prepare() {
     mkdir -p "$room/bin" "$room/disk"
     strip -o "$room/bin/dockbridge" "$2"
@@ -65,8 +64,8 @@ prepare() {
         -drive "file=$room/notes.img,format=raw,if=virtio,cache=writeback")
 }
 
-# live IMAGE ENGINE CUT CUTS: one start. It looks at what the last one left, then lives until it is cut; the last one
-# ends by itself.
+# live IMAGE ENGINE CUT CUTS: one start. The guest checks what the last cut left, then runs until the next cut. The last
+# start ends by itself.
 live() {
     local image=$1 engine=$2 cut=$3 cuts=$4 moment answers code=0 waited
     mkdir -p "$room/disk"
@@ -74,7 +73,8 @@ live() {
     truncate -s 0 "$room/notes.img" && truncate -s 4M "$room/notes.img"
     printf 'DOCKBRIDGE_WORLD_PATIENCE=%s STORY_SEED=%s exec %q %q %q %q\n' "${DOCKBRIDGE_WORLD_PATIENCE:-10}" \
         "$((RANDOM * 32768 + RANDOM))" "$here/guest/power" "$engine" "$room/bin" "$([ "$cut" -gt "$cuts" ] && echo rest || echo live)" >"$room/disk/job"
-    # So many answers of the CRI, then up to three seconds: however slow this machine is, pods are under way.
+    # The cut comes after this many answers of the CRI and up to three more seconds, so that pods are in progress even on a
+    # slow machine.
     answers=$((RANDOM % 15)) moment=$((RANDOM % 3000))
     write_disk "${carried[@]}"
     start "$image" apparmor timeout --kill-after 10 "$limit" nice -n 2 >"$room/said.log" 2>&1
@@ -92,7 +92,7 @@ live() {
         sleep "$((moment / 1000)).$(printf %03d $((moment % 1000)))"
         cut_power
     fi
-    # What bash says of a killed job is no news.
+    # Without bash's message about a killed job.
     wait "$qemu" 2>/dev/null || code=$?
     qemu=
     [ "$cut" -gt "$cuts" ] || printf 'power: start %s: cut after %s answers\n' "$cut" "$(tr -d '\0' <"$room/notes.img" | wc -l)"
@@ -103,13 +103,13 @@ live() {
     fi
 }
 
-# The process below timeout, which would pass on no SIGKILL.
+# Kills qemu itself, because its parent `timeout` does not pass on SIGKILL.
 cut_power() {
     local child
     for child in $(cat "/proc/$qemu/task/$qemu/children" 2>/dev/null); do kill -s KILL "$child" 2>/dev/null || true; done
 }
 
-# Everything that is needed to look at a failure: the guest's words and the disks as the cut left them.
+# Keeps what is needed to examine a failure: the guest's output and the disks as the cut left them.
 keep() {
     local last=$cache/power
     rm -rf "$last"

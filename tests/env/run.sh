@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Serves the CRI on this machine for a first try, shows one pod go up and down, or starts the pod of README.md at that
-# server without crictl.
+# Serves the CRI on this machine for a first try, starts and removes one pod with times, or starts the pod of README.md on
+# that server without crictl.
 #
 # usage: run.sh serve|demo path-of-dockbridge [dockbridge flag…]      (as root; `make run`, `make demo`)
 #        run.sh first-pod path-of-client                              (as root; `make first-pod`)
 #
-# What is missing is installed from the machine's own package sources. An engine that answers is used as it is.
-# If none does, one is started with data, socket and pid file of its own; it keeps running, so that pods outlive
-# this script, and the way to stop it is printed. Nothing is written below /etc.
+# Missing programs are installed from the machine's own package sources. An engine that answers is used unchanged. If none
+# answers, one is started with separate data, socket and pid file. It keeps running, so that pods outlive this script, and
+# the command to stop it is printed. Nothing is written below /etc.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -44,7 +44,7 @@ install_missing() {
     "$here/install.sh" "${missing[@]}" >"$folder/apt.log" 2>&1 || { tail -n 20 "$folder/apt.log" >&2; die "apt-get failed, see $folder/apt.log"; }
 }
 
-# Sets engine to the socket of an engine, starting one if there is none.
+# Sets `engine` to the socket of an engine. Starts an engine if none answers.
 find_engine() {
     if find_answering; then
         say "using the engine at $engine"
@@ -55,7 +55,7 @@ find_engine() {
     start_engine
 }
 
-# Sets engine to the first socket where an engine answers.
+# Sets `engine` to the first socket on which an engine answers.
 find_answering() {
     local candidate
     case ${DOCKER_HOST:-} in unix://*) candidate=${DOCKER_HOST#unix://} ;; *) candidate= ;; esac
@@ -72,7 +72,7 @@ answers() {
     [ -S "$1" ] && command -v curl >/dev/null && curl -sf -o /dev/null -m 5 --unix-socket "$1" http://engine/_ping
 }
 
-# With everything of its own, so that an engine the user has stopped keeps its data and its settings to itself.
+# Uses separate files, so that the data and settings of an engine that the user has stopped are not touched.
 start_engine() {
     local log=$folder/dockerd.log child
     mkdir -p "$engine_data" "$folder/engine"
@@ -96,7 +96,7 @@ start_engine() {
 
 stop_advice() { echo "to stop it, as root: kill \$(cat $folder/dockerd.pid)"; }
 
-# Sets cni to flags for a network of our own, unless the machine has one.
+# Sets `cni` to flags for a separate network, unless the machine has a CNI configuration.
 find_cni() {
     local conf=$folder/cni/net.d
     cni=()
@@ -110,7 +110,7 @@ find_cni() {
     say "no CNI configuration in /etc/cni/net.d: pods get the bridge of $conf"
 }
 
-# The range of an earlier run's bridge, or one that no route of this machine leads to.
+# Prints the address range of an earlier run's bridge, or one that no route of this machine uses.
 free_subnet() {
     local routes own third
     routes=$(ip -4 route show)
@@ -158,7 +158,7 @@ serve() {
     exec "$dockbridge" serve --listen "unix://$socket" "$@"
 }
 
-# Prints what to try as soon as the server answers; the arguments are the command that checks this host.
+# Prints what to try, as soon as the server answers. The arguments are the command that checks this host.
 invite() {
     local client=crictl
     for _ in $(seq 300); do
@@ -189,13 +189,13 @@ invite() {
 TEXT
 }
 
-# The pod of README.md, which stays; its image is made of busybox, as there.
+# Starts the pod of README.md and leaves it running. Its image is made from busybox, as in README.md.
 first_pod() {
     local client=$1 pod
     serves || die "no server is at unix://$socket: start one in another terminal with make run"
     find_answering || die "no engine answers"
     [ -x /bin/busybox ] || "$here/install.sh" busybox-static >"$folder/apt.log" 2>&1 || die "apt-get failed, see $folder/apt.log"
-    # Another image of this name would be another pod.
+    # An existing image of this name is not replaced.
     curl -sf -o /dev/null --unix-socket "$engine" http://engine/images/demo/busybox/json || import_image
     read -r pod _ < <("$client" web "$socket") && [ -n "$pod" ] || die "the pod did not start"
     say "the pod web is up, and http://127.0.0.1:8080/ shows:"
@@ -214,8 +214,8 @@ import_image() {
     rm -rf "$room"
 }
 
-# One pod at the server that the engine has, wherever that listens, or at one for the time. Who may serve is not ours to
-# find out: one that is refused ends, and the check asks the server that the engine has.
+# Runs one pod through the engine's server, whatever its socket is, or through a server that is started for this time. An
+# engine has one server: if there is another one, ours exits, and the check uses the other.
 demo() {
     local dockbridge=$1 code=0 server log=$folder/demo.log
     shift
@@ -235,7 +235,7 @@ demo() {
     exit "$code"
 }
 
-# Whether somebody listens there; what he says to HTTP/1 is no matter.
+# Whether a server listens on the socket. Its answer to HTTP/1 does not matter.
 serves() {
     local code=0
     [ -S "$socket" ] || return 1

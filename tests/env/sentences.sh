@@ -52,7 +52,7 @@ sentences comments "${code[@]}" >comments.found
 for sample in 1 2 3; do
     for kind in docs messages comments; do
         printf '\nsample %d, %s\n\n' "$sample" "$kind"
-        # 64 bytes of chance for each draw, which depend on nothing but the commit, the kind and the sample.
+        # 64 bytes for each draw, which depend only on the commit, the kind and the sample.
         bytes=$(printf '%s' "$commit $kind $sample" | sha512sum | grep -o '^[0-9a-f]*' | sed 's/../\\x&/g')
         shuf -n 10 --random-source=<(printf '%b' "$bytes") $kind.found
     done

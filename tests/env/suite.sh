@@ -1,31 +1,31 @@
 #!/usr/bin/env bash
-# Runs parts of the tests, each a target of the Makefile, all of them whatever fails, and prints one verdict: the time
-# of each part, what was skipped and repeated, each failure with the command that repeats it, and the counts.
+# Runs parts of the tests, each a target of the Makefile. Continues after a failure. Prints one result at the end: the time of
+# each part, skipped and repeated tests, each failure with the command that repeats it, and the counts.
 #
 # usage: suite.sh TARGET…
-#   DOCKBRIDGE_SKIPS, DOCKBRIDGE_REPEATS   files in which tests note what they skip, and which known faults of an
+#   DOCKBRIDGE_SKIPS, DOCKBRIDGE_REPEATS   files in which tests record what they skip, and which known faults of an
 #                                          engine they met (tests/skips, tests/known_faults)
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 logs=$target/test
-# Known faults of an engine may disturb a run this often.
+# How often known faults of an engine may occur in a run.
 most_repeats=2
-# In variables, not in files: a full disk must not lose a failure.
+# These are variables, not files, because a failure must not be lost on a full disk.
 passed=0 times=() failures=()
 
 main() {
     local part begun code skipped
     mkdir -p "$target"
-    # The lock of one run, not of a process that a test leaves behind.
+    # This lock belongs to one run. Processes that a test leaves behind do not hold it.
     exec 8>"$target/test.lock"
     flock -n 8 || { echo "another run of the tests uses $target" >&2; exit 2; }
     rm -rf "$logs" && mkdir "$logs" && : >"$DOCKBRIDGE_SKIPS" && : >"$DOCKBRIDGE_REPEATS" || exit 2
     for part in "$@"; do
         echo "== $part"
         begun=$SECONDS code=0
-        # Standard error stays on the terminal, for the line that shows progress.
+        # Standard error goes to the terminal, because it has the line that shows progress.
         { make --no-print-directory "$part" | tee "$logs/$part.log" || code=1; } 8>&-
         times+=("$(printf '%5s s  %s' $((SECONDS - begun)) "$part")")
         count "$part" "$code"
@@ -41,16 +41,16 @@ main() {
     [ ${#failures[@]} = 0 ]
 }
 
-# count PART CODE: adds what a part's log tells to the verdict.
+# count PART CODE: adds the counts in a part's log to the result.
 count() {
     local log=$logs/$1.log failed=()
     passed=$((passed + $(awk '/^test result: / { sum += $4 } END { print sum + 0 }' "$log")))
-    # The tests of Rust's harness; those of ours say themselves how to repeat them.
+    # Rust's test harness prints failed tests only. Our own runner prints the command that repeats each of them.
     mapfile -t failed < <(
         sed -n "s/^test \(.*\) \.\.\. FAILED$/\1: PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1} cargo test -- --exact \1/p" "$log"
         sed -n 's/^repeat: \(.* STORY=\(.*\)\)$/\2: \1/p' "$log"
     )
-    # A part without counts is one test; one that failed without a failed test has a fault of its own.
+    # A part without counts is one test. If a part fails without a failed test, the part itself is the failure.
     if [ "$2" != 0 ]; then
         [ ${#failed[@]} != 0 ] || failed=("$1: make $1")
     elif ! grep -q '^test result: ' "$log"; then

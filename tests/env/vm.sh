@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Runs a command in a world (world.sh) inside a virtual machine: Debian 12 with systemd, cgroup v2, AppArmor, swap
-# and all capabilities, on an emulated processor, so that no hardware support is needed. There is no network.
-# The command's output is shown as it comes and its exit code is this script's.
+# and all capabilities, on an emulated processor, so that no hardware support is needed. The guest has no network.
+# The command's output is shown at once, and its exit code is the exit code of this script.
 #
 # usage: vm.sh [--engine bookworm|trixie|sid|sid-containerd|/folder[:store]] [--driver systemd|cgroupfs]
 #              [--lsm apparmor|selinux] [--runtime dockbridge] [--carry path]… [--] command [argument…]     (as root)
 #
-# --driver is the engine's cgroup driver, systemd unless told otherwise. --lsm is what the kernel confines with;
-# SELinux has Debian's policy and is permissive, and the engine labels. --runtime is as in world.sh; the program has
-# to be carried. What is carried, a file or a folder, lies at the same absolute path inside. Programs need a libc no
-# newer than Debian 12's.
+# --driver is the engine's cgroup driver (default: systemd). --lsm is the security module of the kernel. SELinux has Debian's
+# policy and is permissive, and the engine labels containers. --runtime is as in world.sh, and its program needs --carry.
+# --carry copies a file or a folder to the same absolute path in the guest. Programs must not need a newer libc than that of
+# Debian 12.
 #
-#   DOCKBRIDGE_VM           folder of the cached image and the last run's logs: target/vm
-#   DOCKBRIDGE_VM_MEMORY    of the guest, in MiB: 3072
-#   DOCKBRIDGE_VM_LIMIT     seconds after which the guest is given up: 3600
-#   DOCKBRIDGE_WORLD_PATIENCE, STORY_SEED   as in a world outside; patience is 10
+#   DOCKBRIDGE_VM           folder of the cached image and the last run's logs (default: target/vm)
+#   DOCKBRIDGE_VM_MEMORY    memory of the guest in MiB (default: 3072)
+#   DOCKBRIDGE_VM_LIMIT     seconds after which the guest is killed (default: 3600)
+#   DOCKBRIDGE_WORLD_PATIENCE, STORY_SEED   as in world.sh; the default patience is 10
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -77,7 +77,7 @@ install_missing() {
     "$here/install.sh" "${missing[@]}" >&2
 }
 
-# write_job ENGINE DRIVER command [argument…]: the line the guest runs.
+# write_job ENGINE DRIVER command [argument…]: writes the command that the guest runs.
 write_job() {
     local job=$room/disk/job name
     local line=("$here/world.sh" --engine "$1" --driver "$2" "${runtime[@]}" --)
@@ -91,7 +91,8 @@ write_job() {
     } >"$job"
 }
 
-# write_disk PATH…: the disk that carries files in and results out. Without a journal, it is whole once synced.
+# write_disk PATH…: makes the disk that carries files into the guest and results out of it. It has no journal, so it is
+# complete after a sync.
 write_disk() {
     local path disk=$room/disk
     cp -a "$here/guest" "$disk/guest"
@@ -104,8 +105,8 @@ write_disk() {
     rm -rf "$disk"
 }
 
-# boot IMAGE LSM: changes to the root disk go to a temporary file of qemu's. The first serial port is the kernel's and
-# systemd's, the second one the job's.
+# boot IMAGE LSM: runs the guest. Changes to the root disk go to a temporary file of qemu. The kernel and systemd write to the
+# first serial port, the job to the second one.
 boot() {
     local code=0
     start "$1" "$2" timeout --kill-after 10 "$limit"
@@ -114,7 +115,7 @@ boot() {
     [ "$code" != 124 ] || printf 'vm: not done within %s s\n' "$limit" >&2
 }
 
-# start IMAGE LSM [word…]: the guest, in the background, with these words before the command; `more` are flags.
+# start IMAGE LSM [word…]: starts the guest in the background, with these words before the command. `more` has further flags.
 start() {
     local image=$1 lsm=$2
     shift 2
@@ -129,7 +130,7 @@ systemd.unified_cgroup_hierarchy=1 systemd.unit=dockbridge-guest.service systemd
     qemu=$!
 }
 
-# finish FOLDER: keeps the logs there and ends with the command's exit code.
+# finish FOLDER: keeps the logs in the folder and exits with the command's exit code.
 finish() {
     local code
     rm -rf "$1"
@@ -152,5 +153,5 @@ die() {
     exit 1
 }
 
-# power.sh borrows the functions.
+# power.sh and packages.sh use these functions.
 [ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Runs a command in a private world: its own network, mount and process namespace with a Docker Engine,
-# two registries, CNI plugins and test images. Nothing outside the one temporary folder is touched, the user's
-# engine least of all, and everything is gone when the command ends, however it ends.
+# Runs a command in a private world: network, mount and process namespaces with a Docker Engine, two registries, CNI
+# plugins and test images. Nothing outside of one temporary folder is touched, in particular not the user's engine.
+# Everything is removed when the command ends in any way.
 #
 # usage: world.sh [--engine bookworm|trixie|sid|sid-containerd|host|/folder[:containerd|:overlay2]]
 #                 [--driver cgroupfs|systemd] [--runtime dockbridge] [--] command [argument…]     (as root)
 #
-# /folder has the programs of an engine, side by side as in Docker's static archives, or in usr/bin and usr/sbin. After
-# the colon stands the image store. The docker command is Debian sid's if the folder has none.
+# /folder has the programs of an engine, side by side as in Docker's static archives, or in usr/bin and usr/sbin. The image
+# store follows the colon. If the folder has no docker command, that of Debian sid is used.
 #
-# --runtime has the engine know this program as its runtime "dockbridge", as `dockbridge setup` does.
+# --runtime registers this program as the engine's runtime "dockbridge", as `dockbridge setup` does.
 #
-# --driver is the engine's cgroup driver. systemd only knows the processes of the machine it runs, so there the
-# machine itself is the world, without namespaces: only in the guest of vm.sh, which ends with the run.
+# --driver is the engine's cgroup driver. systemd manages only processes of the machine on which it runs. With systemd the
+# whole machine is therefore the world, without namespaces. This is possible only in the guest of vm.sh.
 #
 # The command finds:
 #   DOCKBRIDGE_WORLD                   the world's folder, on a shared mount (rshared binds work below it)
@@ -21,18 +21,19 @@
 #   DOCKBRIDGE_WORLD_VERSION           the engine's version, such as 28.5.2
 #   DOCKBRIDGE_WORLD_STORE             its image store: containerd, or a storage driver such as overlay2
 #   DOCKBRIDGE_WORLD_ENGINE_CONTROL    a script: start [flag…], stop, kill, restart [flag…], pid
-#   DOCKBRIDGE_WORLD_CGROUP            cgroup parent of containers that name none; put pods below it; a slice when
-#                                      the driver is systemd
+#   DOCKBRIDGE_WORLD_CGROUP            default cgroup parent of containers, and the place for pods; a slice if the driver
+#                                      is systemd
 #   DOCKBRIDGE_WORLD_CNI_CONF, _CNI_BIN, _CNI_CACHE, _CNI_LEASES
-#                                      bridge cni0 + host-local + portmap + firewall; leases are files named as addresses
+#                                      bridge cni0 + host-local + portmap + firewall; leases are files named after addresses
 #   DOCKBRIDGE_WORLD_IMAGE             a busybox with sh, httpd, nc, wget … (present in the engine)
-#   DOCKBRIDGE_WORLD_REGISTRY          open registry on loopback, holds busybox:1
-#   DOCKBRIDGE_WORLD_PRIVATE_REGISTRY  registry with a password, holds busybox:1
+#   DOCKBRIDGE_WORLD_REGISTRY          open registry on loopback with busybox:1
+#   DOCKBRIDGE_WORLD_PRIVATE_REGISTRY  registry with a password and busybox:1
 #   DOCKBRIDGE_WORLD_PRIVATE_USER, _PRIVATE_PASSWORD
 #   DOCKBRIDGE_WORLD_PAUSE             empty: the embedded image is used
-#   DOCKBRIDGE_WORLD_RUNTIME           with --runtime: what the engine runs as its runtime "dockbridge"
-# DOCKBRIDGE_WORLD_LOGS=folder (given by the caller) receives the world's logs at the end.
-# DOCKBRIDGE_WORLD_PATIENCE=factor (given by the caller) lengthens every wait, here and in the stories: emulators.
+#   DOCKBRIDGE_WORLD_RUNTIME           with --runtime: the program of the engine's runtime "dockbridge"
+# The caller may set:
+#   DOCKBRIDGE_WORLD_LOGS              a folder for the world's logs, copied at the end
+#   DOCKBRIDGE_WORLD_PATIENCE          a factor for all waits, here and in the stories, for emulators
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -44,7 +45,7 @@ registry=127.0.0.1:5000
 private=127.0.0.1:5001
 user=puller
 password=world-secret
-# bcrypt of the password above; it guards a loopback registry of test images for the length of one run.
+# bcrypt of the password above. It protects a registry of test images on loopback during one run.
 htpasswd='puller:$2y$05$2yFmuzFXIrVPJdMhL9oWN.rqcsftnxSDIJp6eD/Qcqi8q3WgieHyi'
 
 # ---------------------------------------------------------------------------------------------- outside
@@ -82,14 +83,14 @@ outside() {
 
     world=$(mktemp -d "$temp/dockbridge-world.XXXXXX")
     trap clear_away EXIT
-    # Held by every process of the world: a world whose lock is free is a dead one. The file gets its name once it is
-    # locked: another run, which sweeps at this moment, would find it unlocked otherwise.
+    # Every process of the world holds this lock, so a world with a free lock is dead. The file gets its name after it is
+    # locked. Otherwise another run that sweeps at this moment would find it unlocked.
     exec 9>"$world/alive.new"
     flock 9
     mv "$world/alive.new" "$world/alive"
     inner=
     trap 'forward TERM' TERM INT HUP
-    # A command in the background would start with SIGINT ignored for good.
+    # bash starts background commands with SIGINT ignored, and they could not change that.
     env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
         "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$runtime" "$programs" "$tools_root" "$@" <&0 &
     inner=$!
@@ -101,7 +102,7 @@ outside() {
     exit "$code"
 }
 
-# unshare itself ignores signals while it waits, so they go to its child.
+# unshare ignores signals while it waits, so its child gets them.
 forward() {
     local child
     [ -n "$inner" ] || exit 143
@@ -113,10 +114,10 @@ clear_away() {
     remove_world "$world"
 }
 
-# Processes and mounts went with the namespaces; cgroups and files have to be removed.
+# Processes and mounts ended with the namespaces. Cgroups and files have to be removed.
 remove_world() {
     local tree left
-    # Killed processes leave their cgroup a moment later than their namespace.
+    # Killed processes are in their cgroup a moment longer than in their namespace.
     for left in 1 2 3 4 5 6 7 8 9 10; do
         for tree in $(find /sys/fs/cgroup -maxdepth 3 -type d -name "$(basename "$1")" 2>/dev/null); do
             find "$tree" -depth -type d -exec rmdir {} \; 2>/dev/null || true
@@ -127,7 +128,7 @@ remove_world() {
     rm -rf --one-file-system "$1" || true
 }
 
-# Worlds whose owner was killed without a chance to clean.
+# Removes worlds whose owner was killed before it could clean up.
 sweep() {
     local stale
     for stale in "$temp"/dockbridge-world.*; do
@@ -136,7 +137,7 @@ sweep() {
     done
 }
 
-# Only what cannot be unpacked beside the system; nothing here starts a service.
+# Installs only what cannot be unpacked elsewhere. None of these packages starts a service.
 install_missing() {
     local missing=()
     command -v ip >/dev/null || missing+=(iproute2)
@@ -147,7 +148,7 @@ install_missing() {
     "$here/install.sh" "${missing[@]}" >&2
 }
 
-# programs_of ENGINE: the folders of its programs, as in PATH. For the machine's own they are the usual ones.
+# programs_of ENGINE: prints the folders of its programs, as in PATH. For the machine's own engine they are the usual ones.
 programs_of() {
     local root= client=
     case $1 in
@@ -168,7 +169,7 @@ tools_root() {
     if [ -x /usr/bin/docker-registry ] && [ -x /usr/lib/cni/bridge ] && is_static /bin/busybox; then echo /; else "$here/engines.sh" tools; fi
 }
 
-# Debian's plain busybox is dynamic and could not run in an empty image.
+# Debian's package `busybox` is dynamic, and cannot run in an empty image.
 is_static() { [ -x "$1" ] && ! ldd "$1" >/dev/null 2>&1; }
 
 # ----------------------------------------------------------------------------------------------- inside
@@ -206,17 +207,17 @@ make_room() {
     mount --bind "$world" "$world"
     mount --make-shared "$world"
     ip link set lo up
-    # Published ports on 127.0.0.1 need both; the namespace is ours, so nothing outside changes.
+    # Published ports on 127.0.0.1 need both. They apply to this namespace only.
     sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.route_localnet=1
 }
 
 part_from_machine() {
     local resolver
     cp -L /etc/resolv.conf "$world/run/resolv.conf" 2>/dev/null || echo 'nameserver 127.0.0.1' >"$world/run/resolv.conf"
-    # Engine and plugins keep locks, plugin sockets and containerd's default socket below /run: not the machine's.
+    # Engine and plugins have locks and sockets below /run. They must not use those of the machine.
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p /run/lock
-    # Commands of dockbridge read the settings of the machine's service by themselves.
+    # Commands of dockbridge would read the settings of the machine's service.
     for file in /etc/default/dockbridge /etc/sysconfig/dockbridge /etc/dockbridge.toml; do
         [ ! -e "$file" ] || { : >"$world/run/no-settings" && mount --bind "$world/run/no-settings" "$file"; }
     done
@@ -227,7 +228,7 @@ part_from_machine() {
     show_own_devices
 }
 
-# A sysfs shows the network devices of the namespace it was mounted in, and engines look there for theirs.
+# A sysfs shows the network devices of the namespace in which it was mounted, and engines look there for their devices.
 show_own_devices() {
     local part
     mkdir -p "$world/run/sys/fs/"{cgroup,selinux} "$world/run/sys/kernel/security"
@@ -256,10 +257,10 @@ write_cni() {
 JSON
 }
 
-# The engine can be started and ended by a story too, so it has a script of its own.
+# Stories also start and stop the engine, so a separate script does it.
 write_control() {
     local features= proxy parent=/$cgroup
-    # systemd's engine wants the slice's name, not its path.
+    # With systemd the engine needs the slice's name, not its path.
     [ "$driver" != systemd ] || parent=$cgroup
     case $(store_of "$engine") in
         containerd) features=', "features": {"containerd-snapshotter": true}' ;;
@@ -267,7 +268,7 @@ write_control() {
     esac
     [ ! -e /sys/fs/selinux/enforce ] || features+=', "selinux-enabled": true'
     if [ -n "$runtime" ]; then
-        # It knows by this name what to be.
+        # The program works as the OCI runtime if it is called by this name.
         ln -s "$(realpath "$runtime")" "$world/bin/dockbridge-runtime"
         features+=", \"runtimes\": {\"dockbridge\": {\"path\": \"$world/bin/dockbridge-runtime\"}}"
     fi
@@ -356,7 +357,7 @@ make_images() {
     docker logout "$private" >/dev/null
 }
 
-# Pushes the test image under a name and forgets the name again: a story that wants it has to pull it.
+# Pushes the test image under a name and removes the name again, so that stories have to pull the image.
 push() {
     docker tag "$image" "$1"
     docker push -q "$1" >"$world/log/push.log" 2>&1 || { cat "$world/log/push.log" >&2; die "cannot push $1"; }
@@ -397,7 +398,7 @@ export_world() {
     [ -z "$runtime" ] || export DOCKBRIDGE_WORLD_RUNTIME=$world/bin/dockbridge-runtime
 }
 
-# The world's processes are this namespace's: what does not end by itself dies with process 1, which is this shell.
+# This shell is process 1 of the namespace. Processes that do not end by themselves die with this shell.
 leave() {
     local code=$? file left
     trap '' TERM INT HUP
@@ -408,7 +409,7 @@ leave() {
         "$world/bin/engine" stop || true
     fi
     for file in "$world"/pids/*; do kill "$(cat "$file")" 2>/dev/null || true; done
-    # No namespace takes it along.
+    # Without a namespace this mount does not end by itself.
     [ "$driver" != systemd ] || umount -l "$world"
     exit "$code"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records what the pictures of the documents are drawn from: a pod's life in a server's log, a terminal session, and
-# metrics while pods come and go. Needs crictl and a release build.
+# Records the data of the pictures in the documents: the steps of a pod in a server's log, a terminal session, and metrics
+# while pods come and go. Needs crictl and a release build.
 #
 # usage: world.sh -- record.sh path-of-dockbridge [pod|session|metrics …]     (`make record`)
 set -euo pipefail
@@ -16,7 +16,7 @@ main() {
     command -v crictl >/dev/null || { echo "record: crictl is missing" >&2; exit 1; }
     mkdir -p "$DOCKBRIDGE_WORLD/tmp/record"
     cd "$DOCKBRIDGE_WORLD/tmp/record"
-    # Without one crictl warns at each call.
+    # Without this file crictl prints a warning at each call.
     echo "runtime-endpoint: $CONTAINER_RUNTIME_ENDPOINT" >crictl.yaml
     export CRI_CONFIG_FILE=$PWD/crictl.yaml
     trap 'kill $server 2>/dev/null || true' EXIT
@@ -64,7 +64,7 @@ JSON
 
 # ---------------------------------------------------------------------------------- a pod's life in the log
 
-# Of fifteen lives the one in the middle: each call with what it asked of Docker and the plugins, in ms.
+# Runs fifteen pods and prints the one with the median time: each call, and its Docker calls and plugins, in ms.
 pod() {
     local number pod ctr
     for number in $(seq 15); do
@@ -79,7 +79,7 @@ pod() {
     done | sort -n | sed -n '8s/.* //p' | xargs cat
 }
 
-# The lines of one pod as `call METHOD MS` behind `docker VERB MS` and `cni COMMAND MS`; `beside` is for what runs at the
+# Prints the lines of one pod as `call METHOD MS` after `docker VERB MS` and `cni COMMAND MS`. `beside` marks what runs at the
 # same time as the line before: the plugins' DEL, which begins with the kill of the pause container.
 steps() {
     sed -n -E \
@@ -96,7 +96,7 @@ steps() {
 
 # --------------------------------------------------------------------------------------- a terminal session
 
-# Lines `SECONDS $ command` and `SECONDS > output`.
+# Prints lines `SECONDS $ command` and `SECONDS > output`.
 session() {
     local line begun
     describe web 8080
@@ -122,7 +122,7 @@ since() { awk -v now="$(date +%s.%N)" -v then="$1" 'BEGIN { printf "%.2f", now -
 
 # ------------------------------------------------------------------------------- metrics while pods come and go
 
-# A row every two seconds for three minutes; what the panels of the dashboard show.
+# Prints a row every two seconds for three minutes, with the values of the dashboard's panels.
 metrics() {
     local row begun churn
     begun=$(date +%s.%N)
@@ -146,7 +146,7 @@ metrics() {
     crictl rmp -fa >/dev/null 2>&1
 }
 
-# Twelve pods come in a minute, write and stay; then they go one by one.
+# Starts twelve pods in a minute, which write to their logs. Later removes them one by one.
 churn() {
     local number pod ctr
     sleep 10
