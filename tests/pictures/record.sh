@@ -48,16 +48,16 @@ serve() {
     until crictl version >/dev/null 2>&1; do sleep 0.1; done
 }
 
-# Writes the two files of a pod: describe NAME [HOST_PORT]
+# Writes the two files of a pod: describe NAME [HOST_PORT [IMAGE]]
 describe() {
-    local ports=
+    local ports= image=${3:-$DOCKBRIDGE_WORLD_IMAGE}
     [ -z "${2:-}" ] || ports="\"port_mappings\": [{\"container_port\": 80, \"host_port\": $2}],"
     cat >pod.json <<JSON
 {"metadata": {"name": "$1", "namespace": "default", "uid": "$1", "attempt": 0}, "log_directory": "$PWD/logs", $ports
  "linux": {"cgroup_parent": "$DOCKBRIDGE_WORLD_CGROUP"}}
 JSON
     cat >httpd.json <<JSON
-{"metadata": {"name": "httpd"}, "image": {"image": "$DOCKBRIDGE_WORLD_IMAGE"}, "log_path": "$1.log", "linux": {},
+{"metadata": {"name": "httpd"}, "image": {"image": "$image"}, "log_path": "$1.log", "linux": {},
  "command": ["httpd", "-f", "-v", "-h", "/www"]}
 JSON
 }
@@ -96,10 +96,12 @@ steps() {
 
 # --------------------------------------------------------------------------------------- a terminal session
 
-# Prints lines `SECONDS $ command` and `SECONDS > output`.
+# Prints lines `SECONDS $ command` and `SECONDS > output`. The pod is that of README.md.
 session() {
     local line begun
-    describe web 8080
+    docker run --name page --network none "$DOCKBRIDGE_WORLD_IMAGE" sh -c 'echo a pod on docker >/www/index.html' &&
+        docker commit page demo/busybox >/dev/null && docker rm page >/dev/null
+    describe web 8080 demo/busybox
     begun=$(date +%s.%N)
     while IFS= read -r line; do
         printf '%s $ %s\n' "$(since "$begun")" "$line"
@@ -107,12 +109,12 @@ session() {
         sed "s/^/$(since "$begun") > /" answer
     done <<'LINES'
 pod=$(crictl runp pod.json)
-web=$(crictl create $pod httpd.json pod.json)
-crictl start $web
+httpd=$(crictl create $pod httpd.json pod.json)
+crictl start $httpd
 curl -s http://127.0.0.1:8080/
-crictl exec $web hostname
+crictl exec $httpd hostname
 docker ps --format '{{.ID}} {{.Names}}'
-crictl logs $web
+crictl logs $httpd
 crictl rmp -f $pod
 docker ps -aq
 LINES
