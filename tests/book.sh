@@ -104,8 +104,10 @@ blocks() {
         /^<!-- tested -->/ { mark = "tested"; next }
         /^<!-- not run: / { sub(/^<!-- not run: /, ""); sub(/ -->$/, ""); print "skip"; print; mark = "skip"; next }
         /^```/ { fenced = !fenced; runs = 0; if (/^```console/) begin(); next }
-        !fenced && /^    / { if (!indented) begin(); indented = 1; if (runs) { print "succeeds"; print substr($0, 5) } next }
-        !fenced { if ($0 != "") indented = 0; next }
+        # After another line, an indented line continues a list.
+        !fenced && /^    / && (indented || blank) {
+            if (!indented) begin(); indented = 1; if (runs) { print "succeeds"; print substr($0, 5) } next }
+        !fenced { blank = $0 == ""; if (!blank) indented = 0; next }
         runs && /^\$ / { print "command"; print substr($0, 3); next }
         runs && /^> / { print "more"; print substr($0, 3); next }
         runs { print "output"; print }' "$1"
