@@ -44,6 +44,17 @@ impl Listing {
         });
         pods.collect()
     }
+
+    /// Containers with our labels that only an inspect can tell from copies of ours: they were renamed, or
+    /// their entry could not be read.
+    fn unclear(&self) -> HashSet<Target> {
+        let is_unclear = |one: &&ListedContainer| {
+            one.claim != Claim::None
+                && matches!(one.observed.as_deref(), None | Some(Observed::Foreign(_)))
+        };
+        let ids = self.containers.iter().filter(is_unclear).map(|one| one.id.clone());
+        ids.map(Target::Container).collect()
+    }
 }
 
 /// Callers whose answer is correct after the next snapshot.
@@ -81,6 +92,8 @@ pub(super) struct StoreState<W, E> {
     progress: Progress,
     /// Objects of the first lists that were not inspected yet, and when the list began.
     uninspected: HashMap<Target, Generation>,
+    /// Those of the first list of containers that nothing is shown without (see [`Listing::unclear`]).
+    unclear: HashSet<Target>,
 }
 
 #[derive(Debug)]
@@ -109,6 +122,7 @@ impl<W, E> StoreState<W, E> {
             head_changed: false,
             progress: Progress::default(),
             uninspected: HashMap::new(),
+            unclear: HashSet::new(),
         }
     }
 
@@ -166,6 +180,9 @@ impl<W, E> StoreState<W, E> {
             self.inspects.enqueue(target, Reason::Listed);
         }
         let is_first = !self.progress.containers_listed;
+        if is_first {
+            self.unclear = listing.unclear();
+        }
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
             // The list confirms the current state.
@@ -185,7 +202,8 @@ impl<W, E> StoreState<W, E> {
         self.uninspected
             .extend(targets.iter().filter(is_new).map(|target| (target.clone(), since)));
         let listed = Progress {
-            containers_listed: true,
+            // kubelet would replace a container that is missing, and end a pod without a process.
+            containers_listed: self.unclear.is_empty(),
             images_listed: self.progress.images_listed || has_images,
             ..self.progress
         };
@@ -196,6 +214,13 @@ impl<W, E> StoreState<W, E> {
     fn first_inspected(&mut self, target: &Target) {
         if self.uninspected.remove(target).is_some() {
             self.set_progress(self.progress);
+        }
+    }
+
+    /// An inspect ended in any way. One that always fails must not hide all pods.
+    fn clarify(&mut self, target: &Target) {
+        if self.unclear.remove(target) && self.unclear.is_empty() {
+            self.set_progress(Progress { containers_listed: true, ..self.progress });
         }
     }
 
@@ -290,6 +315,7 @@ impl<W, E> StoreState<W, E> {
             }
         });
         self.answer(finished.waiters, result);
+        self.clarify(target);
         self.mark_inspected(target);
         self.objects.expire(self.inspects.oldest_running());
         finished.failures
@@ -359,11 +385,9 @@ impl<W, E> StoreState<W, E> {
         let unreachable = |reason: &str| EngineHealth::Unreachable { reason: reason.to_owned() };
         match (&self.connection, &self.ping_failure) {
             (Connection::Lost(reason), _) | (_, Some(reason)) => unreachable(reason),
+            (_, None) if !self.progress.containers_listed => EngineHealth::Starting,
             (Connection::Ready, None) => EngineHealth::Reachable,
-            (_, None) if self.progress.containers_listed => {
-                unreachable("it answers again; reading its containers and images")
-            }
-            (_, None) => EngineHealth::Starting,
+            (_, None) => unreachable("it answers again; reading its containers and images"),
         }
     }
 
@@ -398,6 +422,7 @@ impl<W, E> StoreState<W, E> {
         let waiters = self.inspects.forget(&target);
         self.answer(waiters, Ok(()));
         self.first_inspected(&target);
+        self.clarify(&target);
         self.mark_inspected(&target);
         if was_shown { EventEffect::Gone(target) } else { EventEffect::None }
     }

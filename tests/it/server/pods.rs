@@ -66,6 +66,36 @@ async fn a_pod_is_its_containers_whatever_their_names() {
     assert_eq!(left, copies);
 }
 
+/// A dockbridge that has just started waits for the inspects of what was renamed. Otherwise kubelet would
+/// see a pod without a process and without its container, and replace both.
+#[tokio::test]
+async fn the_first_list_has_what_was_renamed() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &config).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    docker.world(|world| {
+        world.rename(&sandbox, "loving_curie");
+        world.rename(&id, "quirky_hopper");
+    });
+    let node = bridge.stop().await;
+    docker.forget_requests();
+    let held = docker.hold("GET /containers/*/json");
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    let lists = async { tokio::join!(bridge.pods(), bridge.containers()) };
+    let release = async {
+        eventually(|| docker.count("GET /containers/*/json") >= 2).await;
+        held.cancel();
+    };
+    let ((pods, containers), ()) = tokio::join!(lists, release);
+    let pods: Vec<_> = pods.unwrap().into_iter().map(|pod| (pod.state(), pod.id)).collect();
+    assert_eq!(pods, [(State::SandboxReady, sandbox)]);
+    let containers: Vec<_> = containers.unwrap().into_iter().map(|one| one.id).collect();
+    assert_eq!(containers, [id]);
+    bridge.clear(&docker).await;
+}
+
 /// Waits until one pod with one container is shown.
 async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
     let until = Instant::now() + LONG;

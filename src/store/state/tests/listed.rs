@@ -111,6 +111,35 @@ fn inspects_from_before_the_list_complete_nothing() {
     assert!(state.snapshot(&shown).is_complete());
 }
 
+/// They may be ours under another name, or copies of ours. An inspect that fails is an answer too: one
+/// container must not hide all others.
+#[test]
+fn nothing_is_shown_before_renamed_containers_are_inspected() {
+    for works in [true, false] {
+        let mut state = state(Vec::new());
+        state.connected();
+        let foreign = |number| ListedContainer {
+            observed: Some(Box::new(Observed::Foreign(None.into()))),
+            ..listed(number)
+        };
+        let unreadable = ListedContainer { observed: None, ..listed(5) };
+        state.listed(&listing(vec![listed(2), foreign(3), unreadable]));
+        let mut shown = state.snapshot(&Snapshot::empty());
+        assert!(!shown.is_synced() && shown.health == EngineHealth::Starting);
+        while let Some((target, at)) = state.start() {
+            shown = state.snapshot(&shown);
+            assert!(!shown.is_synced(), "before {target:?}");
+            let number = number_of(target.name());
+            let found = || Inspected::Container(Box::new(observed(number, 1)));
+            let result = if works { Ok(found()) } else { Err("it hangs".to_owned()) };
+            state.inspected(&target, at, result);
+        }
+        shown = state.snapshot(&shown);
+        assert!(shown.is_synced() && shown.health == EngineHealth::Reachable);
+        assert_eq!(shown.containers().len(), if works { 2 } else { 0 });
+    }
+}
+
 /// The engine and its pods ended and came back. One of them does not answer.
 #[test]
 fn a_list_that_contradicts_a_record_counts_when_the_inspect_fails() {
