@@ -180,7 +180,9 @@ fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<S
 /// The requested host name. The engine's default is the short id.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
-    if inspect.id.starts_with(hostname) || inspect.host_config.network_mode == "host" {
+    // A pod may have the first letter of its id as its name.
+    let is_default = inspect.id.get(..SHORT_ID) == Some(hostname);
+    if is_default || inspect.host_config.network_mode == "host" {
         String::new()
     } else {
         hostname.clone()
@@ -261,6 +263,8 @@ const INTERNAL: &[&str] = &[
     label::SANDBOX_DOCUMENT,
     label::CONTAINER_DOCUMENT,
 ];
+/// Digits of an id in the engine's short form.
+const SHORT_ID: usize = 12;
 /// Maximum size in bytes of the labels, and of the annotations, of an object. Kubernetes has the same limit
 /// for annotations.
 const LARGEST_METADATA: usize = 256 << 10;

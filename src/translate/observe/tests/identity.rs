@@ -123,6 +123,18 @@ fn a_pod_without_a_readable_document_is_adopted() {
     }
 }
 
+/// Docker's own default is the short id. A pod called `a` may have an id that begins with it.
+#[test]
+fn an_adopted_pod_keeps_its_host_name() {
+    for (hostname, kept) in [("", ""), ("aaaaaaaaaaaa", ""), ("a", "a"), ("web", "web")] {
+        let mut inspect = sandbox_inspect();
+        inspect["Config"]["Labels"][label::SANDBOX_DOCUMENT] = json!("");
+        inspect["Config"]["Hostname"] = json!(hostname);
+        let Observed::Sandbox(record) = observe(inspect) else { panic!("no sandbox") };
+        assert_eq!(record.document.spec.hostname, kept);
+    }
+}
+
 /// The image of a container of cri-dockerd has a document label with another log path. The image cannot
 /// know the sandbox's id.
 #[test]
