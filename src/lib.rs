@@ -38,6 +38,7 @@
 //! | a setting, its default, its cri-dockerd flag | [`config::key`] (one table) |
 //! | what NRI plugins are sent, and how their answers are merged | [`nri`], [`translate::nri`] |
 //! | what differs in a container beyond the Engine API | the edits of [`model::spec_edit`]: from `oci_edits` in [`translate::plan`], [`cdi`] and `translate::parse::adjustment`; `oci_runtime::apply` applies them |
+//! | user namespaces | the eight files that `docs/how-user-namespaces-work.md` names in their order |
 //! | files and calls of the kernel | [`host`] |
 //!
 //! `docs/architecture.md` has the levels of the modules and the rules that always hold. `docs/decisions`

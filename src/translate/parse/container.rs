@@ -8,7 +8,7 @@ use std::{
 use super::{
     cdi,
     error::{At, ParseError},
-    image, mount, sandbox, security, signal, text,
+    image, mount, sandbox, security, signal, text, user_namespace,
 };
 use crate::{
     model::container::{ContainerMetadata, ContainerSpec},
@@ -79,7 +79,8 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
         if let Some(options) = &context.namespace_options {
             (spec.pid, spec.pid_target) =
                 security::container_pid(options).at("namespace_options").at("security_context")?;
-            spec.users = security::users(options).at("namespace_options").at("security_context")?;
+            spec.users =
+                user_namespace::users(options).at("namespace_options").at("security_context")?;
         }
     }
     Ok(())

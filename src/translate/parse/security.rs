@@ -2,7 +2,8 @@
 
 use super::{
     error::{At, ParseError},
-    id, text, user_namespace,
+    id, text,
+    user_namespace::{self, namespace_mode},
 };
 use crate::{
     model::{
@@ -10,7 +11,6 @@ use crate::{
         security::{
             Capabilities, ContainerSecurity, GroupsPolicy, Identity, Profile, RunAs, SelinuxLabel,
         },
-        user_namespace::IdMappings,
     },
     wire::cri,
 };
@@ -77,7 +77,7 @@ pub(super) fn sandbox_namespaces(
             mode => mode,
         },
         host_ipc: is_host(given.ipc).at("ipc")?,
-        users: users(given)?,
+        users: user_namespace::users(given)?,
     };
     Ok(namespaces)
 }
@@ -94,22 +94,6 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
         PidMode::Pod | PidMode::Container | PidMode::Node => String::new(),
     };
     Ok((mode, target))
-}
-
-/// The user namespace of a pod or container. With a user namespace, no other namespace may be the host's:
-/// root in the user namespace has no rights there.
-pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
-    let Some(stated) = &given.userns_options else { return Ok(None) };
-    let users = user_namespace::users(stated).at("userns_options")?;
-    if users.is_some() {
-        for (field, mode) in [("network", given.network), ("pid", given.pid), ("ipc", given.ipc)] {
-            if namespace_mode(mode).at(field)? == cri::NamespaceMode::Node {
-                let reason = "cannot be the host's in a pod with its own user namespace";
-                return Err(ParseError::invalid(reason)).at(field);
-            }
-        }
-    }
-    Ok(users)
 }
 
 /// The user and group fields of both kinds of security context.
@@ -290,11 +274,6 @@ fn pid(number: i32) -> Result<PidMode, ParseError> {
         cri::NamespaceMode::Node => PidMode::Node,
         cri::NamespaceMode::Target => PidMode::Target,
     })
-}
-
-fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseError> {
-    cri::NamespaceMode::try_from(number)
-        .map_err(|_| ParseError::invalid(format!("is not a known namespace mode: {number}")))
 }
 
 /// Prefix of a profile of this host in the deprecated fields.

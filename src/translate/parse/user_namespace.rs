@@ -12,22 +12,39 @@ use crate::{
     wire::cri,
 };
 
-/// The mappings of a pod. None if it uses the host's ids.
-pub(super) fn users(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseError> {
-    match cri::NamespaceMode::try_from(given.mode) {
-        Ok(cri::NamespaceMode::Node) if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
-        Ok(cri::NamespaceMode::Node) => {
-            Err(ParseError::invalid("must be empty in the host's user namespace")).at("uids")
-        }
-        Ok(cri::NamespaceMode::Pod) => both(&given.uids, &given.gids, ("uids", "gids")).map(Some),
-        Ok(mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target)) => {
-            Err(ParseError::invalid(format!("cannot be {}", mode.as_str_name()))).at("mode")
-        }
-        Err(_) => {
-            let reason = format!("is not a known namespace mode: {}", given.mode);
-            Err(ParseError::invalid(reason)).at("mode")
+/// The user namespace of a pod or container. With a user namespace, no other namespace may be the host's:
+/// root in the user namespace has no rights there.
+pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
+    let Some(stated) = &given.userns_options else { return Ok(None) };
+    let users = requested(stated).at("userns_options")?;
+    if users.is_some() {
+        for (field, mode) in [("network", given.network), ("pid", given.pid), ("ipc", given.ipc)] {
+            if namespace_mode(mode).at(field)? == cri::NamespaceMode::Node {
+                let reason = "cannot be the host's in a pod with its own user namespace";
+                return Err(ParseError::invalid(reason)).at(field);
+            }
         }
     }
+    Ok(users)
+}
+
+/// The requested mappings. None for the host's ids.
+fn requested(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseError> {
+    match namespace_mode(given.mode).at("mode")? {
+        cri::NamespaceMode::Node if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
+        cri::NamespaceMode::Node => {
+            Err(ParseError::invalid("must be empty in the host's user namespace")).at("uids")
+        }
+        cri::NamespaceMode::Pod => both(&given.uids, &given.gids, ("uids", "gids")).map(Some),
+        mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target) => {
+            Err(ParseError::invalid(format!("cannot be {}", mode.as_str_name()))).at("mode")
+        }
+    }
+}
+
+pub(super) fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseError> {
+    cri::NamespaceMode::try_from(number)
+        .map_err(|_| ParseError::invalid(format!("is not a known namespace mode: {number}")))
 }
 
 /// The mappings of a mount. None if it uses the host's ids.
