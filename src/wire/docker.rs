@@ -26,22 +26,16 @@ use super::nullable::nullable;
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerInspect {
     /// 64 hexadecimal digits.
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// With a leading slash.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// RFC 3339 with nanoseconds.
-    #[serde(deserialize_with = "nullable")]
     pub created: String,
     /// Id of the image it was made from.
-    #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// SELinux label of its files, empty without SELinux.
-    #[serde(deserialize_with = "nullable")]
     pub mount_label: String,
     /// Path of the log file, empty where the driver has none.
-    #[serde(deserialize_with = "nullable")]
     pub log_path: String,
     #[serde(deserialize_with = "nullable")]
     pub state: InspectState,
@@ -63,18 +57,15 @@ pub struct ContainerInspect {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectMount {
     /// `bind`, `volume`, `tmpfs`, `image`, …
-    #[serde(rename = "Type", deserialize_with = "nullable")]
+    #[serde(rename = "Type")]
     pub kind: String,
     /// Path on the host.
-    #[serde(deserialize_with = "nullable")]
     pub source: String,
     /// Path in the container.
-    #[serde(deserialize_with = "nullable")]
     pub destination: String,
-    #[serde(rename = "RW", deserialize_with = "nullable")]
+    #[serde(rename = "RW")]
     pub writable: bool,
     /// `rprivate`, `rslave`, `rshared`, …
-    #[serde(deserialize_with = "nullable")]
     pub propagation: String,
 }
 
@@ -83,27 +74,20 @@ pub struct InspectMount {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectState {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
-    #[serde(deserialize_with = "nullable")]
     pub status: String,
-    #[serde(deserialize_with = "nullable")]
     pub running: bool,
     /// Docker saw an OOM kill.
-    #[serde(rename = "OOMKilled", deserialize_with = "nullable")]
+    #[serde(rename = "OOMKilled")]
     pub oom_killed: bool,
     /// Host pid, 0 when there is none.
-    #[serde(deserialize_with = "nullable")]
     pub pid: i64,
     /// Exit code of the last run.
-    #[serde(deserialize_with = "nullable")]
     pub exit_code: i64,
     /// Why the last start failed.
-    #[serde(deserialize_with = "nullable")]
     pub error: String,
     /// RFC 3339, year 1 for never.
-    #[serde(deserialize_with = "nullable")]
     pub started_at: String,
     /// RFC 3339, year 1 for never.
-    #[serde(deserialize_with = "nullable")]
     pub finished_at: String,
 }
 
@@ -112,22 +96,16 @@ pub struct InspectState {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectConfig {
     /// Image as named at create.
-    #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// Container labels, merged with the image's.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "nullable")]
     pub tty: bool,
-    #[serde(deserialize_with = "nullable")]
     pub open_stdin: bool,
     /// Standard input ends with the first attach.
-    #[serde(deserialize_with = "nullable")]
     pub stdin_once: bool,
     /// Signal of a stop: the request's, or the image's.
-    #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
-    #[serde(deserialize_with = "nullable")]
     pub hostname: String,
     /// Entrypoint of the request, or the image's.
     #[serde(deserialize_with = "lenient")]
@@ -145,52 +123,37 @@ pub struct InspectConfig {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
     /// `none`, `host`, `bridge`, `default`, `container:<id>`, …
-    #[serde(deserialize_with = "nullable")]
     pub network_mode: String,
     /// Empty, `host` or `container:<id>`.
-    #[serde(deserialize_with = "nullable")]
     pub pid_mode: String,
     /// `private`, `shareable`, `host`, `container:<id>`.
-    #[serde(deserialize_with = "nullable")]
     pub ipc_mode: String,
     /// Whether the engine's init runs as process 1; none if the request did not say.
     pub init: Option<bool>,
     /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
-    #[serde(deserialize_with = "nullable")]
     pub runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub sysctls: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
     /// Parent cgroup, empty for the engine's default.
-    #[serde(deserialize_with = "nullable")]
     pub cgroup_parent: String,
-    #[serde(deserialize_with = "nullable")]
     pub privileged: bool,
-    #[serde(deserialize_with = "nullable")]
     pub cpu_period: i64,
-    #[serde(deserialize_with = "nullable")]
     pub cpu_quota: i64,
-    #[serde(deserialize_with = "nullable")]
     pub cpu_shares: i64,
-    #[serde(deserialize_with = "nullable")]
     pub memory: i64,
-    #[serde(deserialize_with = "nullable")]
     pub memory_swap: i64,
-    #[serde(deserialize_with = "nullable")]
     pub oom_score_adj: i64,
     /// Limit of processes; zero and negative are none.
     #[serde(deserialize_with = "nullable")]
     pub pids_limit: i64,
     /// Memory that is reclaimed last, in bytes.
-    #[serde(deserialize_with = "nullable")]
     pub memory_reservation: i64,
-    #[serde(deserialize_with = "nullable")]
     pub cpuset_cpus: String,
     /// Memory nodes, in the kernel's list format.
-    #[serde(deserialize_with = "nullable")]
     pub cpuset_mems: String,
 }
 
@@ -199,10 +162,8 @@ pub struct InspectHostConfig {
 #[serde(rename_all = "PascalCase", default)]
 pub struct RequestedMount {
     /// Path on the host.
-    #[serde(deserialize_with = "nullable")]
     pub source: String,
     /// Path in the container.
-    #[serde(deserialize_with = "nullable")]
     pub target: String,
 }
 
@@ -211,10 +172,10 @@ pub struct RequestedMount {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
     /// Address on the default bridge; gone with API 1.52.
-    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
+    #[serde(rename = "IPAddress")]
     pub ip_address: String,
     /// IPv6 address on the default bridge; gone with API 1.52.
-    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
+    #[serde(rename = "GlobalIPv6Address")]
     pub global_ipv6_address: String,
     /// Network name → end point.
     #[serde(deserialize_with = "nullable")]
@@ -226,10 +187,10 @@ pub struct InspectNetwork {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectEndpoint {
     /// IPv4 address, or empty.
-    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
+    #[serde(rename = "IPAddress")]
     pub ip_address: String,
     /// IPv6 address, or empty.
-    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
+    #[serde(rename = "GlobalIPv6Address")]
     pub global_ipv6_address: String,
 }
 
@@ -238,7 +199,6 @@ pub struct InspectEndpoint {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageInspect {
     /// `sha256:…`.
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// `repository:tag`.
     #[serde(deserialize_with = "nullable")]
@@ -247,7 +207,6 @@ pub struct ImageInspect {
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
     /// Bytes; with containerd's store those of the compressed layers.
-    #[serde(deserialize_with = "nullable")]
     pub size: i64,
     /// What containerd's store has of the image, one for each platform; only on request.
     #[serde(deserialize_with = "lenient")]
@@ -271,7 +230,6 @@ pub struct ImageManifest {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct GraphDriver {
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// The driver's own facts; none of containerd's snapshotters.
     #[serde(deserialize_with = "labels")]
@@ -283,11 +241,9 @@ pub struct GraphDriver {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageConfig {
     /// `user[:group]`.
-    #[serde(deserialize_with = "nullable")]
     pub user: String,
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
     /// Paths that get a volume each.
     #[serde(deserialize_with = "nullable")]
@@ -299,15 +255,15 @@ pub struct ImageConfig {
 #[serde(default)]
 pub struct Event {
     /// `container`, `image`, `daemon`, …
-    #[serde(rename = "Type", deserialize_with = "nullable")]
+    #[serde(rename = "Type")]
     pub kind: String,
     /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
-    #[serde(rename = "Action", deserialize_with = "nullable")]
+    #[serde(rename = "Action")]
     pub action: String,
     #[serde(rename = "Actor", deserialize_with = "nullable")]
     pub actor: EventActor,
     /// Nanoseconds since the epoch.
-    #[serde(rename = "timeNano", deserialize_with = "nullable")]
+    #[serde(rename = "timeNano")]
     pub time_nano: i64,
 }
 
@@ -316,7 +272,7 @@ pub struct Event {
 #[serde(default)]
 pub struct EventActor {
     /// Container id; image id or reference.
-    #[serde(rename = "ID", deserialize_with = "nullable")]
+    #[serde(rename = "ID")]
     pub id: String,
     /// Labels and details, e.g. `exitCode`.
     #[serde(rename = "Attributes", deserialize_with = "labels")]
@@ -327,9 +283,7 @@ pub struct EventActor {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Version {
-    #[serde(deserialize_with = "nullable")]
     pub version: String,
-    #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
 }
 
@@ -338,35 +292,26 @@ pub struct Version {
 #[serde(rename_all = "PascalCase", default)]
 pub struct Info {
     /// Identifier of the data root.
-    #[serde(rename = "ID", deserialize_with = "nullable")]
+    #[serde(rename = "ID")]
     pub id: String,
-    #[serde(deserialize_with = "nullable")]
     pub server_version: String,
     /// `cgroupfs`, `systemd` or `none`.
-    #[serde(deserialize_with = "nullable")]
     pub cgroup_driver: String,
     /// `1` or `2`.
-    #[serde(deserialize_with = "nullable")]
     pub cgroup_version: String,
-    #[serde(deserialize_with = "nullable")]
     pub docker_root_dir: String,
-    #[serde(deserialize_with = "nullable")]
     pub driver: String,
     /// Details of the storage driver as pairs.
     #[serde(deserialize_with = "nullable")]
     pub driver_status: Vec<Vec<String>>,
     #[serde(deserialize_with = "nullable")]
     pub runtimes: BTreeMap<String, Runtime>,
-    #[serde(deserialize_with = "nullable")]
     pub default_runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub security_options: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
     pub logging_driver: String,
     /// Pods survive a daemon restart.
-    #[serde(deserialize_with = "nullable")]
     pub live_restore_enabled: bool,
-    #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
     #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
     pub cdi_spec_dirs: Vec<String>,
@@ -391,7 +336,6 @@ pub struct Info {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoContainerd {
     /// Path of its socket.
-    #[serde(deserialize_with = "nullable")]
     pub address: String,
 }
 
@@ -400,7 +344,6 @@ pub struct InfoContainerd {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoFirewall {
     /// `iptables`, `iptables+firewalld`, `nftables`, …
-    #[serde(deserialize_with = "nullable")]
     pub driver: String,
 }
 
@@ -418,7 +361,6 @@ pub struct InfoRegistries {
 #[serde(default)]
 pub struct Runtime {
     /// The program; empty for one that is a shim of containerd.
-    #[serde(deserialize_with = "nullable")]
     pub path: String,
     /// What it is given before the words of each call.
     #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
@@ -433,7 +375,6 @@ pub struct Runtime {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// What the engine ignored.
     #[serde(deserialize_with = "nullable")]
@@ -445,10 +386,8 @@ pub struct CreateAnswer {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ExecInspect {
     /// Begun and not ended.
-    #[serde(deserialize_with = "nullable")]
     pub running: bool,
     /// Host pid, 0 before there is one.
-    #[serde(deserialize_with = "nullable")]
     pub pid: i64,
     /// Null until it has ended.
     pub exit_code: Option<i64>,
@@ -458,7 +397,6 @@ pub struct ExecInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorAnswer {
-    #[serde(deserialize_with = "nullable")]
     pub message: String,
 }
 
@@ -466,18 +404,14 @@ pub struct ErrorAnswer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Progress {
-    #[serde(deserialize_with = "nullable")]
     pub status: String,
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// How far, in bytes.
     #[serde(rename = "progressDetail", deserialize_with = "nullable")]
     pub detail: ProgressDetail,
     /// Free text of a load.
-    #[serde(deserialize_with = "nullable")]
     pub stream: String,
     /// Failure, the old field.
-    #[serde(deserialize_with = "nullable")]
     pub error: String,
     /// Failure.
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]
@@ -489,12 +423,9 @@ pub struct Progress {
 #[serde(default)]
 pub struct ProgressDetail {
     /// Bytes done.
-    #[serde(deserialize_with = "nullable")]
     pub current: i64,
     /// Bytes in all, 0 when unknown.
-    #[serde(deserialize_with = "nullable")]
     pub total: i64,
     /// What is counted; nothing for bytes, `s` for seconds that went by.
-    #[serde(deserialize_with = "nullable")]
     pub units: String,
 }
