@@ -13,7 +13,6 @@ use std::error::Error;
 pub enum Kind {
     /// The request itself is wrong, and repeating it cannot help.
     InvalidArgument,
-    /// The named object does not exist.
     NotFound,
     /// Another object already has the name or identity.
     AlreadyExists,

@@ -24,7 +24,6 @@ pub struct AdminContext {
     pub log: LogControl,
     /// The task that reads the settings again.
     pub reloads: mpsc::Sender<ReloadRequest>,
-    /// All metrics, and running operations.
     pub registry: Arc<Registry>,
 }
 

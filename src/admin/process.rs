@@ -53,7 +53,6 @@ fn of(figure: Option<f64>) -> Vec<Sample<0>> {
     figure.map(Sample::single).unwrap_or_default()
 }
 
-/// Reads a number from `/proc/self/status`.
 fn status(name: &str) -> Option<f64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -152,7 +152,6 @@ where
     }
 }
 
-/// The limit of open connections.
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 /// How long a client may take to send the head of its request.

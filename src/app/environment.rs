@@ -17,7 +17,6 @@ use crate::{
 #[derive(Default)]
 pub struct Environment {
     pub log: LogControl,
-    /// Where the settings come from, for reloads.
     pub source: ConfigSource,
     /// The settings as they were written, for reloads.
     pub values: Vec<RawValue>,
@@ -28,7 +27,6 @@ pub struct Environment {
     pub spans: SpanRecorder,
     /// Locks that prevent a second server for one engine.
     pub locks: EngineLocks,
-    /// Listening sockets that systemd opened.
     pub inherited: Vec<InheritedSocket>,
     /// Capabilities that this process needs but does not have.
     pub missing: Vec<Capability>,

@@ -24,11 +24,7 @@ pub enum AppError {
          image volumes would fail. Run it as root in the host's namespaces, and look for \
          CapabilityBoundingSet= in its unit (dockbridge check lists what else is missing)"
     )]
-    MissingCapabilities {
-        /// The names of the missing capabilities.
-        missing: String,
-    },
-    /// The state directory cannot be used.
+    MissingCapabilities { missing: String },
     #[error(transparent)]
     State(#[from] CheckpointError),
     /// Another dockbridge uses the state directory, or we may not write there.
@@ -56,7 +52,6 @@ pub enum AppError {
         run_dir.display()
     )]
     RunDir { run_dir: PathBuf, source: HostError },
-    /// The CRI socket cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The address of exec, attach and port-forward cannot be used.

@@ -71,7 +71,6 @@ enum LastStatus {
     Failed(&'static str),
 }
 
-/// What did not answer.
 #[derive(Debug)]
 enum CheckError {
     /// The CRI socket, with the error as text.

@@ -17,7 +17,6 @@ use crate::{error::chain, host::file::read_if_present};
 #[derive(Debug, Default)]
 pub(super) struct DeviceIndex {
     directories: Vec<PathBuf>,
-    /// By full name.
     devices: BTreeMap<String, IndexedDevice>,
     /// Files and directories that could not be read or parsed, as texts.
     errors: Vec<String>,

@@ -42,35 +42,18 @@ pub enum EditError {
     Relative { path: String },
     /// A file of this host cannot be examined.
     #[error("{reason}")]
-    Host {
-        /// Which file, and why.
-        reason: String,
-    },
+    Host { reason: String },
     /// The engine can only copy device nodes that exist on the host.
     #[error("{} is not a device", path.display())]
-    NoDevice {
-        /// The path on the host.
-        path: PathBuf,
-    },
+    NoDevice { path: PathBuf },
     /// The engine copies the host's node, which differs from the specification.
     #[error(
         "{} is specified with {property} {requested}, but the host's node, which the engine copies, has {found}",
         path.display()
     )]
-    Differs {
-        /// The path on the host.
-        path: PathBuf,
-        property: &'static str,
-        /// The version in the file.
-        requested: String,
-        found: String,
-    },
+    Differs { path: PathBuf, property: &'static str, requested: String, found: String },
     #[error("permissions {permissions:?} of {path:?} may contain only r, w and m")]
-    Permissions {
-        /// The path in the container.
-        path: String,
-        permissions: String,
-    },
+    Permissions { path: String, permissions: String },
 }
 
 impl CdiError {

@@ -25,7 +25,6 @@ pub(super) struct Specification {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Device {
-    /// Its name within the kind.
     pub(super) name: String,
     #[serde(default, rename = "annotations")]
     _annotations: Option<IgnoredAny>,
@@ -39,13 +38,10 @@ pub(super) struct Edits {
     /// `NAME=value`.
     #[serde(deserialize_with = "nullable")]
     pub(super) env: Vec<String>,
-    /// Nodes below `/dev`.
     #[serde(deserialize_with = "nullable")]
     pub(super) device_nodes: Vec<Node>,
-    /// Network devices that move into the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) net_devices: Vec<NetDevice>,
-    /// Programs run by the OCI runtime.
     #[serde(deserialize_with = "nullable")]
     pub(super) hooks: Vec<Hook>,
     #[serde(deserialize_with = "nullable")]
@@ -60,7 +56,6 @@ pub(super) struct Edits {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Node {
-    /// In the container.
     pub(super) path: String,
     /// On the host; the path in the container when not stated.
     #[serde(deserialize_with = "nullable")]
@@ -86,11 +81,8 @@ pub(super) struct Node {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Mount {
-    /// On the host.
     pub(super) host_path: String,
-    /// In the container.
     pub(super) container_path: String,
-    /// The options, named as in mount(8).
     #[serde(default, deserialize_with = "nullable")]
     pub(super) options: Vec<String>,
     /// The type of the file system; a bind mount when not stated.
@@ -108,7 +100,6 @@ pub(super) struct Hook {
     /// Arguments, its name first.
     #[serde(deserialize_with = "nullable")]
     pub(super) args: Vec<String>,
-    /// `NAME=value`.
     #[serde(deserialize_with = "nullable")]
     pub(super) env: Vec<String>,
     /// Seconds.
@@ -119,9 +110,7 @@ pub(super) struct Hook {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct NetDevice {
-    /// Its name on the host.
     pub(super) host_interface_name: String,
-    /// Its name in the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
 }
@@ -149,7 +138,6 @@ pub(super) struct IntelRdt {
     pub(super) enable_mbm: bool,
 }
 
-/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `.json`
@@ -161,7 +149,6 @@ pub(super) enum Format {
 /// Why a text is not a valid specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// Counted from 1, if it is known.
     pub(super) line: Option<u64>,
     /// What is wrong, on one line.
     pub(super) reason: String,

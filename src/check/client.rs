@@ -20,17 +20,11 @@ pub enum CallError {
     #[error("no CRI server on {socket}: {reason}")]
     Unreachable { socket: String, reason: String },
     #[error("{call}: {code}: {message}")]
-    Refused {
-        call: &'static str,
-        /// The gRPC code as text.
-        code: String,
-        message: String,
-    },
+    Refused { call: &'static str, code: String, message: String },
     #[error("{call}: the connection broke: {reason}")]
     Broken { call: &'static str, reason: String },
     #[error("{call}: no answer within {after:?}")]
     Deadline { call: &'static str, after: Duration },
-    /// The answer is not the expected one.
     #[error("{call}: {message}")]
     Unexpected { call: &'static str, message: String },
 }
@@ -76,7 +70,6 @@ impl Client {
         Ok(config.and_then(|config| Some(config.get("sandboxImage")?.as_str()?.to_owned())))
     }
 
-    /// Calls RunPodSandbox. Returns the id.
     pub(super) async fn run(&self, config: &cri::PodSandboxConfig) -> Result<String, CallError> {
         let request =
             cri::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
@@ -93,7 +86,6 @@ impl Client {
         Ok(answer.status.unwrap_or_default())
     }
 
-    /// Calls CreateContainer. Returns the id.
     pub(super) async fn create(
         &self,
         sandbox: &str,

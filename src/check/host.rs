@@ -29,14 +29,12 @@ pub struct Examined {
     pub findings: Findings,
     /// The dockbridge that currently serves the engine.
     pub server: Option<Holder>,
-    /// Whether the engine has answered.
     pub engine_answered: bool,
 }
 
 /// What is reported during the examination.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// Findings, each once, ordered by subject.
     Found(&'a [Finding]),
     /// The engine has not answered yet.
     Waiting,

@@ -24,9 +24,7 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kubelet {
-    /// The process id, if kubelet runs.
     pub(super) pid: Option<u32>,
-    /// Its release, e.g. (1, 36).
     pub(super) version: Option<(u32, u32)>,
     /// Its settings, or why its file cannot be read.
     pub(super) config: Result<Config, String>,

@@ -4,11 +4,11 @@ use std::fmt;
 
 /// Defines [`Subject`]. Each subject has one row: what is checked, its variant, and its name.
 macro_rules! subjects {
-    ($($(#[doc = $about:literal])+ $subject:ident $name:literal,)+) => {
+    ($($(#[doc = $about:literal])* $subject:ident $name:literal,)+) => {
         /// The subject of a finding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Subject {
-            $($(#[doc = $about])+ $subject,)+
+            $($(#[doc = $about])* $subject,)+
         }
 
         impl Subject {
@@ -30,15 +30,12 @@ subjects! {
     Settings "settings",
     /// Whether Docker answers, its version and its store.
     Engine "engine",
-    /// cgroup driver and version.
     Cgroup "cgroup",
     /// Whether Docker has dockbridge's OCI runtime, and what that allows.
     OciRuntime "oci runtime",
     /// NRI plugins: their socket, their directory, and what they may change.
     Nri "nri",
-    /// Mirrors of registries.
     Registries "registries",
-    /// Whether pods survive a restart of Docker.
     LiveRestore "live-restore",
     /// Space where Docker keeps images and layers.
     Disk "disk",
@@ -46,25 +43,17 @@ subjects! {
     Confinement "confinement",
     /// The dockbridge that serves this engine.
     Server "server",
-    /// The network configuration of pods.
     Network "network",
     /// Whether the kernel forwards the packets of pods.
     Forwarding "forwarding",
-    /// kubelet's configuration.
     Kubelet "kubelet",
-    /// Other container runtimes of kubelet.
     Runtimes "runtimes",
-    /// The capabilities of our process.
     Capabilities "capabilities",
-    /// Which OOM scores Docker can set.
     OomScore "oom score",
     /// The limit of open files, compared with the number of pods.
     Descriptors "descriptors",
-    /// Whether the clock is synchronized.
     Clock "clock",
-    /// The CRI socket.
     Listen "listen",
-    /// The state directory.
     State "state",
     /// The directory of pins and the admin socket.
     Run "run",

@@ -93,7 +93,6 @@ impl SingleFile for MemoryKills {
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub sandboxes: Vec<SandboxCheckpoint>,
-    /// Files that were moved aside.
     pub quarantined: Vec<Quarantined>,
 }
 

@@ -15,7 +15,6 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub key: Key,
-    /// The current value, as it was written.
     pub running: String,
     /// The new value, and where it is written.
     pub new: RawValue,
@@ -29,7 +28,6 @@ impl Difference {
 }
 
 impl fmt::Display for Difference {
-    /// Writes one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [running, new] = [&self.running, &self.new.text].map(|text| quoted(text));
         write!(f, "{}: {running} -> {new} ({})", self.key.name(), self.new.source)?;

@@ -14,7 +14,6 @@ pub enum ConfigError {
         key: &'static str,
         origin: Source,
         text: String,
-        /// What is wrong, and what is valid.
         #[source]
         reason: Invalid,
     },

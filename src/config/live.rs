@@ -14,7 +14,6 @@ use crate::model::pinned_images::{CollectImages, PinnedImages};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     pub cni_conf_dir: PathBuf,
-    /// CNI plugins, searched in this order.
     pub cni_bin_dirs: Vec<PathBuf>,
     /// CDI specifications; a later directory wins.
     pub cdi_spec_dirs: Vec<PathBuf>,
@@ -24,7 +23,6 @@ pub struct Live {
     pub registry_config: Option<PathBuf>,
     /// Images that kubelet must not remove.
     pub pins: PinnedImages,
-    /// Which images kubelet may remove.
     pub collect: CollectImages,
 }
 

@@ -15,7 +15,6 @@ pub struct RawValue {
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nowhere: the value is the built-in default.
     Default,
     /// The program was called by the name of cri-dockerd, and the value is cri-dockerd's default.
     ProgramName,

@@ -24,9 +24,7 @@ use crate::{
 /// Every setting, checked. Paths are absolute. Nothing was read from the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The socket the CRI is served on.
     pub listen: Listen,
-    /// The socket of the Docker Engine.
     pub docker: PathBuf,
     /// The directory for what must survive a reboot (checkpoints).
     pub state_dir: PathBuf,
@@ -34,7 +32,6 @@ pub struct Settings {
     pub run_dir: PathBuf,
     /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
     pub network: NetworkMode,
-    /// Where CNI finds its files.
     pub cni: CniSettings,
     /// Directories of CDI specifications, used when the engine does not read them itself. A later one has
     /// precedence.
@@ -54,7 +51,6 @@ pub struct Settings {
     pub pull_progress_deadline: Option<Duration>,
     /// Images that kubelet's garbage collection must keep.
     pub pins: PinnedImages,
-    /// Which images kubelet's garbage collection may remove.
     pub collect: CollectImages,
     /// How long a single engine call may take, in addition to the time that the request itself allows.
     pub request_timeout: Duration,
@@ -70,7 +66,6 @@ pub struct Settings {
 pub struct CniSettings {
     /// Network configurations; the first valid one by file name is used.
     pub conf_dir: PathBuf,
-    /// Plugins, searched in this order.
     pub bin_dirs: Vec<PathBuf>,
     /// Results, in libcni's layout.
     pub cache_dir: PathBuf,
@@ -80,7 +75,6 @@ pub struct CniSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     pub format: Format,
-    /// The lowest level that is written.
     pub level: LevelFilter,
 }
 
@@ -171,7 +165,6 @@ fn nri(texts: &Texts<'_>) -> Result<NriSettings, ConfigError> {
     })
 }
 
-/// One text for each setting.
 struct Texts<'a>(&'a [RawValue]);
 
 impl Texts<'_> {

@@ -36,7 +36,6 @@ impl Variables {
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSource {
     pub flags: Vec<RawValue>,
-    /// The file named by `--config`.
     pub config: Option<PathBuf>,
     pub variables: Variables,
 }

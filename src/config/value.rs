@@ -124,7 +124,6 @@ pub(super) fn network(text: &str) -> Result<NetworkMode, Invalid> {
     }
 }
 
-/// Address ranges separated by commas.
 pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
     parts(text)
         .map(|part| if is_cidr(part) { Ok(part.to_owned()) } else { Err(Invalid::Cidr) })
@@ -152,7 +151,6 @@ pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
     parts(text).map(|part| part.parse().map_err(|_| Invalid::LabelPattern)).collect()
 }
 
-/// `all` or `pulled`.
 pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     let words = [("all", CollectImages::All), ("pulled", CollectImages::Pulled)];
     chosen(text, &words, Invalid::Collect)
@@ -191,13 +189,11 @@ pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
     Ok(optional_duration(text)?.unwrap_or(REQUEST_TIMEOUT))
 }
 
-/// `cri` or `docker`.
 pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
     let words = [("cri", ContainerLogFormat::Cri), ("docker", ContainerLogFormat::Docker)];
     chosen(text, &words, Invalid::ContainerLogFormat)
 }
 
-/// `text` or `json`.
 pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     chosen(text, &[("text", Format::Text), ("json", Format::Json)], Invalid::Format)
 }
@@ -234,7 +230,6 @@ pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
     }
 }
 
-/// `on` or `off`.
 pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
     let words = [("on", true), ("true", true), ("off", false), ("false", false)];
     chosen(text, &words, Invalid::Switch)

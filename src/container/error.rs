@@ -28,15 +28,11 @@ pub enum ContainerError {
     NotFound { id: String },
     #[error("sandbox {id} is not known")]
     SandboxNotFound { id: String },
-    /// The sandbox cannot get a container now.
     #[error("sandbox {id} is not ready: start a new one for this pod")]
     SandboxNotReady { id: String },
     /// The create would have delayed the stop of its pod.
     #[error("the pod is being stopped; SELinux relabelling of {path} was cancelled")]
-    PodStopping {
-        /// The source of a mount.
-        path: PathBuf,
-    },
+    PodStopping { path: PathBuf },
     #[error("container {id} is not running")]
     NotRunning { id: String },
     /// A container runs its command only once, so only a container that was never started can be started.
@@ -91,9 +87,7 @@ pub enum ContainerError {
     /// An image cannot be mounted into a container. kubelet reads the prefix.
     #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {cause}")]
     ImageVolume {
-        /// The image's name in the request.
         image: String,
-        /// Path in the container.
         target: String,
         #[source]
         cause: Arc<ImageFilesError>,
@@ -108,14 +102,12 @@ pub enum ContainerError {
         /// What was set before, in Docker's names or as fields of the request.
         set: Vec<String>,
     },
-    /// The request has no equivalent in Docker.
     #[error(transparent)]
     Plan(Arc<PlanError>),
     #[error(transparent)]
     Cdi(#[from] CdiError),
     #[error(transparent)]
     Log(#[from] Arc<LogError>),
-    /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error("cannot inspect the content of the image")]
@@ -128,11 +120,7 @@ pub enum ContainerError {
         "the changes of {of} for container {id} are lost or in the format of an earlier dockbridge, so it cannot \
          start: remove it, and kubelet creates another"
     )]
-    EditsLost {
-        /// Whose changes they are.
-        of: &'static str,
-        id: String,
-    },
+    EditsLost { of: &'static str, id: String },
     #[error("cannot save the NRI adjustment of the container")]
     AdjustmentNotSaved {
         #[source]
@@ -141,10 +129,8 @@ pub enum ContainerError {
     /// An NRI plugin refused, or could not be asked.
     #[error(transparent)]
     Nri(#[from] NriError),
-    /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The task panicked.
     #[error(transparent)]
     Lost(#[from] Lost),
 }

@@ -169,7 +169,6 @@ impl Commands {
     }
 }
 
-/// One command to run.
 struct Run {
     engine: Engine,
     container: Arc<ContainerRecord>,
@@ -188,7 +187,6 @@ enum CommandEnd {
     Killed(Interruption),
 }
 
-/// Why a command is killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     DeadlineExceeded,
@@ -198,11 +196,9 @@ enum Interruption {
     Stopping,
 }
 
-/// The waiting caller.
 struct Caller {
     /// Signals that the engine has started the command.
     begun: Option<oneshot::Sender<()>>,
-    /// Used once, for the answer.
     reply: Option<oneshot::Sender<Result<ExecOutcome, ContainerError>>>,
     gone: CancellationToken,
     since: Instant,

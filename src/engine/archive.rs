@@ -34,7 +34,6 @@ pub enum PathKind {
 /// The result of reading a path in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathContent {
-    /// The content of a regular file.
     File(Vec<u8>),
     /// The path has no content, or more than the limit.
     Unread(PathKind),

@@ -10,7 +10,6 @@ use crate::{
 /// Names a request in errors, logs and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The verb, e.g. `start`.
     pub verb: &'static str,
     pub subject: Subject,
 }
@@ -19,7 +18,6 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     Engine,
-    /// A container, by id or name.
     Container(String),
     /// An image, by id or reference.
     Image(String),
@@ -32,9 +30,7 @@ pub enum Subject {
 impl Call {
     /// Creates a container. The subject is its name.
     pub(super) const CREATE: &str = "create";
-    /// Inspects an object.
     pub(super) const INSPECT: &str = "inspect";
-    /// Starts a container.
     pub(super) const START: &str = "start";
 }
 
@@ -58,19 +54,11 @@ pub enum EngineError {
     #[error("{call}: the docker engine closed the connection before the answer was complete")]
     Broken { call: Call, source: Arc<dyn Error + Send + Sync> },
     #[error("{call}: no answer from the docker engine within {after:?}")]
-    Deadline {
-        call: Call,
-        /// The timeout that expired.
-        after: Duration,
-    },
+    Deadline { call: Call, after: Duration },
     #[error("{call}: unexpected answer from the docker engine: {reason}")]
     Garbled { call: Call, reason: String },
     #[error("{call}: the answer is larger than {limit} bytes")]
-    TooLarge {
-        call: Call,
-        /// The limit in bytes.
-        limit: usize,
-    },
+    TooLarge { call: Call, limit: usize },
     #[error(
         "no common API version with the docker engine: {reason} (dockbridge speaks {} to {})",
         ApiVersion::OLDEST,
@@ -79,11 +67,7 @@ pub enum EngineError {
     Incompatible { reason: String },
     /// The answer to the ping had no readable API version.
     #[error("the server at {} is not a docker engine", socket.display())]
-    NoEngine {
-        socket: PathBuf,
-        /// The version in the answer.
-        source: InvalidApiVersion,
-    },
+    NoEngine { socket: PathBuf, source: InvalidApiVersion },
     /// The object does not exist. `subject` is the missing object, which may differ from the requested one:
     /// a create may miss its image.
     #[error("{message}")]
@@ -99,7 +83,6 @@ pub enum EngineError {
     /// The engine, or an authorization plugin, does not allow it.
     #[error("{call}: not allowed: {message}")]
     Denied { call: Call, message: String },
-    /// The container's main process cannot be started.
     #[error("{message}")]
     CannotRun {
         container: String,

@@ -7,7 +7,6 @@
 use bytes::{Buf, Bytes};
 use serde::de::DeserializeOwned;
 
-/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A sequence of objects. A line break ends an incomplete object, because one invalid message must not
@@ -27,7 +26,6 @@ pub(super) struct JsonCutter {
     kept: Vec<u8>,
     /// Where in `kept` each open object or list begins, outermost first.
     open: Vec<usize>,
-    /// Where in `kept` the open text begins.
     text: Option<usize>,
     is_escaped: bool,
     /// The open text is too large.
@@ -40,7 +38,6 @@ pub(super) struct JsonCutter {
     list: ListState,
 }
 
-/// A complete value.
 #[derive(Debug)]
 pub(super) struct Cut<T> {
     /// The value, or the reason why it cannot be read.

@@ -10,7 +10,6 @@ use tracing::debug;
 
 use crate::model::engine::ApiVersion;
 
-/// The negotiated version.
 #[derive(Debug, Default)]
 pub(super) struct NegotiatedVersion {
     /// Minor version, 0 before the first ping.

@@ -9,7 +9,6 @@ use crate::{engine::error::EngineError, error::Kind};
 /// A process in a container could not be started, followed or ended.
 #[derive(Clone, Debug, Error)]
 pub enum ExecError {
-    /// The engine refused or did not answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The command has ended, but the engine does not report an exit code.

@@ -23,7 +23,6 @@ use super::{
 pub enum Leftover {
     /// Nothing that dockbridge has to end. Processes that a command left on purpose stay.
     Nothing,
-    /// The command runs.
     Running,
     /// The engine was asked to start it, and may still do so.
     MayStart,

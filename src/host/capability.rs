@@ -17,7 +17,6 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     SysAdmin,
-    /// Network interfaces, addresses and rules.
     NetAdmin,
 }
 

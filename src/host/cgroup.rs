@@ -57,9 +57,7 @@ pub struct Cgroup {
 /// The version of a controller's hierarchy; names and formats of files depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// Version 1.
     V1,
-    /// Version 2.
     V2,
 }
 

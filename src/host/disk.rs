@@ -9,7 +9,6 @@ use super::error::HostError;
 /// The size of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Total size in bytes.
     pub bytes: u64,
     /// Bytes that are free for unprivileged processes.
     pub free_bytes: u64,

@@ -88,7 +88,6 @@ pub struct Overlay {
     pub lower: Vec<PathBuf>,
     /// The writable layer, relative to `base`; none if the overlay is read-only.
     pub upper: Option<PathBuf>,
-    /// Other options to mount it with.
     pub options: Vec<String>,
 }
 

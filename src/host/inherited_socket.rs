@@ -23,7 +23,6 @@ pub struct InheritedSocket {
     pub name: String,
     /// Its number when it was inherited.
     pub descriptor: RawFd,
-    /// The path it is bound to.
     pub path: PathBuf,
     pub listener: UnixListener,
 }
@@ -39,13 +38,7 @@ pub enum InheritedSocketError {
         "descriptor {descriptor} ({name:?}), passed by the socket unit, is not a listening unix \
          stream socket with a path: give the unit ListenStream=/path only"
     )]
-    Unusable {
-        /// Its number.
-        descriptor: RawFd,
-        name: String,
-        /// The kernel's error, if there is one.
-        source: io::Error,
-    },
+    Unusable { descriptor: RawFd, name: String, source: io::Error },
 }
 
 /// Takes the sockets that were passed to this process. Only the first call in a process returns them.

@@ -19,13 +19,9 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 #[derive(Debug, Error)]
 pub enum BindError {
     #[error("another process serves it")]
-    InUse {
-        /// The process, if it is visible.
-        pid: Option<u32>,
-    },
+    InUse { pid: Option<u32> },
     #[error("it is not a socket")]
     NotASocket,
-    /// An error of the file system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -34,7 +34,6 @@ impl Drop for Lock {
 pub enum LockError {
     #[error("{} is locked by {holder}", path.display())]
     Held { path: PathBuf, holder: Holder },
-    /// The file cannot be created or locked.
     #[error(transparent)]
     Host(#[from] HostError),
 }

@@ -13,9 +13,7 @@ use super::capability::listening_pid;
 /// A line of `/proc/<pid>/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountInfo<'a> {
-    /// Device of the file system, `major:minor`.
     pub device: &'a str,
-    /// The mounted directory of the file system.
     pub root: PathBuf,
     pub point: PathBuf,
     /// Propagation of mounts below it.

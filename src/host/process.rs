@@ -85,12 +85,7 @@ pub enum ProcessError {
         source: io::Error,
     },
     #[error("{} was still running after {time_limit:?} and was killed", program.display())]
-    Deadline {
-        program: PathBuf,
-        time_limit: Duration,
-        /// Its standard error before that.
-        stderr: String,
-    },
+    Deadline { program: PathBuf, time_limit: Duration, stderr: String },
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
     TooMuch { program: PathBuf, limit: usize },
     #[error("cannot communicate with {}", program.display())]

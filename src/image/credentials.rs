@@ -109,7 +109,6 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     }
 }
 
-/// `config.json` of the Docker client.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ClientConfig {

@@ -23,7 +23,6 @@ pub enum ImageError {
     /// (`RegistryUnavailable: …`), so it has no prefix.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The store has no current state.
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("pull of {reference} made no progress for {silent:?}: {}", stuck_at(layer.as_deref()))]
@@ -43,11 +42,7 @@ pub enum ImageError {
     #[error("image {id} still exists after {attempts} removals")]
     StillThere { id: ImageId, attempts: u32 },
     #[error("the pause image {name} is missing and cannot be pulled")]
-    Unpullable {
-        /// The name in the configuration.
-        name: String,
-        source: InvalidReference,
-    },
+    Unpullable { name: String, source: InvalidReference },
     /// The engine loaded the built-in pause image, but does not list it after that.
     #[error("docker loaded the pause image but does not list it as {reference}")]
     NotLoaded { reference: &'static str },

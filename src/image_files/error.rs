@@ -26,7 +26,6 @@ pub enum ImageFilesError {
     /// Opening this file of an image could block forever.
     #[error("{path} of the image is a pipe or a device: Docker could hang on it forever")]
     NotRegularFile { path: String },
-    /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the image is not on this node: pull it first")]
@@ -49,7 +48,6 @@ pub enum ImageFilesError {
         path.display()
     )]
     NotVisible { path: PathBuf },
-    /// A system call of dockbridge failed.
     #[error(transparent)]
     Host(#[from] Arc<HostError>),
     #[error(transparent)]

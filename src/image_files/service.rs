@@ -22,7 +22,6 @@ use crate::{
 pub struct ImageFiles {
     pub(super) engine: Engine,
     pub(super) store: Store,
-    /// The directory in which images are mounted.
     pub(super) directories: PathBuf,
     /// Owns tasks that outlive their caller.
     pub(super) tracker: TaskTracker,

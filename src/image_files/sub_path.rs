@@ -11,15 +11,12 @@ use std::{
 
 use super::error::ImageFilesError;
 
-/// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEntry {
     Directory,
-    /// A file of any other kind.
     File,
     /// A link to a path of the image.
     Link(PathBuf),
-    /// Links that form a loop.
     LinkLoop,
     Nothing,
 }
@@ -67,7 +64,6 @@ where
     Ok(at)
 }
 
-/// One step of a path.
 enum PathStep {
     Down(OsString),
     Up,

@@ -15,10 +15,8 @@ use crate::host::beneath;
 /// A CRI file in a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriFile {
-    /// Its name in the log's directory.
     pub name: OsString,
     pub identity: Identity,
-    /// Bytes.
     pub length: u64,
 }
 
@@ -27,7 +25,6 @@ pub struct CriFile {
 pub struct CriFiles {
     /// Whether there is a symbolic link with the log's name.
     pub link: bool,
-    /// The file with the log's name.
     current: Option<CriFile>,
     /// Files named like the log with a suffix, in descending order of their names.
     renamed: Vec<CriFile>,
@@ -36,7 +33,6 @@ pub struct CriFiles {
 /// The files that a position refers to.
 #[derive(Debug)]
 pub struct WrittenSince<'a> {
-    /// Their total size in bytes.
     pub total: u64,
     origin: &'a CriFile,
     later: Vec<&'a CriFile>,

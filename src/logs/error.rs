@@ -29,7 +29,6 @@ pub enum LogError {
         directory.display()
     )]
     Hung { directory: PathBuf },
-    /// dockbridge does not write this log.
     #[error("no log is written for container {id}")]
     Unknown { id: String },
     /// dockbridge is stopping, or the task that writes logs has ended.

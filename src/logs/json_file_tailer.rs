@@ -43,7 +43,6 @@ pub struct JsonFileTailer {
     /// Set while the place at which to continue is unknown.
     search: Option<Search>,
     writer: CriWriter,
-    /// Bytes to read at once.
     window: usize,
     generation: u64,
     losses: Losses,

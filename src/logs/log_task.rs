@@ -32,7 +32,6 @@ use crate::{
     telemetry::metric::GaugeGuard,
 };
 
-/// A log between its polls.
 #[derive(Debug)]
 pub(super) struct LogTask {
     state: Arc<LogState>,

@@ -9,7 +9,6 @@ use crate::model::{
     time::Nanos,
 };
 
-/// A container with a log.
 #[derive(Clone, Debug)]
 pub(super) struct LoggedContainer {
     pub(super) id: ContainerId,
@@ -17,7 +16,6 @@ pub(super) struct LoggedContainer {
     pub(super) source: Option<PathBuf>,
     /// The log path that kubelet requested.
     pub(super) target: LogPath,
-    /// Whether the container has a terminal.
     pub(super) tty: bool,
     pub(super) created_at: Nanos,
 }

@@ -56,7 +56,6 @@ pub(super) struct Tools {
     /// A poll that takes longer counts as late.
     pub(super) poll_limit: Duration,
     buffers: Mutex<Vec<Buffers>>,
-    /// Makes the next poll panic.
     #[cfg(test)]
     pub(super) panics: std::sync::atomic::AtomicBool,
 }
@@ -81,7 +80,6 @@ pub(super) struct PollOutcome {
     /// Bytes of the engine's log that were converted.
     pub(super) moved: u64,
     pub(super) state: ReadState,
-    /// The CRI file exists.
     pub(super) opened: bool,
     /// A watch, or the reader of the engine's answer, wakes the log's task when there is more.
     pub(super) is_watched: bool,

@@ -149,7 +149,6 @@ impl RotatedFiles {
 struct FoundFiles {
     /// Oldest first.
     files: VecDeque<JsonFile>,
-    /// The number of the newest file.
     newest: Option<u32>,
     /// Whether the first file is the expected one.
     met: bool,

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The accounts of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// Lines of `/etc/passwd`, in their order.
     pub users: Vec<Account>,
-    /// Lines of `/etc/group`, in their order.
     pub groups: Vec<Group>,
     /// Some lines are not valid here, but an engine may accept them.
     pub is_ambiguous: bool,
@@ -100,7 +98,6 @@ fn account(line: &str) -> Option<Account> {
     Some(Account { name, uid, gid })
 }
 
-/// `name:password:gid:member,member…`
 fn group(line: &str) -> Option<Group> {
     let mut fields = fields(line)?;
     let name = fields.next()?.to_owned();

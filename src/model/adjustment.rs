@@ -10,7 +10,6 @@ use super::{resources::Resources, spec_edit::SpecEdit};
 pub struct Wanted {
     /// Limits to update. A limit that is not set stays as it is.
     pub resources: Resources,
-    /// CDI devices to add.
     pub cdi_devices: Vec<String>,
     /// Changes that our OCI runtime makes.
     pub edits: Vec<SpecEdit>,

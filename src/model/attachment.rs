@@ -90,7 +90,6 @@ impl Attachment {
 /// Whether pods can be connected now: CRI's `NetworkReady` condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkStatus {
-    /// New pods can be connected.
     pub ready: bool,
     /// The reason as a CamelCase word; may be empty when ready.
     pub reason: String,

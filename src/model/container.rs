@@ -11,9 +11,7 @@ use super::{
 /// `ContainerMetadata` of CRI. The name is never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContainerMetadata {
-    /// Container name, unique in its pod.
     pub name: String,
-    /// Which attempt, from 0.
     pub attempt: u32,
 }
 
@@ -37,13 +35,10 @@ pub struct ContainerSpec {
     /// Working directory; empty means the image's.
     #[serde(default)]
     pub working_dir: String,
-    /// Environment in the caller's order.
     #[serde(default)]
     pub envs: Vec<(String, String)>,
-    /// Mounts in the caller's order.
     #[serde(default)]
     pub mounts: Vec<Mount>,
-    /// Devices in the caller's order.
     #[serde(default)]
     pub devices: Vec<Device>,
     /// CDI device names, fully qualified.
@@ -99,7 +94,6 @@ pub fn variable(text: &str) -> Option<(String, String)> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mount {
-    /// Absolute path in the container.
     pub container_path: String,
     /// Path on the host; empty for an image volume.
     pub host_path: String,
@@ -110,7 +104,6 @@ pub struct Mount {
     pub recursive_read_only: bool,
     /// The image to mount instead of a host path.
     pub image: Option<String>,
-    /// Path within the image.
     pub image_sub_path: String,
     /// ID mappings for the owners of its files.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,7 +138,6 @@ pub enum Propagation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// Path in the container.
     pub container_path: String,
     /// Path on the host: a device, a link to one, or a directory of them.
     pub host_path: String,

@@ -71,11 +71,8 @@ pub struct ContainerDocument {
 /// engine, and environment values are often secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
-    /// Length of [`ContainerSpec::command`].
     pub command: usize,
-    /// Length of [`ContainerSpec::args`].
     pub args: usize,
-    /// Length of [`ContainerSpec::envs`].
     pub envs: usize,
 }
 

@@ -86,13 +86,10 @@ pub struct EngineInfo {
     pub version: String,
     pub api: ApiVersion,
     pub cgroup_driver: CgroupDriver,
-    /// 1 or 2.
     pub cgroup_version: u8,
-    /// The engine's data directory (`DockerRootDir`).
     pub root_dir: PathBuf,
     /// Images are in containerd's content store instead of a graph driver.
     pub containerd_store: bool,
-    /// Storage driver's name, e.g. `overlay2`.
     pub storage_driver: String,
     /// The socket of its containerd; none if the engine does not report it (before 27.0).
     pub containerd_socket: Option<PathBuf>,
@@ -109,18 +106,15 @@ pub struct EngineInfo {
     pub edits_runtime_path: Option<PathBuf>,
     /// The arguments that the engine puts before those of each call: `--dockbridge-runtime`, or none for runc.
     pub edits_runtime_arguments: Vec<String>,
-    /// Name of the default runtime.
     pub default_runtime: String,
     /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
     pub security_options: Vec<String>,
     pub log_driver: String,
     /// Pods keep running while the daemon restarts.
     pub live_restore: bool,
-    /// Kernel release, e.g. `6.1.0`.
     pub kernel: String,
     /// CDI specification directories; empty when CDI is off.
     pub cdi_spec_dirs: Vec<String>,
-    /// The engine's warnings about its host.
     pub warnings: Vec<String>,
     /// Identifier of the daemon's data root (`/info` ID).
     pub daemon_id: String,
@@ -261,10 +255,7 @@ pub enum EngineHealth {
     /// The event stream is open and the first list has arrived.
     Reachable,
     /// It does not answer.
-    Unreachable {
-        /// The cause, for the operator.
-        reason: String,
-    },
+    Unreachable { reason: String },
 }
 
 /// A container as the engine's list shows it.
@@ -304,7 +295,6 @@ pub enum Transition {
 /// the only source of truth.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
-    /// A container was created or started.
     ContainerTransition {
         id: String,
         transition: Transition,
@@ -333,7 +323,6 @@ pub enum EngineEvent {
         /// `sha256:…`.
         id: String,
     },
-    /// The daemon reloaded its configuration.
     DaemonReloaded,
     /// An event that dockbridge cannot read. Only a list shows what changed.
     Unreadable {

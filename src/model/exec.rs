@@ -9,7 +9,6 @@ pub struct ExecSyncSpec {
     pub container: String,
     /// Program and arguments; never empty.
     pub command: Vec<String>,
-    /// The timeout; none means no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -20,6 +19,5 @@ pub struct ExecOutcome {
     pub stdout: Vec<u8>,
     /// Standard error from the start.
     pub stderr: Vec<u8>,
-    /// 0 is success.
     pub exit_code: i32,
 }

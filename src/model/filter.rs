@@ -33,11 +33,9 @@ pub struct ContainerFilter {
 /// `ContainerState` of CRI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerStateFilter {
-    /// Not started yet.
     Created,
     Running,
     Exited,
-    /// The state is not known.
     Unknown,
 }
 

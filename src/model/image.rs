@@ -20,7 +20,6 @@ pub struct PullRequest {
 pub struct Credentials {
     pub username: String,
     pub password: String,
-    /// Registry the credential is for.
     pub server_address: String,
     pub identity_token: String,
     pub registry_token: String,
@@ -43,6 +42,5 @@ pub struct FilesystemUsage {
     pub image_bytes: u64,
     /// Inodes that any program uses on the file system. None if the file system does not count them.
     pub inodes: Option<u64>,
-    /// When the file system was measured.
     pub measured_at: Nanos,
 }

@@ -16,12 +16,10 @@ use super::{
 /// A sandbox: facts from Docker and from the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxRecord {
-    /// Docker id of the pause container.
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
     pub document: Arc<SandboxDocument>,
-    /// When Docker created it.
     pub created_at: Nanos,
     /// The pause process according to Docker. None if Docker no longer has the container, and only the
     /// checkpoint shows that its network must be released.
@@ -107,7 +105,6 @@ pub struct ContainerRecord {
     /// Full container name in Docker, without the leading slash.
     pub name: String,
     pub document: Arc<ContainerDocument>,
-    /// When Docker created it.
     pub created_at: Nanos,
     /// Its process according to Docker.
     pub process: Process,
@@ -157,7 +154,6 @@ pub enum Process {
     Created,
     /// Running (or paused, or restarting).
     Running {
-        /// Host pid of the main process.
         pid: u32,
         started_at: Nanos,
     },
@@ -166,9 +162,7 @@ pub enum Process {
         /// Start time. If the start failed, it is the creation time.
         started_at: Nanos,
         finished_at: Nanos,
-        /// Exit code of the main process.
         exit_code: i32,
-        /// The reason that kubelet shows.
         reason: ExitReason,
         /// The engine's message, e.g. why it could not be started.
         message: String,

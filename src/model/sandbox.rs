@@ -46,13 +46,10 @@ pub struct SandboxSpec {
     /// The pod's cgroup as in the request; empty means the engine's default.
     #[serde(default)]
     pub cgroup_parent: String,
-    /// Namespaces shared with the host.
     #[serde(default)]
     pub namespaces: SandboxNamespaces,
-    /// Kernel parameters of the pod.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
-    /// Confinement of the pause container.
     #[serde(default)]
     pub security: SandboxSecurity,
     /// Resources of the pod in addition to its containers (informational).
@@ -100,13 +97,9 @@ pub struct SandboxSecurity {
     pub identity: Identity,
     /// Some container of the pod is privileged.
     pub privileged: bool,
-    /// The pause container's root is read-only.
     pub readonly_rootfs: bool,
-    /// Seccomp profile of the pause container.
     pub seccomp: Option<Profile>,
-    /// AppArmor profile of the pause container.
     pub apparmor: Option<Profile>,
-    /// SELinux label of the pod.
     pub selinux: Option<SelinuxLabel>,
     /// The request is unknown, because another program created the pod or its label is damaged.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

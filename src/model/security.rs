@@ -38,7 +38,6 @@ pub enum GroupsPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profile {
     RuntimeDefault,
-    /// No confinement.
     Unconfined,
     /// A profile of this host: a file path (seccomp) or the name of a loaded profile (AppArmor).
     Localhost(String),

@@ -112,11 +112,9 @@ pub struct MemoryReading {
     pub mapped_file: Option<u64>,
     /// Memory that the kernel uses for the cgroup.
     pub kernel: Option<u64>,
-    /// The highest usage so far.
     pub peak: Option<u64>,
     /// How often the limit was reached.
     pub limit_hits: Option<u64>,
-    /// Processes that the OOM killer killed.
     pub oom_kills: Option<u64>,
     /// Page faults, including those of cgroups below it.
     pub faults: Option<u64>,
@@ -126,7 +124,6 @@ pub struct MemoryReading {
     pub own_faults: Option<u64>,
     /// Page faults of the cgroup itself that needed the disk.
     pub own_major_faults: Option<u64>,
-    /// The memory limit.
     pub limit: Option<Limit>,
     /// The limit for memory and swap together.
     pub swap_limit: Option<Limit>,
@@ -139,7 +136,6 @@ pub struct MemoryReading {
 /// A limit of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// No limit.
     Unlimited,
     At(u64),
 }
@@ -157,9 +153,7 @@ impl Limit {
 /// Swap, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapReading {
-    /// When it was read.
     pub at: Nanos,
-    /// In use.
     pub usage: u64,
     /// What is left up to the limit; none if there is no limit.
     pub available: Option<u64>,
@@ -191,7 +185,6 @@ pub struct DeviceReading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidsReading {
     pub at: Nanos,
-    /// The number of tasks.
     pub tasks: u64,
     /// The limit of tasks; only with [`Detail::Everything`].
     pub limit: Option<Limit>,
@@ -202,7 +195,6 @@ pub struct PidsReading {
 pub struct HugepageReading {
     /// The size as the kernel names it, e.g. `2MB`.
     pub size: String,
-    /// In use.
     pub usage: u64,
     /// The highest usage so far; cgroup v1 only.
     pub peak: Option<u64>,
@@ -258,7 +250,6 @@ pub struct TrafficReading {
 /// The processes of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
-    /// The number of processes.
     pub processes: u64,
     /// Their threads, if the cgroup does not count tasks.
     pub threads: u64,
@@ -276,7 +267,6 @@ pub struct LayerReading {
     pub at: Nanos,
     /// The engine's directory of layers, as ImageFsInfo names it.
     pub mountpoint: PathBuf,
-    /// Disk usage in bytes.
     pub bytes: u64,
     pub inodes: u64,
 }
@@ -293,9 +283,7 @@ pub struct Disks {
 /// A file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskReading {
-    /// The mounted device, e.g. `/dev/sda1`.
     pub device: String,
-    /// Total size in bytes.
     pub bytes: u64,
     /// Total number of inodes; 0 if there is no limit.
     pub inodes: u64,

@@ -7,7 +7,6 @@ pub struct Streams {
     pub stdout: bool,
     /// Standard error is connected. Never together with `tty`: a terminal has a single output.
     pub stderr: bool,
-    /// The process has a terminal.
     pub tty: bool,
 }
 
@@ -44,9 +43,7 @@ pub struct ForwardSpec {
 /// Size of a terminal in characters; neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
-    /// Columns.
     pub width: u16,
-    /// Lines.
     pub height: u16,
 }
 

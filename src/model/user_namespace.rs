@@ -13,9 +13,7 @@ pub struct IdMappings {
 /// host, id 1 is `host + 1`, and so on for `length` ids. The length is never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMapping {
-    /// First id on the host.
     pub host: u32,
-    /// Number of ids.
     pub length: u32,
 }
 

@@ -33,7 +33,6 @@ pub(crate) struct InstalledPlugin {
 }
 
 impl InstalledPlugin {
-    /// Index and name.
     pub(crate) fn full_name(&self) -> String {
         format!("{}-{}", self.index, self.name)
     }

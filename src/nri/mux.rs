@@ -13,7 +13,6 @@ pub(super) enum Channel {
     Runtime = 2,
 }
 
-/// The bytes violate the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ProtocolError {
     #[error("it sent a frame of connection {0}, which NRI does not have")]
@@ -87,7 +86,6 @@ pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Length of a frame's header.
 const HEADER: usize = 8;
 /// Longest first frame of a message.
 const FIRST_FRAME: usize = 4096;

@@ -23,7 +23,6 @@ use crate::{
 pub(super) struct Plugin {
     /// Two digits. Plugins are asked in this order.
     pub(super) index: String,
-    /// The name without the index.
     pub(super) name: String,
     /// The events to which it subscribed, one bit for each.
     pub(super) events: i32,
@@ -50,7 +49,6 @@ pub(super) enum Answer<A> {
 }
 
 impl Plugin {
-    /// Index and name.
     pub(super) fn full_name(&self) -> String {
         format!("{}-{}", self.index, self.name)
     }
@@ -137,7 +135,6 @@ pub(super) const fn bit(event: Event) -> i32 {
     1 << (event as i32 - 1)
 }
 
-/// All events.
 pub(super) const ALL_EVENTS: i32 = bit(Event::Last) - 1;
 
 /// The method of the plugin that is called for an event.

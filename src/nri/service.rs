@@ -33,7 +33,6 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Nri(Option<Arc<Shared>>);
 
-/// The shared state.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: NriSettings,

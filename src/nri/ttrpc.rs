@@ -11,7 +11,6 @@ use super::mux::{MESSAGE_HEADER as HEADER, MESSAGE_LIMIT, MOST_ENTRIES, Protocol
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Request {
-    /// Full name of the service.
     #[prost(string, tag = "1")]
     pub(super) service: String,
     #[prost(string, tag = "2")]

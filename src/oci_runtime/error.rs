@@ -29,11 +29,7 @@ pub enum OciRuntimeError {
     Edit(String),
     /// The kernel or a file system does not support what the edits need.
     #[error("{what}: {reason}")]
-    Unsupported {
-        what: String,
-        /// The reason, and what would help.
-        reason: String,
-    },
+    Unsupported { what: String, reason: String },
     #[error("cannot run {runtime}: {source}")]
     Runtime { runtime: String, source: std::io::Error },
 }

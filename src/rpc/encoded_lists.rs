@@ -30,9 +30,7 @@ pub(super) struct Item<R> {
     pub(super) message: Bytes,
 }
 
-/// A record that lists show.
 pub(super) trait ListItem {
-    /// The encoded item.
     fn message(&self) -> Bytes;
 }
 

@@ -20,19 +20,9 @@ use crate::{
 #[derive(Debug, Error)]
 pub enum ListenError {
     #[error("{path} is served by {holder}: stop it, or choose another {flag}")]
-    InUse {
-        path: PathBuf,
-        holder: Holder,
-        /// The name of its setting.
-        flag: &'static str,
-    },
+    InUse { path: PathBuf, holder: Holder, flag: &'static str },
     #[error("{path} exists and is not a socket: move it away, or choose another {flag}")]
-    NotASocket {
-        /// The path that is in use.
-        path: PathBuf,
-        /// The name of the socket's setting.
-        flag: &'static str,
-    },
+    NotASocket { path: PathBuf, flag: &'static str },
     /// `fd://` without a socket from systemd.
     #[error("--listen {listen}: {}", not_inherited(passed))]
     NotInherited {

@@ -17,7 +17,6 @@ use crate::{
 };
 
 impl RuntimeRpc {
-    /// Items of ListPodSandbox, each encoded.
     pub(super) async fn listed_sandboxes(
         &self,
         filter: Option<&cri::PodSandboxFilter>,
@@ -29,7 +28,6 @@ impl RuntimeRpc {
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
-    /// Items of ListContainers, each encoded.
     pub(super) async fn listed_containers(
         &self,
         filter: Option<&cri::ContainerFilter>,
@@ -41,7 +39,6 @@ impl RuntimeRpc {
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
-    /// Items of ListContainerStats.
     pub(super) async fn listed_container_stats(
         &self,
         filter: Option<&cri::ContainerStatsFilter>,
@@ -52,7 +49,6 @@ impl RuntimeRpc {
         Ok(rendered(read, render::stats::container))
     }
 
-    /// Items of ListPodSandboxStats.
     pub(super) async fn listed_sandbox_stats(
         &self,
         filter: Option<&cri::PodSandboxStatsFilter>,
@@ -63,7 +59,6 @@ impl RuntimeRpc {
         Ok(rendered(read, render::stats::pod))
     }
 
-    /// Items of ListPodSandboxMetrics.
     pub(super) async fn listed_metrics(
         &self,
     ) -> Result<impl Iterator<Item = cri::PodSandboxMetrics> + Send + use<>, Status> {
@@ -84,7 +79,6 @@ impl RuntimeRpc {
 }
 
 impl ImageRpc {
-    /// Items of ListImages.
     pub(super) async fn listed(
         &self,
         filter: Option<&cri::ImageFilter>,

@@ -44,7 +44,6 @@ pub struct RuntimeRpc {
     pub commands: Commands,
     pub nri: Nri,
     pub streaming: Streaming,
-    /// Resource usage of containers and pods.
     pub stats: Stats,
     pub store: Store,
     pub network: Network,
@@ -59,7 +58,6 @@ pub struct RuntimeRpc {
     /// Cancelled when dockbridge stops. Streams of events then end.
     pub leaving: CancellationToken,
     pub events: Events,
-    /// What is counted of calls.
     pub metrics: RpcMetrics,
     /// The last sent lists, encoded.
     pub encoded: Arc<EncodedLists>,

@@ -43,10 +43,7 @@ pub enum SandboxError {
     )]
     OtherNamespace { id: String },
     #[error("{}", joined(causes))]
-    Several {
-        /// Each cause; never empty.
-        causes: Vec<SandboxError>,
-    },
+    Several { causes: Vec<SandboxError> },
     #[error("{} (and cleanup failed: {})", chain(cause), .leftovers.join("; "))]
     NotCleanedUp {
         cause: Box<SandboxError>,
@@ -66,10 +63,8 @@ pub enum SandboxError {
     Plan(Arc<PlanError>),
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The store has no current state.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The task of the call panicked.
     #[error(transparent)]
     Lost(#[from] Lost),
 }

@@ -18,7 +18,6 @@ use crate::model::oci_edits::RUNTIME;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Absolute path of `dockbridge-runtime`.
     pub path: String,
     #[serde(rename = "runtimeArgs", default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,

@@ -35,7 +35,6 @@ pub enum DaemonJsonError {
 /// A failed setup. Unless the error says otherwise, nothing was changed.
 #[derive(Debug, Error)]
 pub enum SetupError {
-    /// We do not change this file.
     #[error("{}: {reason}", path.display())]
     DaemonJson { path: PathBuf, reason: DaemonJsonError },
     /// The file cannot be read or written.
@@ -64,17 +63,12 @@ pub enum SetupError {
         "dockerd (process {pid}) was started with --config-file {path:?}: name the file with \
              --daemon-json"
     )]
-    RelativeFile {
-        pid: u32,
-        /// The path as it was given.
-        path: String,
-    },
+    RelativeFile { pid: u32, path: String },
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl SetupError {
-    /// A failed write of `path`.
     pub(super) fn of(error: HostError, path: &Path) -> Self {
         match error.source.kind() {
             io::ErrorKind::PermissionDenied => Self::NotAllowed { path: path.to_owned() },

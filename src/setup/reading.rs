@@ -45,14 +45,11 @@ pub(super) enum Wanted<'a> {
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,
-    /// The text of the file.
     pub(super) text: &'a str,
     pub(super) wanted: Wanted<'a>,
-    /// Whether the text is new.
     pub(super) is_changed: bool,
 }
 
-/// The result.
 pub(super) struct Reached {
     /// Whether there is nothing left to do.
     pub(super) is_done: bool,

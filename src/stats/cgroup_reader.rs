@@ -13,7 +13,6 @@ use crate::{
     },
 };
 
-/// The cgroups of this machine.
 #[derive(Debug)]
 pub(super) struct CgroupReader {
     cgroups: Cgroups,

@@ -33,5 +33,4 @@ pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
     }
 }
 
-/// Time between two reads.
 const READ_EVERY: Duration = Duration::from_secs(10);

@@ -46,7 +46,6 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
     }
 }
 
-/// The layers to measure.
 #[derive(Default)]
 struct Schedule {
     checked: Option<Instant>,
@@ -61,7 +60,6 @@ struct Schedule {
     busy: HashSet<String>,
 }
 
-/// A layer to measure.
 #[derive(Debug)]
 pub(super) struct LayerJob {
     pub(super) id: String,
@@ -74,7 +72,6 @@ pub(super) struct LayerJob {
     pub(super) took: Duration,
 }
 
-/// The result of a step.
 #[derive(Debug)]
 pub(super) enum StepResult {
     More(LayerJob),

@@ -22,7 +22,6 @@ struct Layer {
     due: Instant,
 }
 
-/// The result of a measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
     /// None if it failed.

@@ -10,10 +10,7 @@ use crate::{engine::error::EngineError, error::Kind};
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
     #[error("Docker has not listed its containers yet: {reason}")]
-    NeverSynced {
-        /// The reason from the last attempt.
-        reason: String,
-    },
+    NeverSynced { reason: String },
     #[error("cannot inspect {name}")]
     Inspect {
         /// The object, as the caller named it.
@@ -23,11 +20,7 @@ pub enum StoreError {
         source: EngineError,
     },
     #[error("Docker did not answer the inspect of {name} within {waited:?}")]
-    InspectTimeout {
-        name: String,
-        /// How long it was waited for.
-        waited: Duration,
-    },
+    InspectTimeout { name: String, waited: Duration },
     #[error("internal error: the inspect of {name} panicked")]
     InspectPanicked { name: String },
     /// The writer task has ended because the process is shutting down.

@@ -36,7 +36,6 @@ pub(super) struct EventStream {
 }
 
 enum EventStreamEnd {
-    /// The connection to the engine was lost.
     Disconnected(String),
     WriterGone,
 }

@@ -10,7 +10,6 @@ use crate::model::{
     record::{ForeignContainer, Observed},
 };
 
-/// All hidden containers, by id.
 #[derive(Debug, Default)]
 pub(super) struct HiddenContainers(HashMap<String, Hidden>);
 

@@ -90,9 +90,7 @@ struct Entry<W> {
 /// How dockbridge learned of a create or start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// The engine answered the call.
     Answer(Transition),
-    /// The event arrived, with this time.
     Event(Transition, Nanos),
 }
 

@@ -34,7 +34,6 @@ pub(super) enum Inspected {
     /// A container, whether it belongs to a pod or not.
     Container(Box<Observed>),
     Image(Box<ImageRecord>),
-    /// There is no such object.
     Gone,
 }
 

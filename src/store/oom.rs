@@ -76,7 +76,6 @@ struct Known {
 #[derive(Debug)]
 struct Pod {
     document: Arc<SandboxDocument>,
-    /// The parent of its containers' cgroups.
     cgroup: PathBuf,
 }
 

@@ -11,7 +11,6 @@ pub struct StoreSettings {
     pub relist_min_interval: Duration,
     /// How often the engine is pinged, because a frozen engine keeps its event stream open.
     pub ping_interval: Duration,
-    /// How long one inspect may take.
     pub inspect_deadline: Duration,
     /// How long a ping, `/info` or the opening of the event stream may take.
     pub connect_deadline: Duration,

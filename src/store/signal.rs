@@ -13,7 +13,6 @@ use crate::model::{
 /// One message to the writer.
 #[derive(Debug)]
 pub(super) enum Signal {
-    /// The event stream is open.
     Connected(Box<EngineInfo>),
     /// A list of everything begins.
     Listing,

@@ -102,7 +102,6 @@ enum Done {
     Saved,
 }
 
-/// What wakes the writer.
 enum Wake {
     Command(Command),
     Signal(Signal),

@@ -21,7 +21,6 @@ pub enum StreamError {
     /// The token was not used in time.
     #[error("{MOST_PENDING} streams were requested and not opened; wait a minute and try again")]
     TooMany,
-    /// The current state is not known.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

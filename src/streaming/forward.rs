@@ -33,7 +33,6 @@ use crate::{error::chain, model::record::SandboxRecord};
 /// A connection to forward.
 #[derive(Debug)]
 pub struct StreamPair {
-    /// The port in the sandbox; not 0.
     pub port: u16,
     pub data: (Reader, Writer),
     /// Where failures are sent.

@@ -20,7 +20,6 @@ use super::{
 };
 use crate::model::stream::ForwardSpec;
 
-/// Redeems tokens.
 #[derive(Debug)]
 pub(super) struct HttpHandler {
     streaming: Streaming,
@@ -74,7 +73,6 @@ impl HttpHandler {
         self.streaming.redeem(name, token)
     }
 
-    /// The whole stream.
     fn stream(
         &self,
         connection: OnUpgrade,

@@ -64,7 +64,6 @@ pub struct Upgrade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NoUpgrade,
-    /// SPDY without a list of versions.
     NoVersions,
     /// dockbridge supports none of the versions, but others for this purpose.
     NoSpdyVersion(Purpose),

@@ -35,11 +35,9 @@ struct Running {
 /// An operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningOperation {
-    /// The kind, e.g. `pull`.
     pub kind: &'static str,
     /// The subject of the operation, for people. Never a secret.
     pub what: String,
-    /// How long it has taken so far.
     pub elapsed: Duration,
 }
 

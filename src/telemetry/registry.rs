@@ -34,7 +34,6 @@ pub trait RegisterMetrics {
 pub struct Sample<const N: usize> {
     /// The values of its labels. Each label must have few values.
     pub labels: [String; N],
-    /// In the unit of the metric's name.
     pub value: f64,
 }
 
@@ -64,7 +63,6 @@ pub struct Description {
     pub name: &'static str,
     /// The meaning, in a sentence without a full stop.
     pub help: &'static str,
-    /// `counter`, `gauge` or `histogram`.
     pub kind: String,
     /// The names of its labels, in the order of their values.
     pub labels: &'static [&'static str],

@@ -49,7 +49,6 @@ pub struct FinishedSpan {
     pub parent: Option<[u8; 8]>,
     pub name: String,
     pub kind: SpanKind,
-    /// When the span began.
     pub begun: SystemTime,
     pub took: Duration,
     pub attributes: Vec<(&'static str, String)>,

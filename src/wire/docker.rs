@@ -59,9 +59,7 @@ pub struct InspectMount {
     /// `bind`, `volume`, `tmpfs`, `image`, …
     #[serde(rename = "Type")]
     pub kind: String,
-    /// Path on the host.
     pub source: String,
-    /// Path in the container.
     pub destination: String,
     #[serde(rename = "RW")]
     pub writable: bool,
@@ -76,12 +74,9 @@ pub struct InspectState {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
     pub status: String,
     pub running: bool,
-    /// Docker saw an OOM kill.
     #[serde(rename = "OOMKilled")]
     pub oom_killed: bool,
-    /// Host pid, 0 when there is none.
     pub pid: i64,
-    /// Exit code of the last run.
     pub exit_code: i64,
     /// Why the last start failed.
     pub error: String,
@@ -95,7 +90,6 @@ pub struct InspectState {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectConfig {
-    /// Image as named at create.
     pub image: String,
     /// Container labels, merged with the image's.
     #[serde(deserialize_with = "labels")]
@@ -122,15 +116,11 @@ pub struct InspectConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
-    /// `none`, `host`, `bridge`, `default`, `container:<id>`, …
     pub network_mode: String,
-    /// Empty, `host` or `container:<id>`.
     pub pid_mode: String,
-    /// `private`, `shareable`, `host`, `container:<id>`.
     pub ipc_mode: String,
     /// Whether the engine's init runs as process 1; none if the request did not say.
     pub init: Option<bool>,
-    /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
     pub runtime: String,
@@ -138,7 +128,6 @@ pub struct InspectHostConfig {
     pub sysctls: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
-    /// Parent cgroup, empty for the engine's default.
     pub cgroup_parent: String,
     pub privileged: bool,
     pub cpu_period: i64,
@@ -161,9 +150,7 @@ pub struct InspectHostConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct RequestedMount {
-    /// Path on the host.
     pub source: String,
-    /// Path in the container.
     pub target: String,
 }
 
@@ -186,10 +173,8 @@ pub struct InspectNetwork {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectEndpoint {
-    /// IPv4 address, or empty.
     #[serde(rename = "IPAddress")]
     pub ip_address: String,
-    /// IPv6 address, or empty.
     #[serde(rename = "GlobalIPv6Address")]
     pub global_ipv6_address: String,
 }
@@ -198,12 +183,9 @@ pub struct InspectEndpoint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageInspect {
-    /// `sha256:…`.
     pub id: String,
-    /// `repository:tag`.
     #[serde(deserialize_with = "nullable")]
     pub repo_tags: Vec<String>,
-    /// `repository@digest`.
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
     /// Bytes; with containerd's store those of the compressed layers.
@@ -240,7 +222,6 @@ pub struct GraphDriver {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageConfig {
-    /// `user[:group]`.
     pub user: String,
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
@@ -254,7 +235,6 @@ pub struct ImageConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    /// `container`, `image`, `daemon`, …
     #[serde(rename = "Type")]
     pub kind: String,
     /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
@@ -295,13 +275,10 @@ pub struct Info {
     #[serde(rename = "ID")]
     pub id: String,
     pub server_version: String,
-    /// `cgroupfs`, `systemd` or `none`.
     pub cgroup_driver: String,
-    /// `1` or `2`.
     pub cgroup_version: String,
     pub docker_root_dir: String,
     pub driver: String,
-    /// Details of the storage driver as pairs.
     #[serde(deserialize_with = "nullable")]
     pub driver_status: Vec<Vec<String>>,
     #[serde(deserialize_with = "nullable")]
@@ -317,13 +294,11 @@ pub struct Info {
     pub cdi_spec_dirs: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub warnings: Vec<String>,
-    /// Its containerd.
     #[serde(deserialize_with = "nullable")]
     pub containerd: InfoContainerd,
     /// What filters packets.
     #[serde(deserialize_with = "nullable")]
     pub firewall_backend: InfoFirewall,
-    /// Settings of registries.
     #[serde(deserialize_with = "nullable")]
     pub registry_config: InfoRegistries,
     /// Docker's own service of NRI plugins, if it is on (API 1.53).
@@ -335,7 +310,6 @@ pub struct Info {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoContainerd {
-    /// Path of its socket.
     pub address: String,
 }
 
@@ -406,14 +380,11 @@ pub struct ErrorAnswer {
 pub struct Progress {
     pub status: String,
     pub id: String,
-    /// How far, in bytes.
     #[serde(rename = "progressDetail", deserialize_with = "nullable")]
     pub detail: ProgressDetail,
     /// Free text of a load.
     pub stream: String,
-    /// Failure, the old field.
     pub error: String,
-    /// Failure.
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]
     pub error_detail: ErrorAnswer,
 }

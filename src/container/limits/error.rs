@@ -26,7 +26,6 @@ pub enum LimitError {
         "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
     )]
     InUse {
-        /// The requested limit, in bytes.
         limit: i64,
         /// The working set, in bytes.
         used: i64,

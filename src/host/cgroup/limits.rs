@@ -11,7 +11,6 @@ pub struct Limits {
     /// CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
     pub cpu_quota: Option<i64>,
     pub cpu_weight: Option<CpuWeight>,
-    /// Memory in bytes; [`UNLIMITED`] for no limit.
     pub memory: Option<i64>,
     /// Memory and swap together in bytes; [`UNLIMITED`] for no limit.
     pub memory_and_swap: Option<i64>,
@@ -19,7 +18,6 @@ pub struct Limits {
     pub cpus: Option<String>,
     /// Memory nodes in the kernel's list format. Empty if it was not set.
     pub mems: Option<String>,
-    /// OOM score adjustment of the process.
     pub oom_score_adj: Option<i64>,
 }
 

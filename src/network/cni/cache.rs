@@ -34,7 +34,6 @@ pub struct CachedResult {
     pub netns: Option<String>,
     /// The configuration that was used, if it was recorded.
     pub config: Option<String>,
-    /// `CNI_ARGS`.
     pub arguments: Vec<(String, String)>,
     pub capabilities: Map<String, Value>,
     pub result: Value,

@@ -20,7 +20,6 @@ pub struct RuntimeConf {
     /// Path of its namespace; empty if the namespace is gone.
     pub netns: String,
     pub interface: String,
-    /// `CNI_ARGS`.
     pub arguments: String,
     pub capabilities: Map<String, Value>,
 }

@@ -40,15 +40,11 @@ pub struct Plugins {
 /// The environment of one call, except `CNI_PATH`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call<'a> {
-    /// `CNI_COMMAND`.
     pub command: &'static str,
-    /// `CNI_CONTAINERID`.
     pub container: &'a str,
     /// `CNI_NETNS`; empty when there is none any more.
     pub netns: &'a str,
-    /// `CNI_IFNAME`.
     pub interface: &'a str,
-    /// `CNI_ARGS`.
     pub arguments: &'a str,
 }
 

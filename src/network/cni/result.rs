@@ -23,7 +23,6 @@ pub enum ResultError {
         address: String,
         /// Its index into the list, from 0.
         index: i64,
-        /// How many there are.
         known: usize,
     },
     #[error("no address for interface {0}")]

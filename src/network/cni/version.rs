@@ -54,7 +54,6 @@ impl fmt::Display for Version {
     }
 }
 
-/// A plugin's reply to VERSION.
 #[derive(Debug, Deserialize)]
 pub(super) struct VersionReply {
     #[serde(rename = "supportedVersions", default, deserialize_with = "nullable")]

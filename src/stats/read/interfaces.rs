@@ -44,5 +44,4 @@ fn interface(line: &str) -> Option<InterfaceReading> {
 }
 
 const LOOPBACK: &str = "lo";
-/// Columns for each direction.
 const COLUMNS: usize = 8;

@@ -38,7 +38,6 @@ pub(super) fn read(
     Some(IoReading { at, pressure, devices: devices.unwrap_or_default() })
 }
 
-/// `io.stat` of version 2.
 pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
     let mut devices = Devices::default();
     for (device, name, value) in nested(text) {

@@ -35,7 +35,6 @@ pub(in crate::stats) fn read(
     reading
 }
 
-/// `Threads` of `/proc/<pid>/status`.
 pub(in crate::stats) fn threads(status: &str) -> Option<u64> {
     count(status.lines().find_map(|line| line.strip_prefix("Threads:"))?)
 }

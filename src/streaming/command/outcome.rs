@@ -38,7 +38,6 @@ impl Outcome {
         }
     }
 
-    /// `metav1.Status` as kubelet writes it.
     fn status(&self) -> Status {
         let (reason, cause, code) = match self {
             Self::Success => (None, None, None),

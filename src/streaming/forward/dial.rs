@@ -22,13 +22,7 @@ use crate::{
 #[derive(Debug, Error)]
 pub(super) enum DialError {
     #[error("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")]
-    Refused {
-        port: u16,
-        /// The error for IPv4.
-        first: io::Error,
-        /// The error for IPv6.
-        second: io::Error,
-    },
+    Refused { port: u16, first: io::Error, second: io::Error },
     #[error(transparent)]
     Network(#[from] HostError),
     #[error("the pod has ended")]

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum StreamType {
     /// Failures as text.
@@ -21,7 +20,6 @@ pub(in crate::streaming) struct PairStream {
     port: u16,
 }
 
-/// What identifies a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Key {
     /// The client's number for the connection.
@@ -71,7 +69,6 @@ struct Unpaired<S> {
     expiry: Instant,
 }
 
-/// The result for a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum PairingResult<S> {
     /// The other stream has not been opened yet.
@@ -124,7 +121,6 @@ impl<S> Pairing<S> {
         self.waiting.front().map(|waiting| waiting.expiry)
     }
 
-    /// Removes and returns expired streams.
     pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(StreamType, S)> {
         let late = self.waiting.iter().take_while(|waiting| waiting.expiry <= now).count();
         self.waiting.drain(..late).map(|waiting| (waiting.half.role, waiting.stream)).collect()

@@ -12,9 +12,7 @@ pub(super) enum PodNetwork {
     Pinned(PathBuf),
     /// The namespace of a process, if it still belongs to this container. The pid may have been reused.
     OfProcess {
-        /// Its pid, when it was read.
         pid: u32,
-        /// Full id of the sandbox's container.
         container: String,
     },
 }

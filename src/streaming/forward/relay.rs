@@ -25,7 +25,6 @@ enum Down {
     Ended,
     /// The client no longer receives.
     Unwanted,
-    /// The connection in the pod broke.
     Broken(io::Error),
 }
 

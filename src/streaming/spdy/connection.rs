@@ -47,13 +47,11 @@ impl Connection {
     }
 }
 
-/// Why a connection ended.
 #[derive(Debug)]
 enum ConnectionEnd {
     /// Closed by either side.
     Done,
     Lost(io::Error),
-    /// The peer violated the protocol.
     Broken(Malformed),
 }
 

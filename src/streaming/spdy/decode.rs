@@ -13,11 +13,9 @@ use super::{
 };
 use crate::streaming::inbox::LARGEST_PIECE;
 
-/// A frame from the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Open(SynStream),
-    /// The peer has reset the stream.
     Reset(u32),
     /// A ping, or the answer to one.
     Ping(u32),

@@ -9,12 +9,7 @@ pub(super) enum Malformed {
     Version(u16),
     /// A frame whose length does not match its type.
     #[error("{kind} frame of {length} bytes")]
-    Length {
-        /// Its name in the specification.
-        kind: &'static str,
-        /// Its length without the first eight bytes.
-        length: usize,
-    },
+    Length { kind: &'static str, length: usize },
     /// The id is 0, is one of the server's, or is not higher than earlier ids.
     #[error("stream {0} cannot be opened")]
     Stream(u32),

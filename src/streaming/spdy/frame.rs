@@ -2,7 +2,6 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// A control frame's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Kind {
@@ -37,9 +36,7 @@ const KINDS: [(Kind, &str); 8] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum ResetReason {
-    /// The stream was not processed.
     Refused = 3,
-    /// The stream is no longer needed.
     Cancel = 5,
 }
 
@@ -47,7 +44,6 @@ pub(super) enum ResetReason {
 #[repr(u32)]
 pub(super) enum GoAwayReason {
     Done = 0,
-    /// The peer violated the protocol.
     Broken = 1,
 }
 

@@ -21,7 +21,6 @@ use super::{
     stream::Outgoing,
 };
 
-/// Frames to be written.
 #[derive(Debug)]
 pub(super) struct FrameWriter<W> {
     writer: W,
@@ -48,7 +47,6 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes queued frames forever.
     pub(super) async fn run(&mut self) -> io::Result<()> {
         loop {
             self.flush().await?;

@@ -24,7 +24,6 @@ impl Headers {
         value.split(JOINT).next()
     }
 
-    /// Parses a decompressed block.
     pub(super) fn parse(mut block: &[u8]) -> Result<Self, Malformed> {
         let count = block.try_get_u32().map_err(|_| TRUNCATED)?;
         if count > HEADERS {

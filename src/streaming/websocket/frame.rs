@@ -11,12 +11,7 @@ use crate::streaming::inbox::LARGEST_PIECE;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Bytes of a message, which may be empty.
-    Data {
-        is_text: bool,
-        bytes: Bytes,
-        /// Whether the message ends with these bytes.
-        last: bool,
-    },
+    Data { is_text: bool, bytes: Bytes, last: bool },
     /// A ping. These bytes must be sent back.
     Ping(Bytes),
     /// The client sends nothing more. Contains a code and perhaps a reason.
@@ -181,7 +176,6 @@ const PONG: u8 = Opcode::Pong as u8;
 /// From here on, the length follows separately in two or in eight bytes.
 const LENGTH_16: u8 = 126;
 const LENGTH_64: u8 = 127;
-/// The length of a mask.
 const MASK: usize = 4;
 const LONGEST_CONTROL: u64 = 125;
 

@@ -9,7 +9,6 @@ use crate::streaming::upgrade::Encoding;
 /// How to read and write messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// How bytes are encoded.
     pub encoding: Encoding,
     /// Whether a channel can be closed by a message (v5).
     pub closes: bool,

@@ -44,13 +44,10 @@ pub struct ScopeSpans {
 /// One span.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Span {
-    /// 16 bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub trace_id: Vec<u8>,
-    /// 8 bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub span_id: Vec<u8>,
-    /// 8 bytes, or none.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
@@ -58,10 +55,8 @@ pub struct Span {
     /// 1 is internal, 2 server, 3 client.
     #[prost(int32, tag = "6")]
     pub kind: i32,
-    /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
-    /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
@@ -75,7 +70,6 @@ pub struct Span {
 pub struct Status {
     #[prost(string, tag = "2")]
     pub message: String,
-    /// 2 is an error.
     #[prost(int32, tag = "3")]
     pub code: i32,
 }

@@ -20,7 +20,6 @@ use crate::{
 pub struct CgroupFile {
     /// The limit it belongs to.
     pub limit: CgroupLimit,
-    /// The controller it belongs to.
     pub controller: String,
     pub file: String,
     pub value: String,
@@ -33,11 +32,9 @@ pub struct CgroupFile {
 /// Which limit a file is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupLimit {
-    /// Huge pages of this size.
     Hugepages(String),
     /// Reservations of huge pages of this size. The same limit applies to them.
     HugepageReservations(String),
-    /// A key of cgroup v2.
     Unified(String),
 }
 

@@ -10,7 +10,6 @@ use crate::wire::nri::{self, Field, REMOVED};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("NRI plugins {first} and {second} both set {field} of container {container}")]
 pub struct Conflict {
-    /// The plugin that was asked first.
     pub first: String,
     pub second: String,
     /// The field, as the interface spells it.

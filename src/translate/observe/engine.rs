@@ -75,7 +75,6 @@ fn features(runtime: &Runtime) -> Option<Value> {
 
 /// Key of a runtime's features document in its status.
 const FEATURES: &str = "org.opencontainers.runtime-spec.features";
-/// The engine's default data directory.
 const DEFAULT_ROOT: &str = "/var/lib/docker";
 /// The default runtime if the engine reports none.
 const DEFAULT_RUNTIME: &str = "runc";

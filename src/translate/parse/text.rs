@@ -115,6 +115,5 @@ pub(in crate::translate) fn quoted(text: &str) -> String {
     format!("{beginning:?}{dots}")
 }
 
-/// The longest name in Kubernetes.
 const MAX_NAME: usize = 253;
 const EXCERPT: usize = 80;

@@ -30,7 +30,6 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerPlan {
     pub name: String,
-    /// The document for its label.
     pub document: ContainerDocument,
     /// Missing host paths to create as directories (mode 0755) before the create. Empty for engines that
     /// create them.

@@ -42,7 +42,6 @@ pub(super) fn no_healthcheck() -> HealthConfig {
     HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }
 }
 
-/// The caller restarts containers.
 pub(super) const fn never_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
 }

@@ -19,10 +19,7 @@ pub enum PlanError {
         "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
          most {MAX_NAME} of them"
     )]
-    Name {
-        /// The first characters of the name.
-        start: String,
-    },
+    Name { start: String },
     /// The container should share the processes of another container, which is unknown.
     #[error("no target container for the shared process namespace")]
     NoPidTarget,
@@ -61,24 +58,12 @@ pub enum PlanError {
         "the CDI device's {what} at {target:?} (host path {second}) conflicts with the {what} of \
          host path {first}"
     )]
-    CdiConflict {
-        what: &'static str,
-        target: String,
-        /// Path on the host.
-        first: String,
-        second: String,
-    },
+    CdiConflict { what: &'static str, target: String, first: String, second: String },
     #[error("mount at {target:?} names neither a host path nor an image")]
     NoMountSource { target: String },
     /// kubelet reads the prefix.
     #[error("ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}")]
-    ImageVolume {
-        /// The image, as the caller names it.
-        image: String,
-        target: String,
-        reason: &'static str,
-        kind: Kind,
-    },
+    ImageVolume { image: String, target: String, reason: &'static str, kind: Kind },
     /// kubelet reads the prefix.
     #[error("RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}")]
     RecursiveReadOnly { target: String, reason: &'static str },
@@ -86,17 +71,13 @@ pub enum PlanError {
     NotReadOnly { target: String, needs: &'static str },
     /// Memory and swap can only be limited together.
     #[error("linux.resources.memory_swap_limit_in_bytes: {together} needs a memory limit as well")]
-    SwapWithoutMemory {
-        /// The requested limit in bytes.
-        together: i64,
-    },
+    SwapWithoutMemory { together: i64 },
     /// The limit of memory and swap together includes memory.
     #[error(
         "linux.resources.memory_swap_limit_in_bytes: {together} is less than the memory limit \
          {memory}, which it includes"
     )]
     SwapBelowMemory {
-        /// The limit of both in bytes.
         together: i64,
         /// The memory limit in bytes that applies with it.
         memory: i64,
@@ -127,11 +108,7 @@ pub enum PlanError {
         "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
          image, {limit} are allowed"
     )]
-    LabelsTooLarge {
-        bytes: usize,
-        /// Maximum size in bytes.
-        limit: usize,
-    },
+    LabelsTooLarge { bytes: usize, limit: usize },
     /// The document could not be encoded, because a path is not UTF-8.
     #[error("the request cannot be stored in a label")]
     Document {

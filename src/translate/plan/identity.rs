@@ -88,7 +88,6 @@ fn numeric(process: &ProcessUser) -> PlannedIdentity {
 struct ResolvedUser<'a> {
     uid: u32,
     account: Option<&'a Account>,
-    /// The primary group, if one is given.
     group: Option<u32>,
 }
 

@@ -41,7 +41,6 @@ pub struct ContainerInput<'a> {
     pub files: &'a PodFiles,
     /// With `PidMode::Target`: the container whose processes it can see.
     pub pid_target: Option<&'a ContainerId>,
-    /// The format of the log path.
     pub log_format: ContainerLogFormat,
     /// Text of the seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
@@ -59,10 +58,7 @@ pub struct ContainerInput<'a> {
 /// something else at the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFiles {
-    /// For `/etc/resolv.conf`.
     pub resolv_conf: Option<PathBuf>,
-    /// For `/etc/hosts`.
     pub hosts: Option<PathBuf>,
-    /// For `/etc/hostname`.
     pub hostname: Option<PathBuf>,
 }

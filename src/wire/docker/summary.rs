@@ -20,13 +20,11 @@ pub struct ContainerSummary {
     /// Its own name with a leading slash; further ones are those by which others link to it.
     #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
-    /// Image as named at create.
     #[serde(deserialize_with = "lenient")]
     pub image: String,
     /// Id of the image it was made from.
     #[serde(rename = "ImageID", deserialize_with = "lenient")]
     pub image_id: String,
-    /// Seconds since the epoch.
     #[serde(deserialize_with = "lenient")]
     pub created: i64,
     /// Container labels, merged with the image's.
@@ -51,7 +49,6 @@ pub struct ContainerSummary {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct SummaryHostConfig {
-    /// `none`, `host`, `bridge`, `container:<id>`, …
     #[serde(deserialize_with = "lenient")]
     pub network_mode: String,
 }
@@ -60,18 +57,14 @@ pub struct SummaryHostConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageSummary {
-    /// `sha256:…`.
     #[serde(deserialize_with = "lenient")]
     pub id: String,
-    /// `repository:tag`.
     #[serde(deserialize_with = "lenient")]
     pub repo_tags: Vec<String>,
-    /// `repository@digest`.
     #[serde(deserialize_with = "lenient")]
     pub repo_digests: Vec<String>,
     #[serde(deserialize_with = "lenient")]
     pub size: i64,
-    /// Labels of the image.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
 }

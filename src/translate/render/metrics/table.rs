@@ -15,7 +15,6 @@ use crate::{
 /// One metric: its descriptor, and how its samples are made.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// The name, as in cAdvisor.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     /// The type says whether the value may fall.
@@ -72,7 +71,6 @@ pub(super) struct Subject<'a> {
     pub(super) disks: &'a Disks,
 }
 
-/// Parts that only containers have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContainerParts<'a> {
     pub(super) processes: Option<&'a ProcessReading>,
@@ -144,7 +142,6 @@ pub(super) struct BaseLabels<'a> {
 }
 
 impl<'a> BaseLabels<'a> {
-    /// In the order of [`BASE_LABELS`].
     const fn values(&self) -> [&'a str; 6] {
         [self.pod, self.namespace, self.container, self.id, self.image, self.name]
     }
