@@ -16,23 +16,27 @@ pub struct Lost;
 /// Running calls by key. Clones share the same table.
 #[derive(Debug)]
 pub struct SingleFlight<K, V> {
-    running: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+    running: Arc<Mutex<HashMap<K, watch::Sender<Option<V>>>>>,
     tracker: TaskTracker,
+    is_cancelling: bool,
 }
 
 impl<K, V> SingleFlight<K, V>
 where
-    K: Clone + Eq + Hash + Send + 'static,
+    K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty table. `tracker` can wait for its tasks at the end.
+    /// An empty table. Its tasks run to their end, also without callers. `tracker` can wait for them.
     pub fn new(tracker: TaskTracker) -> Self {
-        Self { running: Arc::default(), tracker }
+        Self { running: Arc::default(), tracker, is_cancelling: false }
+    }
+
+    /// An empty table. A task is cancelled when all of its callers have dropped their calls.
+    pub fn cancelling() -> Self {
+        Self { is_cancelling: true, ..Self::new(TaskTracker::new()) }
     }
 
     /// Runs `work` in a new task, or joins the running task for `key`.
-    ///
-    /// Dropping the returned future leaves the task running.
     ///
     /// # Errors
     /// [`Lost`] when the task panicked.
@@ -51,38 +55,67 @@ where
     {
         let mut running = self.running.lock();
         if let Some(answer) = running.get(&key) {
-            return answer.clone();
+            return answer.subscribe();
         }
-        let (sender, answer) = watch::channel(None);
+        let (answer, receiver) = watch::channel(None);
         running.insert(key.clone(), answer.clone());
-        let free_key = FreeKey { key, running: Arc::clone(&self.running) };
+        let task = RunningTask { running: Arc::clone(&self.running), key, answer };
+        let is_cancelling = self.is_cancelling;
         let work = async move {
-            let value = work.await;
+            let value = tokio::select! {
+                biased;
+                value = work => value,
+                () = task.abandoned(), if is_cancelling => return,
+            };
             // The key is freed before the answer is sent, because a later caller must start a new task and
             // not get the old answer.
-            drop(free_key);
-            sender.send_replace(Some(value));
+            task.remove_from(&mut task.running.lock());
+            task.answer.send_replace(Some(value));
         };
         // The task's log lines belong to the first caller's request.
         self.tracker.spawn(work.in_current_span());
-        answer
+        receiver
     }
 }
 
 impl<K, V> Clone for SingleFlight<K, V> {
     fn clone(&self) -> Self {
-        Self { running: Arc::clone(&self.running), tracker: self.tracker.clone() }
+        let running = Arc::clone(&self.running);
+        Self { running, tracker: self.tracker.clone(), is_cancelling: self.is_cancelling }
     }
 }
 
-/// Frees the key when the task ends, by return or by panic.
-struct FreeKey<K: Eq + Hash, V> {
+/// A task's entry in the table; removed when the task ends in any way.
+struct RunningTask<K: Eq + Hash, V> {
+    running: Arc<Mutex<HashMap<K, watch::Sender<Option<V>>>>>,
     key: K,
-    running: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+    answer: watch::Sender<Option<V>>,
 }
 
-impl<K: Eq + Hash, V> Drop for FreeKey<K, V> {
+impl<K: Eq + Hash, V> RunningTask<K, V> {
+    /// Resolves when no caller waits any more. The entry is removed under the table's lock, so that no
+    /// caller can join after that.
+    async fn abandoned(&self) {
+        loop {
+            self.answer.closed().await;
+            let mut running = self.running.lock();
+            if self.answer.is_closed() {
+                self.remove_from(&mut running);
+                return;
+            }
+        }
+    }
+
+    /// The key may already belong to another task.
+    fn remove_from(&self, running: &mut HashMap<K, watch::Sender<Option<V>>>) {
+        if running.get(&self.key).is_some_and(|other| other.same_channel(&self.answer)) {
+            running.remove(&self.key);
+        }
+    }
+}
+
+impl<K: Eq + Hash, V> Drop for RunningTask<K, V> {
     fn drop(&mut self) {
-        self.running.lock().remove(&self.key);
+        self.remove_from(&mut self.running.lock());
     }
 }

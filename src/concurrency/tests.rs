@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::yield_now, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -18,29 +18,60 @@ use super::{
     single_flight::{Lost, SingleFlight},
 };
 
-#[tokio::test]
-async fn equal_calls_share_one_task_and_later_ones_start_anew() {
-    let calls: SingleFlight<&str, usize> = SingleFlight::new(TaskTracker::new());
-    let started = Arc::new(AtomicUsize::new(0));
-    let gate = Arc::new(Notify::new());
-    let work = || {
-        let (started, gate) = (Arc::clone(&started), Arc::clone(&gate));
+/// Counts the starts and ends of a task that waits until it may finish.
+#[derive(Clone, Default)]
+struct Work {
+    started: Arc<AtomicUsize>,
+    dropped: Arc<AtomicUsize>,
+    finish: Arc<Notify>,
+}
+
+struct CountDrop(Arc<AtomicUsize>);
+
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Work {
+    fn run(&self) -> impl Future<Output = usize> + Send + 'static {
+        let work = self.clone();
+        let guard = CountDrop(Arc::clone(&self.dropped));
         async move {
-            let nth = started.fetch_add(1, Ordering::SeqCst);
-            gate.notified().await;
+            let _guard = guard;
+            let nth = work.started.fetch_add(1, Ordering::SeqCst);
+            work.finish.notified().await;
             nth
         }
-    };
-    let (first, second) = (calls.clone(), calls.clone());
-    let (one, two) = (work(), work());
-    let opener = async {
-        tokio::task::yield_now().await;
-        gate.notify_one();
-    };
-    let (a, b, ()) = tokio::join!(first.run("k", one), second.run("k", two), opener);
-    assert_eq!((a, b), (Ok(0), Ok(0)));
-    gate.notify_one();
-    assert_eq!(calls.run("k", work()).await, Ok(1));
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.started.load(Ordering::SeqCst), self.dropped.load(Ordering::SeqCst))
+    }
+}
+
+/// Tables whose tasks run to their end, and whose tasks end with their callers.
+fn both<V: Clone + Send + Sync + 'static>() -> [SingleFlight<&'static str, V>; 2] {
+    [SingleFlight::new(TaskTracker::new()), SingleFlight::cancelling()]
+}
+
+#[tokio::test]
+async fn equal_calls_share_one_task_and_later_ones_start_anew() {
+    for flight in both() {
+        let work = Work::default();
+        let finish = async {
+            yield_now().await;
+            yield_now().await;
+            work.finish.notify_one();
+        };
+        let (one, two) = (flight.run("k", work.run()), flight.run("k", work.run()));
+        let (a, b, ()) = tokio::join!(one, two, finish);
+        assert_eq!((a, b), (Ok(0), Ok(0)));
+        assert_eq!(work.started.load(Ordering::SeqCst), 1);
+        work.finish.notify_one();
+        assert_eq!(flight.run("k", work.run()).await, Ok(1));
+    }
 }
 
 #[tokio::test]
@@ -63,10 +94,53 @@ async fn an_abandoned_call_still_finishes() {
 }
 
 #[tokio::test]
+async fn work_ends_when_the_last_caller_has_left() {
+    let (flight, work) = (SingleFlight::<&str, usize>::cancelling(), Work::default());
+    let short = Duration::from_millis(10);
+    let mut first = Box::pin(flight.run("a", work.run()));
+    assert!(timeout(short, &mut first).await.is_err());
+    let second = timeout(short, flight.run("a", async { panic!("it joins the first") }));
+    assert!(second.await.is_err());
+    assert_eq!(work.counts(), (1, 0), "one caller is left");
+    drop(first);
+    while work.counts() != (1, 1) {
+        yield_now().await;
+    }
+    work.finish.notify_one();
+    assert_eq!(flight.run("a", work.run()).await, Ok(1), "it was cancelled, not kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn joining_and_leaving_cross_without_harm() {
+    let flight = SingleFlight::<u8, u32>::cancelling();
+    let callers = (0..400_u32).map(|nth| {
+        let flight = flight.clone();
+        tokio::spawn(async move {
+            let work = async move {
+                tokio::time::sleep(Duration::from_micros(u64::from(nth % 7) * 50)).await;
+                nth
+            };
+            let time_limit = Duration::from_micros(u64::from(nth % 11) * 60);
+            let impatient = nth % 3 == 0;
+            if impatient {
+                timeout(time_limit, flight.run(0, work)).await.unwrap_or(Ok(0))
+            } else {
+                flight.run(0, work).await
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        let answer = timeout(Duration::from_secs(300), caller).await.unwrap().unwrap();
+        assert!(answer.is_ok());
+    }
+}
+
+#[tokio::test]
 async fn a_panicking_task_is_lost_and_frees_its_key() {
-    let calls: SingleFlight<&str, u8> = SingleFlight::new(TaskTracker::new());
-    assert_eq!(calls.run("k", async { panic!("on purpose") }).await, Err(Lost));
-    assert_eq!(calls.run("k", async { 7 }).await, Ok(7));
+    for flight in both() {
+        assert_eq!(flight.run("k", async { panic!("on purpose") }).await, Err(Lost));
+        assert_eq!(flight.run("k", async { 7 }).await, Ok(7));
+    }
 }
 
 #[tokio::test]

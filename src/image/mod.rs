@@ -14,7 +14,6 @@ pub mod service;
 pub mod settings;
 pub mod stall;
 
-mod cancelling_single_flight;
 mod credentials;
 mod pause;
 mod pull;

@@ -6,12 +6,11 @@ use parking_lot::Mutex;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
-    cancelling_single_flight::CancellingSingleFlight, error::ImageError,
-    kubelet_images::KubeletImages, metrics::ImageMetrics, settings::ImageSettings,
-    stall::LastProgress, usage::UsageMonitor,
+    error::ImageError, kubelet_images::KubeletImages, metrics::ImageMetrics,
+    settings::ImageSettings, stall::LastProgress, usage::UsageMonitor,
 };
 use crate::{
-    concurrency::single_flight::{Lost, SingleFlight},
+    concurrency::single_flight::SingleFlight,
     engine::client::Engine,
     model::{
         id::ImageId,
@@ -29,7 +28,7 @@ pub struct Images {
     pub(super) store: Store,
     pub(super) settings: Arc<ImageSettings>,
     pub(super) last_progress: LastProgress,
-    pub(super) pulls: CancellingSingleFlight<PullRequest, Result<ImageId, ImageError>>,
+    pub(super) pulls: SingleFlight<PullRequest, Result<ImageId, ImageError>>,
     pub(super) removals: SingleFlight<ImageId, Result<(), ImageError>>,
     pub(super) kubelet_images: KubeletImages,
     pub(super) loads: SingleFlight<(), Result<ImageId, ImageError>>,
@@ -59,7 +58,7 @@ impl Images {
             store,
             settings: Arc::new(settings),
             last_progress: LastProgress::default(),
-            pulls: CancellingSingleFlight::default(),
+            pulls: SingleFlight::cancelling(),
             removals: SingleFlight::new(tracker.clone()),
             loads: SingleFlight::new(tracker.clone()),
             pause: Arc::default(),
@@ -84,7 +83,7 @@ impl Images {
     pub async fn pull(&self, request: PullRequest) -> Result<ImageId, ImageError> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
-        self.pulls.run(key, pull).await.ok_or(Lost)?
+        self.pulls.run(key, pull).await?
     }
 
     /// Removes an image, given by any of its names, with all its names.

@@ -1,23 +1,11 @@
-//! The rules of image calls that need no engine: which callers share a pull, which names an image has,
-//! where images are stored, and what errors say.
+//! The rules of image calls that need no engine: which names an image has, where images are stored, and
+//! what errors say.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use tokio::{sync::Notify, task::yield_now, time::timeout};
-
-use super::{
-    cancelling_single_flight::CancellingSingleFlight, error::ImageError, remove::has_name,
-};
+use super::{error::ImageError, remove::has_name};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{
@@ -36,103 +24,6 @@ use crate::{
 
 const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const OTHER: &str = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
-
-/// Counts the starts and ends of a task that waits until it may finish.
-#[derive(Clone, Default)]
-struct Work {
-    started: Arc<AtomicUsize>,
-    dropped: Arc<AtomicUsize>,
-    finish: Arc<Notify>,
-}
-
-struct CountDrop(Arc<AtomicUsize>);
-
-impl Drop for CountDrop {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Work {
-    fn run(&self) -> impl Future<Output = usize> + Send + 'static {
-        let work = self.clone();
-        let guard = CountDrop(Arc::clone(&self.dropped));
-        async move {
-            let _guard = guard;
-            let nth = work.started.fetch_add(1, Ordering::SeqCst);
-            work.finish.notified().await;
-            nth
-        }
-    }
-
-    fn counts(&self) -> (usize, usize) {
-        (self.started.load(Ordering::SeqCst), self.dropped.load(Ordering::SeqCst))
-    }
-}
-
-#[tokio::test]
-async fn equal_calls_share_the_work() {
-    let (flight, work) = (CancellingSingleFlight::<&str, usize>::default(), Work::default());
-    let finish = async {
-        yield_now().await;
-        yield_now().await;
-        work.finish.notify_one();
-    };
-    let answers = tokio::join!(flight.run("a", work.run()), flight.run("a", work.run()), finish);
-    assert_eq!((answers.0, answers.1), (Some(0), Some(0)));
-    assert_eq!(work.started.load(Ordering::SeqCst), 1);
-    work.finish.notify_one();
-    assert_eq!(flight.run("a", work.run()).await, Some(1), "a later call starts anew");
-}
-
-#[tokio::test]
-async fn work_ends_when_the_last_caller_has_left() {
-    let (flight, work) = (CancellingSingleFlight::<&str, usize>::default(), Work::default());
-    let short = Duration::from_millis(10);
-    let mut first = Box::pin(flight.run("a", work.run()));
-    assert!(timeout(short, &mut first).await.is_err());
-    let second = timeout(short, flight.run("a", async { unreached() }));
-    assert!(second.await.is_err());
-    assert_eq!(work.counts(), (1, 0), "one caller is left");
-    drop(first);
-    while work.counts() != (1, 1) {
-        yield_now().await;
-    }
-    work.finish.notify_one();
-    assert_eq!(flight.run("a", work.run()).await, Some(1), "it was cancelled, not kept");
-}
-
-#[tokio::test]
-async fn a_panic_is_no_answer_and_frees_the_key() {
-    let flight = CancellingSingleFlight::<&str, usize>::default();
-    assert_eq!(flight.run("a", async { panic!("on purpose") }).await, None);
-    assert_eq!(flight.run("a", async { 7 }).await, Some(7));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn joining_and_leaving_cross_without_harm() {
-    let flight = CancellingSingleFlight::<u8, u32>::default();
-    let callers = (0..400_u32).map(|nth| {
-        let flight = flight.clone();
-        tokio::spawn(async move {
-            let work = async move {
-                tokio::time::sleep(Duration::from_micros(u64::from(nth % 7) * 50)).await;
-                nth
-            };
-            let time_limit = Duration::from_micros(u64::from(nth % 11) * 60);
-            let impatient = nth % 3 == 0;
-            if impatient {
-                timeout(time_limit, flight.run(0, work)).await.unwrap_or(Some(0))
-            } else {
-                flight.run(0, work).await
-            }
-        })
-    });
-    for caller in callers.collect::<Vec<_>>() {
-        let answer = timeout(Duration::from_secs(300), caller).await.unwrap().unwrap();
-        assert!(answer.is_some());
-    }
-}
 
 #[test]
 fn an_image_has_its_names_and_its_id() {
@@ -226,10 +117,6 @@ fn failures_have_the_form_kubelet_parses() {
     assert_eq!(ImageError::from(StoreError::Closed).kind(), Kind::Unavailable);
     assert_eq!(ImageError::NoFilesystem.kind(), Kind::Unavailable);
     assert_eq!(ImageError::from(Lost).kind(), Kind::Internal);
-}
-
-fn unreached() -> usize {
-    panic!("flight work must not start")
 }
 
 fn record(tags: &[&str], repositories: &[&str]) -> ImageRecord {
