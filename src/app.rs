@@ -101,9 +101,8 @@ pub async fn run_within(
         Reloader::new((source, values), (live.clone(), log.clone()), span_export.clone());
     let (work, every, client_timeouts) =
         ((&tracker, &stopping), deadlines.sweep_every, deadlines.client_timeouts);
-    let services =
-        build((&settings, &live), deadlines, work, (&engines, endpoint.address())).await?;
-    let context = admin::context(&services, log, (reloader.metrics(), reloads));
+    let services = build((&settings, &live), deadlines, work, (&engines, endpoint.address)).await?;
+    let context = admin::context(&services, log, (&reloader.metrics, reloads));
     let _reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(hangups, requests)));
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(context)));
     let _recovering = AbortOnDropHandle::new(tokio::spawn(recover(
@@ -117,7 +116,7 @@ pub async fn run_within(
     info!(
         listen = %path.display(),
         docker = %settings.docker.display(),
-        streaming = %endpoint.address(),
+        streaming = %endpoint.address,
         version = env!("CARGO_PKG_VERSION"),
         "dockbridge serves the container runtime interface"
     );

@@ -30,12 +30,12 @@ pub(super) fn context(
         &services.runtime.metrics,
         services.node.engine.metrics(),
         store,
-        services.node.logs.metrics(),
+        &services.node.logs.metrics,
         network.metrics(),
-        services.image.images.metrics(),
-        services.commands.metrics(),
+        &services.image.images.metrics,
+        &services.commands.metrics,
         &nri,
-        services.runtime.streaming.metrics(),
+        &services.runtime.streaming.metrics,
         reload_metrics,
     ];
     for one in metrics {

@@ -61,7 +61,7 @@ pub(super) struct Reloader {
     live: LiveSettings,
     log: LogControl,
     spans: SpanExport,
-    metrics: ReloadMetrics,
+    pub(super) metrics: ReloadMetrics,
 }
 
 impl Reloader {
@@ -74,10 +74,6 @@ impl Reloader {
     ) -> Self {
         let metrics = ReloadMetrics::default();
         Self { source, running, live, log, spans, metrics }
-    }
-
-    pub(super) const fn metrics(&self) -> &ReloadMetrics {
-        &self.metrics
     }
 
     /// Handles signals and requests; never returns.

@@ -35,7 +35,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
             .unwrap();
     let (reloads, _) = mpsc::channel(1);
     let reloads = (&ReloadMetrics::default(), reloads);
-    admin::context(&services, LogControl::default(), reloads).registry.descriptions().to_vec()
+    admin::context(&services, LogControl::default(), reloads).registry.descriptions.clone()
 }
 
 /// The deadline counts from the stop signal, while calls with a caller are still served.

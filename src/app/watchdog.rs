@@ -90,7 +90,7 @@ impl CheckError {
 impl SelfChecks {
     fn new(systemd: Systemd, socket: PathBuf, store: Store) -> Self {
         // A check and the wait before it take at most three quarters of systemd's limit.
-        let allowed = systemd.watchdog();
+        let allowed = systemd.watchdog;
         let every = allowed.map_or(EVERY, |allowed| EVERY.min(allowed / 2));
         let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
         Self {
@@ -154,7 +154,7 @@ impl SelfChecks {
         if !known && self.systemd.status(&words) {
             self.last_status = LastStatus::Serving(words);
         }
-        if self.systemd.watchdog().is_some() {
+        if self.systemd.watchdog.is_some() {
             self.systemd.alive();
         }
     }

@@ -54,7 +54,7 @@ pub struct Commands {
     leaving: CancellationToken,
     /// Records which commands run, for the next server.
     command_records: CommandRecords,
-    metrics: ContainerMetrics,
+    pub metrics: ContainerMetrics,
 }
 
 impl Commands {
@@ -71,11 +71,6 @@ impl Commands {
             command_records: CommandRecords::open(state_dir.join("execs")),
             metrics: ContainerMetrics::default(),
         }
-    }
-
-    /// The metrics of commands.
-    pub const fn metrics(&self) -> &ContainerMetrics {
-        &self.metrics
     }
 
     /// Runs a command in a container and returns its output and exit code. A non-zero exit code is not an
@@ -142,7 +137,7 @@ impl Commands {
 
     /// Returns whether the command has ended. Otherwise its record stays for the next start of dockbridge.
     async fn end_left(&self, one: &AbandonedCommand) -> bool {
-        let id = one.container();
+        let id = &one.container;
         // If the container cannot be inspected, its state from the list is used.
         let now =
             self.node.store.inspected(id).await.unwrap_or_else(|_| self.node.store.snapshot());
@@ -219,7 +214,7 @@ impl Run {
     async fn through(self, mut caller: Caller) {
         let command_record =
             self.command_records.record(self.container.id.as_str(), rand::random());
-        let env = [command_record.variable().to_owned()];
+        let env = [command_record.variable.clone()];
         let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
         let command = &self.spec.command;
         let request = ExecRequest { command, streams, env: &env, size: None };

@@ -22,7 +22,8 @@ use crate::{
 pub struct Events {
     engine: Engine,
     messages: Messages,
-    at: Nanos,
+    /// The time of the last event on the engine's clock. Unset before the first one.
+    pub at: Nanos,
 }
 
 impl Engine {
@@ -44,11 +45,6 @@ impl Engine {
 }
 
 impl Events {
-    /// The time of the last event on the engine's clock. Unset before the first one.
-    pub const fn at(&self) -> Nanos {
-        self.at
-    }
-
     /// The next event. None if the engine ended the stream. After an error or the end, the caller opens a
     /// new stream and lists everything again.
     ///

@@ -35,7 +35,8 @@ pub struct CommandRecords {
 /// all processes of the command have ended.
 #[derive(Debug)]
 pub struct CommandRecord {
-    variable: String,
+    /// `NAME=value` for the environment of the command.
+    pub variable: String,
     container: String,
     file: PathBuf,
 }
@@ -43,7 +44,7 @@ pub struct CommandRecord {
 /// A command that was running when its server died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
-    container: String,
+    pub container: String,
     number: String,
     /// The engine's id of the exec. Empty if its record was not written completely.
     exec: String,
@@ -83,11 +84,6 @@ impl CommandRecords {
 }
 
 impl CommandRecord {
-    /// `NAME=value` for the environment of the command.
-    pub fn variable(&self) -> &str {
-        &self.variable
-    }
-
     /// Writes the record with the engine's id of the exec, before the engine is asked to start it. If it
     /// cannot be written, the command runs anyway.
     pub async fn write(&self, exec: &str) {
@@ -111,11 +107,6 @@ impl CommandRecord {
 }
 
 impl AbandonedCommand {
-    /// Full id of the container it ran in.
-    pub fn container(&self) -> &str {
-        &self.container
-    }
-
     /// The command, in its running container.
     pub fn exec(&self, engine: &Engine, container: &ContainerRecord) -> Exec {
         let marker = format!("{MARKER}={}", self.number);
@@ -176,7 +167,7 @@ mod tests {
         done.write("e1").await;
         let open = records.record(&two, 2);
         open.write(&"e".repeat(64)).await;
-        assert_eq!(open.variable(), "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
+        assert_eq!(open.variable, "DOCKBRIDGE_EXEC=00000000000000000000000000000002");
         assert!(records.left().is_empty());
         done.done().await;
         for rubbish in ["x", "a.b", ".", &format!("{one}.{}", "g".repeat(32))] {
@@ -184,11 +175,11 @@ mod tests {
         }
         let next = CommandRecords::open(place.clone());
         let left = next.left();
-        let number = open.variable().strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
+        let number = open.variable.strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
         let exec = "e".repeat(64);
         assert_eq!(left, [AbandonedCommand { container: two.clone(), number, exec }]);
         assert!(next.left().is_empty(), "returned once");
-        assert_eq!(left[0].container(), two);
+        assert_eq!(left[0].container, two);
         next.forget(left[0].clone()).await;
         assert!(CommandRecords::open(place).left().is_empty());
     }
@@ -210,7 +201,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let record = CommandRecords::open(file.join("below")).record("c", 3);
         record.write("e").await;
-        assert!(record.variable().starts_with("DOCKBRIDGE_EXEC="));
+        assert!(record.variable.starts_with("DOCKBRIDGE_EXEC="));
         record.done().await;
     }
 }

@@ -31,7 +31,7 @@ pub mod working_set;
 /// The cgroups of this machine. Clones share the mount table and the cgroups that were found.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
-    proc: PathBuf,
+    pub proc: PathBuf,
     mounts: Arc<Mutex<Option<Table>>>,
     found: Arc<Mutex<HashMap<String, CachedGroup>>>,
     limit: OpenFileLimit,
@@ -88,11 +88,6 @@ impl Cgroups {
     fn with(proc: &Path, limit: OpenFileLimit) -> Self {
         let (mounts, found) = (Arc::default(), Arc::default());
         Self { proc: proc.to_owned(), mounts, found, limit }
-    }
-
-    /// The `/proc` in use.
-    pub fn proc(&self) -> &Path {
-        &self.proc
     }
 
     /// The cgroup of process `pid` whose path contains `owner`, without the levels that its

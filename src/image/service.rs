@@ -35,7 +35,7 @@ pub struct Images {
     /// The pause image, as it was last read.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     usage: UsageMonitor,
-    pub(super) metrics: ImageMetrics,
+    pub metrics: ImageMetrics,
     _background: Arc<[AbortOnDropHandle<()>; 2]>,
 }
 
@@ -67,11 +67,6 @@ impl Images {
             kubelet_images,
             _background: Arc::new([measuring, forgetting].map(AbortOnDropHandle::new)),
         }
-    }
-
-    /// Metrics of pulls.
-    pub const fn metrics(&self) -> &ImageMetrics {
-        &self.metrics
     }
 
     /// Pulls an image and returns its current id.

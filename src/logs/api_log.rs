@@ -61,7 +61,7 @@ impl ApiLog {
     ) -> Result<(), LogError> {
         let (mut passing, mut last) = (self.passing.clone(), self.last.clone());
         buffers.convert_entries(entries, &mut passing, &mut last);
-        self.writer.write(buffers.output())?;
+        self.writer.write(&buffers.output)?;
         (self.passing, self.last) = (passing, last);
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::{cri_tail::Written, entry, line, position::LastWritten};
 #[derive(Debug, Default)]
 pub struct Buffers {
     input: Vec<u8>,
-    output: Vec<u8>,
+    pub output: Vec<u8>,
     scratch: Vec<u8>,
 }
 
@@ -23,11 +23,6 @@ impl Buffers {
     pub fn first(&self, length: u64) -> &[u8] {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.input.get(..length).unwrap_or(&self.input)
-    }
-
-    /// The result of the last conversion.
-    pub fn output(&self) -> &[u8] {
-        &self.output
     }
 
     /// Converts single entries instead of a piece of a file. See [`convert`].

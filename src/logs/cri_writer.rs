@@ -63,8 +63,8 @@ impl CriWriter {
         // the file its old name back.
         let renamed = known.as_ref().and_then(|known| known.newest_if_renamed());
         let file = match renamed {
-            Some(name) => beneath::open(target.root(), &target.beside(name)),
-            None => beneath::append(target.root(), target.name(), MODE),
+            Some(name) => beneath::open(&target.root, &target.beside(name)),
+            None => beneath::append(&target.root, &target.name, MODE),
         };
         let file = file.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&target, e))?;
@@ -137,7 +137,7 @@ impl CriWriter {
     /// # Errors
     /// The file cannot be created. The old file stays in use.
     pub fn reopen(&mut self) -> Result<(), LogError> {
-        let opened = beneath::append(self.target.root(), self.target.name(), MODE);
+        let opened = beneath::append(&self.target.root, &self.target.name, MODE);
         let file = opened.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&self.target, e))?;
         let identity = Identity::of(&metadata);
@@ -214,7 +214,7 @@ impl CriWriter {
     /// None if the file was renamed or removed.
     fn open_listed(&self, listed: &CriFile) -> Result<Option<File>, LogError> {
         let name = self.target.beside(&listed.name);
-        let file = match beneath::open(self.target.root(), &name) {
+        let file = match beneath::open(&self.target.root, &name) {
             Err(error) if error.is_not_found() => return Ok(None),
             opened => opened.map_err(LogError::Target)?,
         };

@@ -44,7 +44,7 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
         let consumed = usize::try_from(consumed).unwrap_or(usize::MAX);
         assert!(consumed <= rest.len());
         rest.drain(..consumed);
-        output.extend_from_slice(buffers.output());
+        output.extend_from_slice(&buffers.output);
         lost += unreadable;
     }
     assert!(rest.is_empty(), "the last piece is read whole");

@@ -44,7 +44,7 @@ pub struct JsonFileTailer {
     search: Option<Search>,
     writer: CriWriter,
     window: usize,
-    generation: u64,
+    pub generation: u64,
     losses: Losses,
 }
 
@@ -139,7 +139,7 @@ impl JsonFileTailer {
         // This is checked before the file is read. If there was a newer file then, this one no longer grows.
         let is_finished = self.chain.has_newer();
         let is_new = self.place.offset == 0;
-        if is_new && self.chain.current().after_gap && self.writer.is_behind() {
+        if is_new && self.chain.current.after_gap && self.writer.is_behind() {
             // The entries to skip are gone, or in this file.
             return self.begin_again();
         }
@@ -186,14 +186,9 @@ impl JsonFileTailer {
     /// The position for a later run. Must be saved after a reopen and when [`JsonFileTailer::generation`]
     /// changes, and otherwise at intervals.
     pub fn position(&self) -> Position {
-        let (file, place) = (self.chain.current().identity, self.place.clone());
+        let (file, place) = (self.chain.current.identity, self.place.clone());
         let source = self.search.is_none().then_some(SourcePosition { file, place });
         Position { source, output: self.writer.position(), mark: None }
-    }
-
-    /// The number of the engine's files that were started.
-    pub fn generation(&self) -> u64 {
-        self.generation
     }
 
     /// Losses since the last call.
@@ -203,14 +198,14 @@ impl JsonFileTailer {
 
     fn read(&self, buffers: &mut Buffers) -> Result<usize, LogError> {
         let into = buffers.input(self.window);
-        let read = self.chain.current().file.read_at(into, self.place.offset);
-        read.map_err(|e| read_error(self.chain.source(), e))
+        let read = self.chain.current.file.read_at(into, self.place.offset);
+        read.map_err(|e| read_error(&self.chain.source, e))
     }
 
     /// Whether the current file was not truncated since it was read.
     fn is_continued(&self) -> Result<bool, LogError> {
-        let continued = self.place.is_in(&self.chain.current().file);
-        continued.map_err(|e| read_error(self.chain.source(), e))
+        let continued = self.place.is_in(&self.chain.current.file);
+        continued.map_err(|e| read_error(&self.chain.source, e))
     }
 
     fn convert(&mut self, buffers: &mut Buffers, read: usize, is_last: bool) -> Converted {
@@ -221,14 +216,14 @@ impl JsonFileTailer {
     fn take(&mut self, buffers: &Buffers, done: Converted) -> Result<(), LogError> {
         match &mut self.search {
             None => {
-                self.writer.write(buffers.output())?;
+                self.writer.write(&buffers.output)?;
                 self.losses.unreadable += done.unreadable;
             }
             Some(search) => {
                 if let Some(written) = done.written {
                     let mut place = self.place.clone();
                     place.advance(buffers.first(written));
-                    let file = self.chain.current().identity;
+                    let file = self.chain.current.identity;
                     search.found = Some(SourcePosition { file, place });
                 }
             }
@@ -250,7 +245,7 @@ impl JsonFileTailer {
     /// The current file was truncated. The next entries may be in another file, because `copytruncate`
     /// leaves a copy next to it.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
-        let current = Some(self.chain.current().identity);
+        let current = Some(self.chain.current.identity);
         let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
         let written = self.writer.lose_track()?;
         self.search(written, otherwise, true)?;
@@ -266,7 +261,7 @@ impl JsonFileTailer {
     ) -> Result<(), LogError> {
         let is_empty = written.last.is_none();
         let begin = otherwise.filter(|_| is_empty);
-        self.chain = RotatedFiles::begin(self.chain.source(), begin.as_ref())?.0;
+        self.chain = RotatedFiles::begin(&self.chain.source, begin.as_ref())?.0;
         self.place = Place::default();
         self.search = (!is_empty).then_some(Search { written, found: None, otherwise, is_counted });
         self.generation += 1;
@@ -276,7 +271,7 @@ impl JsonFileTailer {
     fn end_search(&mut self) -> Result<(), LogError> {
         let Some(Search { found, otherwise, is_counted, .. }) = &self.search else { return Ok(()) };
         let begin = found.as_ref().map(|at| at.file).or(*otherwise);
-        let (chain, same_file) = RotatedFiles::begin(self.chain.source(), begin.as_ref())?;
+        let (chain, same_file) = RotatedFiles::begin(&self.chain.source, begin.as_ref())?;
         let found = found.as_ref().filter(|_| same_file);
         self.place = found.map(|at| at.place.clone()).unwrap_or_default();
         self.losses.gaps += u64::from(found.is_none() && !is_counted);
@@ -292,8 +287,8 @@ impl JsonFileTailer {
         if passed == 0 {
             return Ok(());
         }
-        let file = &self.chain.current().file;
-        let unreadable = |e| read_error(self.chain.source(), e);
+        let file = &self.chain.current.file;
+        let unreadable = |e| read_error(&self.chain.source, e);
         let mut bytes = vec![0; WINDOW];
         let before = passed - 1;
         let read = file.read_at(&mut bytes, before).map_err(unreadable)?;

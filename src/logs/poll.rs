@@ -318,7 +318,7 @@ impl Writer {
 
     fn generation(&self) -> u64 {
         match self {
-            Self::JsonFileTailer(tailer) => tailer.generation(),
+            Self::JsonFileTailer(tailer) => tailer.generation,
             Self::ApiReader(..) => 0,
         }
     }

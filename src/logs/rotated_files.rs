@@ -45,8 +45,9 @@ impl JsonFile {
 /// The current file and newer ones. Never empty.
 #[derive(Debug)]
 pub struct RotatedFiles {
-    source: PathBuf,
-    current: JsonFile,
+    /// The file to which the engine writes.
+    pub source: PathBuf,
+    pub current: JsonFile,
     newer: VecDeque<JsonFile>,
 }
 
@@ -61,11 +62,6 @@ impl RotatedFiles {
         let absent = || LogError::SourceAbsent { path: source.to_owned() };
         let current = found.files.pop_front().ok_or_else(absent)?;
         Ok((Self { source: source.to_owned(), current, newer: found.files }, found.met))
-    }
-
-    /// The file that is read now.
-    pub fn current(&self) -> &JsonFile {
-        &self.current
     }
 
     /// Whether the engine now writes to a newer file.
@@ -127,11 +123,6 @@ impl RotatedFiles {
                 return Ok((first + rest).saturating_sub(limit).min(first));
             }
         }
-    }
-
-    /// The file to which the engine writes, for messages.
-    pub fn source(&self) -> &Path {
-        &self.source
     }
 
     fn length(&self, generation: &JsonFile) -> Result<u64, LogError> {

@@ -108,7 +108,7 @@ impl Network {
 
     /// The metrics of calls to plugins.
     pub fn metrics(&self) -> &CniMetrics {
-        self.plugins.metrics()
+        &self.plugins.metrics
     }
 
     /// Whether pods can be connected. With the engine's network they always can. Never blocks.

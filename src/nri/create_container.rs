@@ -94,16 +94,16 @@ impl Shared {
                 pod,
                 container: Some(original),
                 adjust: Some(merged.clone()),
-                update: merge.updates().all(),
-                owners: Some(merge.owners().wire().clone()),
+                update: merge.updates.all(),
+                owners: Some(merge.owners.wire().clone()),
                 plugins: asked.clone(),
             },
         )
         .await?;
-        let wanted = adjustment(&merged, merge.owners().of(record.id.as_str()))?;
+        let wanted = adjustment(&merged, merge.owners.of(record.id.as_str()))?;
         self.carry_out(RequestedUpdates {
             plugin: ALL_PLUGINS.to_owned(),
-            updates: merge.updates().all(),
+            updates: merge.updates.all(),
             evictions,
         });
         Ok(wanted)

@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct CgroupReader {
-    cgroups: Cgroups,
+    pub(super) cgroups: Cgroups,
     machine_memory: u64,
 }
 
@@ -31,19 +31,15 @@ pub(super) enum GroupLookup {
 impl CgroupReader {
     /// For a machine with this much memory.
     pub(super) fn of(cgroups: Cgroups, files: &mut Files) -> Self {
-        let memory = files.text(cgroups.proc(), "meminfo").and_then(total);
+        let memory = files.text(&cgroups.proc, "meminfo").and_then(total);
         Self { cgroups, machine_memory: memory.unwrap_or(u64::MAX) }
-    }
-
-    pub(super) const fn cgroups(&self) -> &Cgroups {
-        &self.cgroups
     }
 
     /// The cgroup of the container `id`, whose main process is `pid`.
     pub(super) fn find(&self, id: &str, pid: u32) -> GroupLookup {
         let known = self.cgroups.cached(pid, id);
         let Some(group) = known.or_else(|| self.cgroups.find(pid, id).ok()) else {
-            let runs = self.cgroups.proc().join(pid.to_string()).exists();
+            let runs = self.cgroups.proc.join(pid.to_string()).exists();
             return if runs { GroupLookup::Hidden } else { GroupLookup::Ended };
         };
         GroupLookup::Found(Box::new(CgroupPaths::of(&group, self.machine_memory)))

@@ -48,7 +48,7 @@ impl Collector {
     /// details.
     pub(super) fn new(cgroups: Cgroups, threads: usize) -> Self {
         Self {
-            proc: cgroups.proc().to_owned(),
+            proc: cgroups.proc.clone(),
             groups: CgroupReader::of(cgroups, &mut Files::default()),
             rates: Rates::default(),
             layers: Layers::default(),
@@ -106,7 +106,7 @@ impl Collector {
         self.layers.retain(&ids);
         let pauses = sandboxes.iter().filter(|record| record.pid().is_some());
         ids.extend(pauses.flat_map(|record| [record.id.as_str(), record.document.parent()]));
-        self.groups.cgroups().retain(|owner| ids.contains(owner));
+        self.groups.cgroups.retain(|owner| ids.contains(owner));
         self.rates.retain(&ids);
     }
 

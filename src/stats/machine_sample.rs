@@ -17,7 +17,7 @@ impl Collector {
     /// Every figure that the machine keeps, with any value. Reads some dozen files.
     pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
         let (options, mut files) = (read_options(Detail::Everything), Files::default());
-        let cgroups = self.groups.cgroups();
+        let cgroups = &self.groups.cgroups;
         let kept = |controller: &str| {
             let keeps = |hierarchy| cgroups.has_controller(hierarchy, controller) == Some(true);
             keeps(Hierarchy::V1) || keeps(Hierarchy::V2)

@@ -108,7 +108,7 @@ impl Collector {
         let place = self.proc.join(pid.to_string());
         let text = work.files.text(&place, "net/dev")?;
         let read = interfaces::network(text, interface(record), (work.options.now)());
-        read.filter(|_| self.groups.cgroups().contains(pid, record.id.as_str()))
+        read.filter(|_| self.groups.cgroups.contains(pid, record.id.as_str()))
     }
 }
 

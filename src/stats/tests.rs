@@ -445,7 +445,7 @@ fn only_what_runs_is_remembered() {
     read(&collector, &one, Detail::Usage).unwrap();
     collector.layers.set(ID, measured(0), Instant::now());
     collector.retain(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
-    let group = || collector.groups.cgroups().cached(42, ID);
+    let group = || collector.groups.cgroups.cached(42, ID);
     assert!(group().is_some() && collector.rates.len() == 1);
     assert!(collector.layers.of(ID).is_some());
     collector.retain(&[], &[]);

@@ -96,7 +96,7 @@ impl EventStream {
                         // A running list may have begun before the event.
                         (due, is_missed) = (due.min(soonest), !lists.is_empty());
                     }
-                    Some(Ok(event)) => self.send(Signal::Event(event, events.at())).await?,
+                    Some(Ok(event)) => self.send(Signal::Event(event, events.at)).await?,
                     Some(Err(error)) => return Err(EventStreamEnd::Disconnected(chain(&error))),
                     None => return Err(EventStreamEnd::Disconnected("it closed the event stream".to_owned())),
                 },

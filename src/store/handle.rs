@@ -27,7 +27,7 @@ pub struct Store {
     current: Arc<ArcSwap<Snapshot>>,
     commands: mpsc::Sender<Command>,
     published: watch::Receiver<()>,
-    metrics: StoreMetrics,
+    pub metrics: StoreMetrics,
     oom: OomDetector,
 }
 
@@ -40,11 +40,6 @@ impl Store {
         oom: OomDetector,
     ) -> Self {
         Self { current, commands, published, metrics, oom }
-    }
-
-    /// The metrics of the store.
-    pub const fn metrics(&self) -> &StoreMetrics {
-        &self.metrics
     }
 
     /// Must be called before the engine is asked to kill a container, so that its end does not count as an

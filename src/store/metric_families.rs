@@ -8,7 +8,7 @@ use crate::{
 
 impl RegisterMetrics for Store {
     fn register(&self, registry: &mut Registry) {
-        let metrics = self.metrics();
+        let metrics = &self.metrics;
         registry.register(
             "dockbridge_store_update_duration_seconds",
             "Time from a Docker event until lists and statuses show it",
@@ -51,7 +51,7 @@ impl RegisterMetrics for Store {
 
 /// Metrics that are read from the current snapshot.
 fn register_state(store: &Store, registry: &mut Registry) {
-    let metrics = store.metrics().clone();
+    let metrics = store.metrics.clone();
     registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],

@@ -55,7 +55,7 @@ pub(super) struct ObjectCache {
     /// When the last list arrived.
     listed_at: Generation,
     /// When the running list began.
-    list_since: Option<Generation>,
+    pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
 
@@ -132,10 +132,6 @@ impl ObjectCache {
     /// A list begins. An earlier list that has not arrived is dropped.
     pub(super) fn begin_list(&mut self, now: Generation) {
         self.list_since = Some(now);
-    }
-
-    pub(super) const fn list_since(&self) -> Option<Generation> {
-        self.list_since
     }
 
     pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {

@@ -27,7 +27,8 @@ pub(super) struct Publisher {
     current: Arc<ArcSwap<Snapshot>>,
     published: watch::Sender<()>,
     waiting: Vec<oneshot::Sender<()>>,
-    not_before: Instant,
+    /// The earliest time for the next snapshot. The longer the last one took, the later.
+    pub(super) not_before: Instant,
     pub(super) update_delay: UpdateDelay,
     pub(super) metrics: StoreMetrics,
 }
@@ -51,11 +52,6 @@ impl Publisher {
     /// Answers `reply` after everything received so far is visible.
     pub(super) fn reply_when_published(&mut self, reply: oneshot::Sender<()>) {
         self.waiting.push(reply);
-    }
-
-    /// The earliest time for the next snapshot. The longer the last one took, the later.
-    pub(super) const fn not_before(&self) -> Instant {
-        self.not_before
     }
 
     /// Publishes what changed, unless it is too early, and answers callers whose change is visible.

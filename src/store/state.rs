@@ -160,7 +160,7 @@ impl<W, E> StoreState<W, E> {
         for checkpoint in &listing.adopted {
             self.objects.put_checkpoint(checkpoint.clone());
         }
-        let since = self.objects.list_since().unwrap_or_else(|| self.inspects.next_generation());
+        let since = self.objects.list_since.unwrap_or_else(|| self.inspects.next_generation());
         self.objects.list(&listing.containers, self.inspects.now());
         self.objects.list_images(listing.images.as_deref().unwrap_or_default(), since);
         let ours = listing.containers.iter().filter(|container| container.claim != Claim::None);

@@ -159,7 +159,7 @@ impl Writer {
             Some(signal) = self.signals.recv() => Wake::Signal(signal),
             Some(ended) = self.tasks.join_next_with_id() => Wake::TaskEnded(ended),
             _ = self.ping_timer.tick() => Wake::PingDue,
-            () = time::sleep_until(self.publisher.not_before()), if self.state.is_due() => Wake::Publish,
+            () = time::sleep_until(self.publisher.not_before), if self.state.is_due() => Wake::Publish,
         }
     }
 

@@ -19,7 +19,8 @@ use crate::concurrency::connection_limit::ConnectionLimit;
 #[derive(Debug)]
 pub struct Endpoint {
     listener: TcpListener,
-    address: SocketAddr,
+    /// Its port is the actual one.
+    pub address: SocketAddr,
 }
 
 impl Endpoint {
@@ -38,11 +39,6 @@ impl Endpoint {
             );
         }
         Ok(Self { listener, address: bound })
-    }
-
-    /// The address with its actual port.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Serves until `stop`, then gives streams a short time to end. All tasks run on `tracker`.

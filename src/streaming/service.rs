@@ -26,7 +26,7 @@ pub struct Streaming {
     pub(super) store: Store,
     tokens: Arc<Mutex<Tokens<PendingStream>>>,
     address: SocketAddr,
-    pub(super) metrics: StreamingMetrics,
+    pub metrics: StreamingMetrics,
 }
 
 /// A validated request that waits for its client. Ids are complete.
@@ -42,11 +42,6 @@ impl Streaming {
     pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
         let metrics = StreamingMetrics::default();
         Self { engine, store, tokens: Arc::default(), address, metrics }
-    }
-
-    /// The metrics of streams.
-    pub const fn metrics(&self) -> &StreamingMetrics {
-        &self.metrics
     }
 
     /// Prepares a command in a running container. Returns its URL.

@@ -19,7 +19,7 @@ use super::{
 #[derive(Debug, Default)]
 pub struct Registry {
     collectors: registry::Registry,
-    descriptions: Vec<Description>,
+    pub descriptions: Vec<Description>,
     in_progress: Vec<InProgress>,
 }
 
@@ -145,11 +145,6 @@ impl Registry {
             self.in_progress.iter().flat_map(InProgress::list).collect();
         all.sort_by_key(|one| Reverse(one.elapsed));
         all
-    }
-
-    /// Everything that is registered, in the order of registration.
-    pub fn descriptions(&self) -> &[Description] {
-        &self.descriptions
     }
 
     /// All metrics as text.

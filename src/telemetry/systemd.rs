@@ -15,7 +15,8 @@ use tracing::{debug, warn};
 #[derive(Clone, Default)]
 pub struct Systemd {
     send: Option<Arc<dyn Notify>>,
-    watchdog: Option<Duration>,
+    /// The longest time between two keep-alive notifications; after it, systemd kills us.
+    pub watchdog: Option<Duration>,
 }
 
 trait Notify: Send + Sync {
@@ -66,11 +67,6 @@ impl Systemd {
     /// Whether systemd gets notifications.
     pub const fn is_present(&self) -> bool {
         self.send.is_some()
-    }
-
-    /// The longest time between two keep-alive notifications; after it, systemd kills us.
-    pub const fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
     }
 
     /// Reports that the CRI socket is served. Like the other methods, returns false if it must be sent again.

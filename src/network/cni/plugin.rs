@@ -34,7 +34,7 @@ pub struct Plugins {
     live: LiveSettings,
     versions: Mutex<HashMap<PathBuf, (ExecutableVersion, Vec<Version>)>>,
     searches: Arc<Semaphore>,
-    metrics: CniMetrics,
+    pub metrics: CniMetrics,
 }
 
 /// The environment of one call, except `CNI_PATH`.
@@ -59,11 +59,6 @@ impl Plugins {
         let metrics = CniMetrics::default();
         let searches = Arc::new(Semaphore::new(MAX_SEARCHES));
         Self { live, versions: Mutex::default(), searches, metrics }
-    }
-
-    /// The metrics of their calls.
-    pub const fn metrics(&self) -> &CniMetrics {
-        &self.metrics
     }
 
     /// The directories, in the form of `PATH`.

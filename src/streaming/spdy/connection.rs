@@ -84,7 +84,7 @@ where
             }
         }
     };
-    let last = reading.highest();
+    let last = reading.highest;
     drop(reading);
     let reason = match end {
         ConnectionEnd::Lost(error) => {

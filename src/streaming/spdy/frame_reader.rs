@@ -27,7 +27,7 @@ pub(super) struct FrameReader {
     decoder: Decoder,
     streams: HashMap<u32, OpenStream>,
     count: StreamCount,
-    highest: u32,
+    pub(super) highest: u32,
     window: Window,
     over: CancellationToken,
     offers: mpsc::WeakSender<OfferedStream>,
@@ -61,11 +61,6 @@ impl FrameReader {
             control,
             outbox,
         }
-    }
-
-    /// The highest stream id so far.
-    pub(super) fn highest(&self) -> u32 {
-        self.highest
     }
 
     /// Handles all complete frames in `input`. Waits for slow readers.

@@ -32,7 +32,7 @@ fn labelled_metrics_are_counted_separately() {
     let text = registry.text();
     assert!(text.contains("dockbridge_calls_total{call=\"start\",result=\"ok\"} 2\n"), "{text}");
     assert!(text.contains("dockbridge_calls_total{call=\"start\",result=\"error\"} 1\n"));
-    let [described] = registry.descriptions() else { panic!("one metric") };
+    let [described] = registry.descriptions.as_slice() else { panic!("one metric") };
     assert_eq!((described.kind.as_str(), described.labels), ("counter", &["call", "result"][..]));
 }
 

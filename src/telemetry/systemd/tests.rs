@@ -17,7 +17,7 @@ fn notifications_are_lines_of_the_protocol() {
         lines.lock().unwrap().extend(states.iter().map(ToString::to_string));
         Ok(())
     });
-    assert!(systemd.is_present() && systemd.watchdog().is_none());
+    assert!(systemd.is_present() && systemd.watchdog.is_none());
     assert!(systemd.ready() && systemd.status("serving") && systemd.alive());
     assert!(systemd.status("docker says:\nWATCHDOG=trigger") && systemd.stopping());
     let expected = [
@@ -44,7 +44,7 @@ fn a_notification_that_fails_has_to_be_sent_again() {
 fn a_watchdog_of_zero_is_none() {
     for (given, expected) in [(0, None), (30, Some(Duration::from_secs(30)))] {
         let systemd = Systemd::new(Some(Duration::from_secs(given)), |_| Ok(()));
-        assert_eq!(systemd.watchdog(), expected);
+        assert_eq!(systemd.watchdog, expected);
     }
 }
 

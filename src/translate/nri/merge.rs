@@ -19,8 +19,9 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     original: nri::Container,
-    owners: Owners,
-    updates: Updates,
+    pub owners: Owners,
+    /// Those of other containers that plugins requested.
+    pub updates: Updates,
     annotations: Entries<String>,
     mounts: Entries<nri::Mount>,
     env: Entries<String>,
@@ -56,16 +57,6 @@ impl Merge {
             added?;
         }
         self.updates.add(&mut self.owners, plugin, &answer.update)
-    }
-
-    /// Which plugin set which field.
-    pub const fn owners(&self) -> &Owners {
-        &self.owners
-    }
-
-    /// The updates of other containers that plugins requested.
-    pub const fn updates(&self) -> &Updates {
-        &self.updates
     }
 
     /// The container with the changes so far, which is sent to the next plugin.

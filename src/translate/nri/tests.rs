@@ -255,7 +255,7 @@ fn what_two_plugins_set_is_a_conflict() {
     for (field, adjust) in fields() {
         let mut merge = Merge::new(container());
         merge.add("10-one", &answer(adjust.clone())).unwrap();
-        assert_eq!(merge.owners().of(ID), [(field.to_owned(), "10-one".to_owned())].into());
+        assert_eq!(merge.owners.of(ID), [(field.to_owned(), "10-one".to_owned())].into());
         let conflict = merge.add("20-two", &answer(adjust)).unwrap_err();
         let wanted = format!("NRI plugins 10-one and 20-two both set {field} of container {ID}");
         assert_eq!(conflict.to_string(), wanted);
@@ -273,7 +273,7 @@ fn what_several_plugins_set_is_there_whole() {
             .unwrap();
     }
     assert_eq!(merge.adjustment(), whole);
-    assert_eq!(merge.owners().of(ID).len(), fields().len());
+    assert_eq!(merge.owners.of(ID).len(), fields().len());
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_plugin_may_replace_what_it_removes_of_another() {
     assert_eq!(seen.env, ["PATH=/bin", "A=2"]);
     assert_eq!(seen.args, ["two"]);
     assert_eq!(seen.mounts, [mount("/m", "/two")]);
-    let merged = adjustment(&merge.adjustment(), merge.owners().of(ID)).unwrap();
+    let merged = adjustment(&merge.adjustment(), merge.owners.of(ID)).unwrap();
     let bind = json!({"type": "bind", "source": "/two", "options": ["rbind"]});
     let wanted = [
         SpecEdit::set(&["process", "args"], json!(["two"])),
@@ -330,7 +330,7 @@ fn hooks_of_all_plugins_run() {
     let mut merge = Merge::new(container());
     merge.add("10-one", &answer(hooks("/one"))).unwrap();
     merge.add("20-two", &answer(hooks("/two"))).unwrap();
-    assert_eq!(merge.owners().of(ID)["hooks"], "10-one,20-two");
+    assert_eq!(merge.owners.of(ID)["hooks"], "10-one,20-two");
     let merged = adjustment(&merge.adjustment(), Default::default()).unwrap();
     let hook = |path: &str| json!({"path": path});
     assert_eq!(merged.edits, [SpecEdit::add(&["hooks", "poststop"], [hook("/one"), hook("/two")])]);
@@ -368,7 +368,7 @@ fn limits_are_updated_and_the_rest_is_edited() {
     limits.reservation = Some(nri::OptionalInt64 { value: 32 << 20 });
     resources.cpu.as_mut().unwrap().shares = Some(nri::OptionalUInt64 { value: 512 });
     resources.unified = [("memory.high".to_owned(), "1".to_owned())].into();
-    let read = adjustment(&given, merge.owners().of(ID)).unwrap();
+    let read = adjustment(&given, merge.owners.of(ID)).unwrap();
     let updated = &read.resources;
     assert_eq!((updated.memory_limit, updated.memory_reservation), (64 << 20, 32 << 20));
     assert_eq!((updated.pids_limit, updated.oom_score_adj, updated.cpu_shares), (9, 7, 512));
@@ -411,7 +411,7 @@ fn what_is_no_limit_is_refused_by_name() {
     let given = limits(Limits { blockio_class: class, ..Limits::default() });
     let mut merge = Merge::new(container());
     merge.add("10-one", &answer(given)).unwrap();
-    let refused = adjustment(&merge.adjustment(), merge.owners().of(ID)).unwrap_err();
+    let refused = adjustment(&merge.adjustment(), merge.owners.of(ID)).unwrap_err();
     let text = refused.to_string();
     assert!(text.starts_with("NRI plugin 10-one: linux.resources.blockio_class: "), "{text}");
     let wrong = nri::LinuxCpu { cpus: "no list".to_owned(), ..Default::default() };
