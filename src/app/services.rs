@@ -24,7 +24,10 @@ use crate::{
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
-    image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
+    image::{
+        kubelet_images::KubeletImages,
+        service::{ImageSettings, Images},
+    },
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{

@@ -20,7 +20,7 @@ use crate::{
     engine::{lock::EngineLocks, storage},
     host::lock::Holder,
     model::{engine::EngineInfo, network::NetworkMode},
-    setup::{command::daemon_flags, dockerd::USUAL_FILE},
+    setup::{command::daemon_flags, reading::USUAL_FILE},
 };
 
 /// What was found on a host.

@@ -14,7 +14,7 @@ use crate::{
         process::{self, Program},
     },
     model::engine::EngineInfo,
-    setup::dockerd::{DaemonFlags, USUAL_FILE},
+    setup::reading::{DaemonFlags, USUAL_FILE},
 };
 
 /// How the kernel treats the packets of pods.

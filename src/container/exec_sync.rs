@@ -38,9 +38,8 @@ use crate::{
         process::Exec,
     },
     model::{
-        exec::{ExecOutcome, ExecSyncSpec},
         record::ContainerRecord,
-        stream::Streams,
+        stream::{ExecOutcome, ExecSyncSpec, Streams},
     },
 };
 

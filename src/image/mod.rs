@@ -11,7 +11,6 @@ pub(crate) mod fuzz;
 pub mod kubelet_images;
 pub mod metrics;
 pub mod service;
-pub mod settings;
 pub mod stall;
 
 mod credentials;

@@ -1,16 +1,17 @@
 //! The service: what the calls PullImage, RemoveImage and ImageFsInfo share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
-    error::ImageError, kubelet_images::KubeletImages, metrics::ImageMetrics,
-    settings::ImageSettings, stall::LastProgress, usage::UsageMonitor,
+    error::ImageError, kubelet_images::KubeletImages, metrics::ImageMetrics, stall::LastProgress,
+    usage::UsageMonitor,
 };
 use crate::{
     concurrency::single_flight::SingleFlight,
+    config::live::LiveSettings,
     engine::client::Engine,
     model::{
         id::ImageId,
@@ -130,4 +131,16 @@ impl Images {
     pub async fn filesystem(&self) -> Result<FilesystemUsage, ImageError> {
         self.usage.read(&self.store).await
     }
+}
+
+/// The settings for images.
+#[derive(Clone, Debug, Default)]
+pub struct ImageSettings {
+    /// Pause image to use instead of the built-in one: a reference, or the id of an image in the engine.
+    pub sandbox_image: Option<String>,
+    /// How long a pull may make no progress before it fails. Several times as long when the engine shows no
+    /// byte counts (see [`super::stall`]). None for no limit.
+    pub pull_progress_deadline: Option<Duration>,
+    /// Which images kubelet may remove, and the credentials for the pause image's registry.
+    pub live: LiveSettings,
 }

@@ -6,13 +6,12 @@
 //!
 //! Start with [`service::ImageFiles`]. [`accounts`] reads `/etc/passwd` and `/etc/group` through an
 //! [`inspection`]. [`volume`] prepares a mount of an image: the engine mounts it, or dockbridge mounts it
-//! as a [`directory`]. That image has a [`pin`], which [`volume_restore`] creates again when it is removed.
+//! as a [`directory`]. That image has a pin, which [`volume_restore`] creates again when it is removed.
 
 pub mod accounts;
 pub mod directory;
 pub mod error;
 pub mod inspection;
-mod pin;
 pub mod service;
 mod sub_path;
 mod volume;

@@ -12,7 +12,6 @@ pub mod container;
 pub mod document;
 pub mod engine;
 pub mod event;
-pub mod exec;
 pub mod filter;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

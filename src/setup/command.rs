@@ -1,6 +1,7 @@
 //! Finds dockerd and its configuration file, shows what changes, writes it, and makes dockerd read it.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -10,10 +11,8 @@ use clap::Args;
 
 use super::{
     daemon_json::{self, Entry, PROGRAM},
-    difference::difference,
-    dockerd::{DaemonFlags, USUAL_FILE},
     error::{DaemonJsonError, SetupError},
-    reading::{Daemon, Reached, Reading, Wanted},
+    reading::{Daemon, DaemonFlags, Reached, Reading, USUAL_FILE, Wanted},
 };
 use crate::{
     host::{capability, file, processes::Processes},
@@ -191,6 +190,31 @@ fn below(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     if is_there { Ok(Some(name)) } else { Err(SetupError::NoRuntime(name.to_owned())) }
 }
 
+/// The changed lines with up to three lines around them. We make only one change, so the common start and
+/// end of both texts are left out.
+pub(super) fn difference(old: &str, new: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
+        pairs.take_while(|(one, other)| one == other).count()
+    };
+    let head = same(&mut old.iter().zip(&new));
+    let rest = old.len().min(new.len()) - head;
+    let tail = same(&mut old.iter().rev().zip(new.iter().rev())).min(rest);
+    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+    let mut text = String::new();
+    for (mark, lines) in [
+        (' ', old.get(head.saturating_sub(CONTEXT)..head)),
+        ('-', old.get(head..old_end)),
+        ('+', new.get(head..new_end)),
+        (' ', old.get(old_end..old.len().min(old_end + CONTEXT))),
+    ] {
+        for line in lines.unwrap_or_default() {
+            let _ = writeln!(text, "{mark}{line}");
+        }
+    }
+    text
+}
+
 const USUAL_PROGRAM: &str = "/usr/bin/dockbridge-runtime";
 const PROGRAMS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -199,3 +223,5 @@ const SYSTEMD: u32 = 1;
 /// Much more than the settings need.
 const MAX_FILE: u64 = 4 << 20;
 const LEFT_BEHIND: &str = "containers created with it do not start again: remove their pods";
+/// Lines of a difference around the change.
+const CONTEXT: usize = 3;

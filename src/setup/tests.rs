@@ -4,10 +4,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    command::{SetupArgs, run},
+    command::{SetupArgs, difference, run},
     daemon_json::{Entry, with_entry, with_runtimes, without_entry},
-    difference::difference,
-    dockerd::DaemonFlags,
+    reading::DaemonFlags,
 };
 
 fn ours() -> Entry {

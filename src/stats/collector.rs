@@ -5,21 +5,24 @@ use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 use tokio::sync::Semaphore;
 
 use super::{
-    cgroup_reader::{CgroupReader, GroupLookup},
+    cgroup_reader::{CgroupReader, GroupLookup, now, read_options},
     disks::DiskCache,
     layers::Layers,
     rates::Rates,
     read::{
         file::Files,
         paths::{CgroupPaths, ReadOptions},
-        processes,
+        probe, processes,
     },
 };
 use crate::{
-    host::cgroup::Cgroups,
+    host::cgroup::{Cgroups, Hierarchy},
     model::{
         record::{ContainerRecord, SandboxRecord},
-        stats::{ContainerReading, Detail, GroupReading, ProcessReading},
+        stats::{
+            ContainerReading, Detail, DiskReading, Disks, GroupReading, InterfaceReading,
+            LayerReading, MachineSample, NetworkReading, ProcessReading,
+        },
     },
 };
 
@@ -128,5 +131,33 @@ impl Collector {
     ) -> ProcessReading {
         let pids = places.processes(&mut work.files);
         processes::read(&self.proc, main, &pids, group, &mut work.files)
+    }
+}
+
+impl Collector {
+    /// Every figure that the machine keeps, with any value. Reads some dozen files.
+    pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
+        let (options, mut files) = (read_options(Detail::Everything), Files::default());
+        let cgroups = &self.groups.cgroups;
+        let kept = |controller: &str| {
+            let keeps = |hierarchy| cgroups.has_controller(hierarchy, controller) == Some(true);
+            keeps(Hierarchy::V1) || keeps(Hierarchy::V2)
+        };
+        let top = cgroups.top().map(|top| CgroupPaths::of(&top, u64::MAX)).unwrap_or_default();
+        MachineSample {
+            group: probe::group(&top, &options, kept, &mut files),
+            processes: ProcessReading {
+                descriptors: Some(0),
+                sockets: Some(0),
+                ulimits: vec![("max_open_files", 1)],
+                ..ProcessReading::default()
+            },
+            layer: layers.then(|| LayerReading { at: now(), ..LayerReading::default() }),
+            network: NetworkReading {
+                default: InterfaceReading { name: "eth0".to_owned(), ..Default::default() },
+                ..NetworkReading::default()
+            },
+            disks: Disks { layers: Some(DiskReading::default()), ..Disks::default() },
+        }
     }
 }

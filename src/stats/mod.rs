@@ -22,7 +22,6 @@ mod disks;
 pub(crate) mod fuzz;
 mod layer_walker;
 mod layers;
-mod machine_sample;
 mod pods;
 mod rates;
 mod read;

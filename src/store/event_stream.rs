@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{hooks::StoreHooks, settings::StoreSettings, signal::Signal, state::Listing};
+use super::{command::Signal, hooks::StoreHooks, settings::StoreSettings, state::Listing};
 use crate::{
     concurrency::backoff::Backoff,
     engine::{client::Engine, error::EngineError, events::Events},

@@ -9,13 +9,13 @@ use tokio::{
 };
 
 use super::{
+    command::Signal,
     error::StoreError,
     hooks::StoreHooks,
     inspect_queue::{Generation, Target},
     objects::Inspected,
     oom::{self, ExitCause, OomDetector},
     settings::StoreSettings,
-    signal::Signal,
 };
 use crate::{
     engine::client::Engine,

@@ -37,7 +37,6 @@ mod inspector;
 mod metric_families;
 mod objects;
 mod publisher;
-mod signal;
 mod state;
 mod update_delay;
 mod writer;

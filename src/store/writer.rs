@@ -19,7 +19,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    command::Command,
+    command::{Command, Signal},
     error::StoreError,
     event_stream::EventStream,
     handle::Store,
@@ -31,7 +31,6 @@ use super::{
     oom::OomDetector,
     publisher::{Publisher, Reply},
     settings::StoreSettings,
-    signal::Signal,
     snapshot::Snapshot,
     state::{EventEffect, Listing, StoreState},
 };

@@ -9,7 +9,9 @@ use dockbridge::{
     error::Kind,
     host::disk,
     image::{
-        error::ImageError, kubelet_images::KubeletImages, service::Images, settings::ImageSettings,
+        error::ImageError,
+        kubelet_images::KubeletImages,
+        service::{ImageSettings, Images},
     },
     model::{
         id::ImageId,

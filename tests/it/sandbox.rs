@@ -14,7 +14,10 @@ use dockbridge::{
     },
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability, netns},
-    image::{kubelet_images::KubeletImages, service::Images, settings::ImageSettings},
+    image::{
+        kubelet_images::KubeletImages,
+        service::{ImageSettings, Images},
+    },
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{

@@ -6,7 +6,7 @@ use super::{
     error::{At, ParseError},
     id, text,
 };
-use crate::{model::exec::ExecSyncSpec, wire::cri};
+use crate::{model::stream::ExecSyncSpec, wire::cri};
 
 /// Reads the command, its container and the timeout.
 ///

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::{
-    cgroup_parent,
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     devices,
     error::PlanError,
-    express, identity, image,
+    express, identity,
     input::ContainerInput,
-    labels, mounts, name, oci_edits, oci_runtime, read_only, runtime_handler, security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, security_options,
 };
 use crate::{
     model::{
@@ -19,6 +18,8 @@ use crate::{
         document::{ContainerDocument, VERSION},
         engine::EngineInfo,
         name::container_name,
+        record::ImageRecord,
+        reference::{self, ImageReference},
         sandbox::{PidMode, SandboxSpec},
         volume::ImageVolume,
     },
@@ -57,7 +58,7 @@ impl ContainerPlan {
 pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, PlanError> {
     let pod = &input.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
-    let image_ref = image::reference(&spec, input.image);
+    let image_ref = image_reference(&spec, input.image);
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
     let handler = &input.sandbox.document.spec.handler;
     let runtime = input.engine.edits_runtime(handler);
@@ -171,17 +172,14 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
     let pause = format!("container:{}", input.sandbox.id);
     let mut host = HostConfig {
         annotations: annotations(pod, input.engine),
-        cgroup_parent: cgroup_parent::cgroup_parent(
-            &pod.spec.cgroup_parent,
-            input.engine.cgroup_driver,
-        )?,
+        cgroup_parent: sandbox::cgroup_parent(&pod.spec.cgroup_parent, input.engine.cgroup_driver)?,
         init: Some(false),
         ipc_mode: Some(pause.clone()),
         log_config: Some(log_config(input.log_format)),
         pid_mode: pid_mode(spec, input)?,
         network_mode: Some(pause),
         restart_policy: Some(never_restart()),
-        runtime: runtime_handler::engine_runtime(&pod.spec.handler, input.engine)?,
+        runtime: sandbox::engine_runtime(&pod.spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
         uts_mode: pod.spec.namespaces.host_network.then(|| "host".to_owned()),
         ..HostConfig::default()
@@ -232,3 +230,26 @@ const CRI_ROTATION: (&str, &str) = ("16m", "5");
 /// The same if kubelet reads the newest file itself. Whenever that file exceeds 10 MiB, kubelet renames the
 /// symlink and requests a new one, so the file must never become so large.
 const DOCKER_ROTATION: (&str, &str) = ("8m", "5");
+
+/// `repository@digest` of the requested repository, otherwise any, otherwise the image's id.
+fn image_reference(spec: &ContainerSpec, image: &ImageRecord) -> String {
+    let requested = [&spec.user_image, &spec.image].into_iter().find_map(|text| named(text));
+    let digests = &image.repo_digests;
+    requested
+        .and_then(|requested| digests.iter().find(|text| is_of(text, &requested)))
+        .or_else(|| digests.first())
+        .cloned()
+        .unwrap_or_else(|| image.id.to_string())
+}
+
+fn named(text: &str) -> Option<ImageReference> {
+    if reference::names_id(text) { None } else { ImageReference::parse(text).ok() }
+}
+
+/// Whether `repository@digest` belongs to `requested`.
+fn is_of(text: &str, requested: &ImageReference) -> bool {
+    ImageReference::parse(text).is_ok_and(|known| {
+        known.repository() == requested.repository()
+            && requested.digest().is_none_or(|digest| known.digest() == Some(digest))
+    })
+}

@@ -7,7 +7,6 @@
 
 pub mod adjustment;
 mod capabilities;
-mod cgroup_parent;
 pub mod container;
 mod defaults;
 mod devices;
@@ -15,7 +14,6 @@ pub mod error;
 pub mod etc_files;
 pub mod express;
 pub mod identity;
-mod image;
 mod image_mounts;
 pub mod input;
 mod labels;
@@ -24,9 +22,7 @@ mod name;
 pub mod network_namespace;
 pub mod oci_edits;
 mod oci_runtime;
-mod ports;
 mod read_only;
-mod runtime_handler;
 pub mod sandbox;
 pub(super) mod seccomp;
 mod security_options;

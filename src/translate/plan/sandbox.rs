@@ -1,25 +1,26 @@
 //! The pause container of a pod. It holds the namespaces that the other containers join.
 
+use std::collections::HashMap;
+
 use super::{
-    cgroup_parent,
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     error::PlanError,
     identity,
     input::SandboxInput,
     labels, name,
     network_namespace::NetworkNamespace,
-    oci_runtime, ports, runtime_handler, security_options,
+    oci_runtime, security_options,
 };
 use crate::{
     model::{
         document::{SandboxDocument, VERSION},
-        engine::ApiVersion,
+        engine::{ApiVersion, CgroupDriver, EngineInfo},
         name::sandbox_name,
-        network::{DnsConfig, NetworkMode},
-        sandbox::{PidMode, SandboxSpec},
+        network::{DnsConfig, NetworkMode, PortMapping},
+        sandbox::{DEFAULT_HANDLER, PidMode, SandboxSpec},
     },
     translate::limits,
-    wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig},
+    wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding},
 };
 
 /// The request to the engine.
@@ -82,10 +83,7 @@ fn host_config(
     let spec = &document.spec;
     let mut host = HostConfig {
         annotations: annotations(document, input.engine),
-        cgroup_parent: cgroup_parent::cgroup_parent(
-            &spec.cgroup_parent,
-            input.engine.cgroup_driver,
-        )?,
+        cgroup_parent: cgroup_parent(&spec.cgroup_parent, input.engine.cgroup_driver)?,
         cpu_shares: Some(PAUSE_CPU_SHARES),
         init: Some(false),
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
@@ -94,7 +92,7 @@ fn host_config(
         oom_score_adj: Some(limits::docker::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
         restart_policy: Some(never_restart()),
-        runtime: runtime_handler::engine_runtime(&spec.handler, input.engine)?,
+        runtime: engine_runtime(&spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
         sysctls: Some(spec.sysctls.clone().into_iter().collect()),
         ..HostConfig::default()
@@ -117,7 +115,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
             body.hostname = hostname;
         }
         NetworkMode::Docker => {
-            let ports = ports::published(&spec.ports);
+            let ports = published(&spec.ports);
             host.network_mode = Some("default".to_owned());
             host.port_bindings = Some(ports.bindings).filter(|bindings| !bindings.is_empty());
             body.exposed_ports = Some(ports.exposed).filter(|exposed| !exposed.is_empty());
@@ -143,7 +141,75 @@ fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     host.dns_options = stated(&dns.options);
 }
 
+/// The engine's runtime for a handler. None for the engine's default.
+pub(super) fn engine_runtime(
+    handler: &str,
+    engine: &EngineInfo,
+) -> Result<Option<String>, PlanError> {
+    if handler.is_empty() || handler == DEFAULT_HANDLER {
+        return Ok(None);
+    }
+    if engine.runtimes.contains_key(handler) {
+        return Ok(Some(handler.to_owned()));
+    }
+    let known: Vec<&str> = engine.runtimes.keys().map(String::as_str).collect();
+    Err(PlanError::UnknownHandler { handler: handler.to_owned(), known: known.join(", ") })
+}
+
+/// The engine's `CgroupParent` for the requested parent. None for the engine's default.
+///
+/// With systemd, kubelet sends the whole path of the slice, and the engine needs its last component. A
+/// parent in the form of the other driver is refused. Otherwise the pod would silently be in a hierarchy
+/// that kubelet does not manage.
+pub(super) fn cgroup_parent(
+    stated: &str,
+    driver: CgroupDriver,
+) -> Result<Option<String>, PlanError> {
+    let path = stated.trim_end_matches('/');
+    let last = path.rsplit('/').next().unwrap_or(path);
+    let refuse =
+        |driver, remedy| Err(PlanError::CgroupParent { parent: stated.to_owned(), driver, remedy });
+    match driver {
+        _ if path.is_empty() => Ok(None),
+        // Nothing can be limited here, and the engine would ignore the parent.
+        CgroupDriver::None => Ok(None),
+        CgroupDriver::Systemd if last.ends_with(SLICE) => Ok(Some(last.to_owned())),
+        CgroupDriver::Systemd => refuse("systemd", SET_SYSTEMD),
+        CgroupDriver::Cgroupfs if last.ends_with(SLICE) => refuse("cgroupfs", SET_CGROUPFS),
+        CgroupDriver::Cgroupfs => Ok(Some(path.to_owned())),
+    }
+}
+
+/// `80/tcp` for each port with a host port, and the address and port on the host.
+struct Ports {
+    /// `ExposedPorts`: the engine publishes only exposed ports.
+    exposed: Vec<String>,
+    /// `PortBindings`.
+    bindings: HashMap<String, Option<Vec<PortBinding>>>,
+}
+
+fn published(ports: &[PortMapping]) -> Ports {
+    let mut bindings: HashMap<String, Option<Vec<PortBinding>>> = HashMap::new();
+    for port in ports.iter().filter(|port| port.host_port != 0) {
+        let key = format!("{}/{}", port.container_port, port.protocol.as_str());
+        bindings.entry(key).or_default().get_or_insert_default().push(PortBinding {
+            host_ip: Some(port.host_ip.clone()),
+            host_port: Some(port.host_port.to_string()),
+        });
+    }
+    let mut exposed: Vec<String> = bindings.keys().cloned().collect();
+    exposed.sort();
+    Ports { exposed, bindings }
+}
+
 /// If memory is short, the pause container must not be killed before the other containers.
 const PAUSE_OOM_SCORE: i64 = -998;
 /// The kernel's smallest weight, because the pause container only sleeps.
 const PAUSE_CPU_SHARES: i64 = 2;
+/// The suffix of a systemd unit that contains other cgroups.
+const SLICE: &str = ".slice";
+const SET_SYSTEMD: &str = "it is not a systemd slice; set cgroupDriver: systemd in the kubelet's \
+                           configuration and restart it";
+const SET_CGROUPFS: &str = "it is a systemd slice; set \
+                            \"exec-opts\": [\"native.cgroupdriver=systemd\"] in the engine's \
+                            daemon.json and restart it, or cgroupDriver: cgroupfs in the kubelet's";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{signal, time, user_namespace, verbose};
+use super::{sandbox, signal, time, verbose};
 use crate::{
     model::{
         accounts::ProcessUser,
@@ -254,8 +254,8 @@ fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
         }),
         image_sub_path: given.image_sub_path.clone(),
         mount_options: given.options.clone(),
-        uid_mappings: given.id_mappings.iter().map(|ids| user_namespace::range(ids.uids)).collect(),
-        gid_mappings: given.id_mappings.iter().map(|ids| user_namespace::range(ids.gids)).collect(),
+        uid_mappings: given.id_mappings.iter().map(|ids| sandbox::id_range(ids.uids)).collect(),
+        gid_mappings: given.id_mappings.iter().map(|ids| sandbox::id_range(ids.gids)).collect(),
     }
 }
 

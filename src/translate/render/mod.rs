@@ -14,7 +14,6 @@ pub mod stats;
 
 mod signal;
 mod time;
-mod user_namespace;
 mod verbose;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::json;
 
-use super::{time, user_namespace, verbose};
+use super::{time, verbose};
 use crate::{
     model::{
         attachment::Attachment,
@@ -13,6 +13,7 @@ use crate::{
         record::{SandboxRecord, SandboxState},
         resources::PodResources,
         sandbox::{DEFAULT_HANDLER, PidMode, PodMetadata},
+        user_namespace::{IdMapping, IdMappings},
     },
     wire::cri,
 };
@@ -119,7 +120,7 @@ fn namespaces(record: &SandboxRecord) -> cri::LinuxPodSandboxStatus {
         pid: pid(document.spec.namespaces.pid).into(),
         ipc: host_or_pod(document.spec.namespaces.host_ipc).into(),
         target_id: String::new(),
-        userns_options: user_namespace::options(document.spec.namespaces.users),
+        userns_options: userns_options(document.spec.namespaces.users),
     };
     cri::LinuxPodSandboxStatus { namespaces: Some(cri::Namespace { options: Some(options) }) }
 }
@@ -131,4 +132,17 @@ fn pid(mode: PidMode) -> cri::NamespaceMode {
         PidMode::Node => cri::NamespaceMode::Node,
         PidMode::Target => cri::NamespaceMode::Target,
     }
+}
+
+/// The mappings of a pod. None if it uses the host's ids.
+fn userns_options(users: Option<IdMappings>) -> Option<cri::UserNamespace> {
+    users.map(|ids| cri::UserNamespace {
+        mode: cri::NamespaceMode::Pod.into(),
+        uids: vec![id_range(ids.uids)],
+        gids: vec![id_range(ids.gids)],
+    })
+}
+
+pub(super) const fn id_range(ids: IdMapping) -> cri::IdMapping {
+    cri::IdMapping { host_id: ids.host, container_id: 0, length: ids.length }
 }
