@@ -13,7 +13,7 @@ use crate::{
     model::{
         container::ContainerLogFormat,
         listen::Listen,
-        network::NetworkMode,
+        network::{NetworkMode, is_cidr},
         pinned_images::{CollectImages, LabelPattern, NamePattern},
         reference::{ImageReference, names_id},
     },
@@ -302,16 +302,6 @@ fn socket(text: &str, scheme: Invalid) -> Result<PathBuf, Invalid> {
         return Err(Invalid::LongSocketPath);
     }
     directory(path)
-}
-
-fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
-    let Ok(length) = length.parse::<u8>() else { return false };
-    match address.parse() {
-        Ok(IpAddr::V4(_)) => length <= 32,
-        Ok(IpAddr::V6(_)) => length <= 128,
-        Err(_) => false,
-    }
 }
 
 fn chosen<T: Copy>(text: &str, words: &[(&str, T)], other: Invalid) -> Result<T, Invalid> {

@@ -13,13 +13,12 @@ use std::{
         unix::fs::{DirBuilderExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
-    thread,
 };
 
 use nix::{
     errno::Errno,
     libc,
-    mount::{MntFlags, MsFlags, mount, umount2},
+    mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
     unistd::{Gid, Uid, fchdir, setfsgid, setfsuid},
 };
@@ -29,7 +28,11 @@ use rustix::{
     thread::{CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits},
 };
 
-use super::{error::HostError, mounts::MountInfo};
+use super::{
+    error::HostError,
+    mounts::{MountInfo, mount_of, unmount_all},
+    netns::on_own_thread,
+};
 
 /// Mounts `source` at `target`, with owners as the user namespace `ids` maps them. Mounts below
 /// `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
@@ -107,9 +110,7 @@ impl Overlay {
     /// The overlay that a path is a part of, and where in it: one that is bound there, or a directory of one
     /// that is mounted read-only above.
     pub fn around(table: &str, path: &Path) -> Option<(Self, PathBuf)> {
-        let mounts = table.lines().filter_map(MountInfo::read);
-        let above = mounts.filter(|mount| path.starts_with(&mount.point));
-        let mount = above.max_by_key(|mount| mount.point.components().count())?;
+        let mount = mount_of(table, path)?;
         let below = path.strip_prefix(&mount.point).ok()?;
         let overlay = Self::of(&mount)?;
         let part = mount.root.strip_prefix("/").ok()?.join(below);
@@ -189,12 +190,7 @@ impl Overlay {
             }
         }
         // In a separate thread, so that its mount namespace, directory and ids end with it.
-        let mounted = thread::scope(|scope| {
-            let work = || self.mount_apart(target, ids, root);
-            let thread = thread::Builder::new().name("overlay".to_owned());
-            let running = thread.spawn_scoped(scope, work)?;
-            running.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
-        });
+        let mounted = on_own_thread(|| self.mount_apart(target, ids, root));
         let overlay = mounted.map_err(|e| HostError::new("mount an overlay on", target, e))?;
         attach(&overlay, target)
     }
@@ -294,13 +290,7 @@ impl Layers {
 /// # Errors
 /// Not permitted, or something is in the directory.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
-    for _ in 0..MAX_STACKED {
-        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) => {}
-            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => break,
-            Err(e) => return Err(HostError::new("unmount", at, e)),
-        }
-    }
+    unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
     let removed = match fs::symlink_metadata(at) {
         Ok(facts) if facts.is_dir() => fs::remove_dir(at),
         Ok(_) => fs::remove_file(at),
@@ -380,7 +370,6 @@ const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 /// What an engine may have chosen. `index` is stated, the rest is the kernel's default.
 const KEPT: &str =
     "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
-const MAX_STACKED: usize = 16;
 
 #[cfg(test)]
 mod tests;

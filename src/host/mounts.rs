@@ -8,6 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, umount2},
+};
+
 use super::capability::listening_pid;
 
 /// A line of `/proc/<pid>/mountinfo`.
@@ -110,6 +115,18 @@ pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
     mount_of.max_by_key(|mount| mount.point.components().count())
 }
 
+/// Ends the mount at `at`, and others that are stacked on it. Fine when there is none.
+pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
+    for _ in 0..MAX_STACKED {
+        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
 impl<'a> MountInfo<'a> {
     /// The fields of a line are: id, parent, device, root, mount point, options, any number of tags, `-`,
     /// type, source, options of the file system. None for a malformed line.
@@ -151,6 +168,8 @@ pub fn unescaped(field: &str) -> PathBuf {
     }
     PathBuf::from(OsString::from_vec(plain))
 }
+
+const MAX_STACKED: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use nix::{
     errno::Errno,
     ifaddrs::getifaddrs,
     libc,
-    mount::{MntFlags, MsFlags, mount, umount2},
+    mount::{MsFlags, mount},
     sched::{CloneFlags, setns, unshare},
     sys::{
         socket::{AddressFamily, SockFlag, SockType, socket},
@@ -31,6 +31,7 @@ use nix::{
 use super::{
     error::HostError,
     file::{self, Durability},
+    mounts::unmount_all,
 };
 
 /// Pins the network namespace of process `pid` at `at`. Creates the directories above it.
@@ -96,14 +97,11 @@ pub fn is_used(at: &Path) -> bool {
 /// Access is denied, or `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
     // After a crash between two steps of `pin`, several mounts may be stacked here.
-    for _ in 0..MAX_STACKED {
-        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) => {}
-            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => break,
-            // Without permission to mount, dockbridge cannot have a pin here.
-            Err(Errno::EPERM) if !is_pinned(at) => break,
-            Err(e) => return Err(HostError::new("unmount", at, e)),
-        }
+    match unmount_all(at) {
+        Ok(()) => {}
+        // Without permission to mount, dockbridge cannot have a pin here.
+        Err(Errno::EPERM) if !is_pinned(at) => {}
+        Err(e) => return Err(HostError::new("unmount", at, e)),
     }
     file::remove_if_present(at, Durability::Written).map(|_| ())
 }
@@ -174,10 +172,10 @@ pub fn within<T: Send>(
     entered.map_err(fail)
 }
 
-/// For work that changes the namespace of its thread, which ends afterwards.
-fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+/// For work that changes its thread, such as its namespace. The thread ends afterwards.
+pub(super) fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work)?;
+        let thread = thread::Builder::new().name("apart".to_owned()).spawn_scoped(scope, work)?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
     })
 }
@@ -265,7 +263,6 @@ const OWN: &str = "/proc/self/ns/net";
 const OF_THREAD: &str = "/proc/thread-self/ns/net";
 const LOOPBACK: &[u8] = b"lo";
 const UP: libc::c_short = 1;
-const MAX_STACKED: usize = 16;
 
 #[cfg(test)]
 pub(crate) mod resident;

@@ -15,13 +15,16 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     libc,
-    mount::{MntFlags, MsFlags, mount, umount2},
+    mount::{MsFlags, mount},
     sys::stat::{major, minor},
 };
 
-use super::{capability::listening_pid, error::HostError, mounts::MountInfo};
+use super::{
+    capability::listening_pid,
+    error::HostError,
+    mounts::{MountInfo, unmount_all},
+};
 
 /// Mounts `layers`, the topmost first, as one read-only directory at `at`. Creates `at` and missing
 /// parents. Only root can enter the directory above, because files of an image may have set-user-ID bits.
@@ -66,12 +69,8 @@ fn by_descriptor(held: &[File]) -> String {
 /// # Errors
 /// Access is denied, or the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
-    while is_mounted(at) {
-        match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) => {}
-            Err(Errno::EINVAL | Errno::ENOENT) => break,
-            Err(e) => return Err(HostError::new("unmount", at, e)),
-        }
+    if is_mounted(at) {
+        unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
     }
     match fs::remove_dir(at) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

@@ -1,5 +1,7 @@
 //! The network settings of a pod: DNS, ports, and how it is connected.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// `DNSConfig` of CRI.
@@ -53,4 +55,16 @@ pub enum NetworkMode {
     /// The engine's own bridge and published ports.
     Docker,
     Host,
+}
+
+/// Whether a text is an address range, such as `10.88.0.0/16`.
+pub fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let most = match address.parse() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    // For `parse`, a number may have a sign.
+    bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }

@@ -3,7 +3,10 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, chown},
+    thread,
 };
+
+use nix::mount::{MntFlags, umount2};
 
 use super::*;
 use crate::{

@@ -7,7 +7,7 @@ use super::{
     text,
 };
 use crate::{
-    model::network::{DnsConfig, PortMapping, Protocol},
+    model::network::{DnsConfig, PortMapping, Protocol, is_cidr},
     wire::cri,
 };
 
@@ -95,16 +95,7 @@ fn host_ip(address: &str) -> Result<String, ParseError> {
 }
 
 fn cidr(range: &str) -> Result<String, ParseError> {
-    let valid = range.split_once('/').is_some_and(|(address, bits)| {
-        let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
-        let most = match address.parse() {
-            Ok(IpAddr::V4(_)) => 32,
-            Ok(IpAddr::V6(_)) => 128,
-            Err(_) => return false,
-        };
-        digits && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
-    });
-    if valid {
+    if is_cidr(range) {
         Ok(range.to_owned())
     } else {
         Err(ParseError::invalid(format!("is not a CIDR: {}", text::quoted(range))))
