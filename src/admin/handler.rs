@@ -1,4 +1,7 @@
-//! Answers requests to the admin server.
+//! Answers requests to the admin server. `/healthz` says whether this process works, `/readyz` whether pods can
+//! run: a process that works must not be restarted while Docker is down.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -11,10 +14,14 @@ use tracing::{info, level_filters::LevelFilter};
 use super::{
     context::{AdminContext, ReloadRequest},
     endpoints::{DIFF, HEALTH, LOG_LEVEL, METRICS, READY, RELOAD, STATE, TASKS},
-    health, state,
+    state,
 };
 use crate::{
-    concurrency::blocking::blocking, config::source::Variables, telemetry::registry::MEDIA_TYPE,
+    concurrency::blocking::blocking,
+    config::source::Variables,
+    model::{attachment::NetworkStatus, engine::EngineHealth},
+    store::{handle::Store, snapshot::Snapshot},
+    telemetry::registry::MEDIA_TYPE,
 };
 
 /// Which paths a client may use.
@@ -70,7 +77,7 @@ async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
 }
 
 async fn health(context: &AdminContext) -> Response<Full<Bytes>> {
-    if health::lives(&context.store).await {
+    if lives(&context.store).await {
         return text(StatusCode::OK, "ok\n");
     }
     let words = "the store of dockbridge does not answer: restart dockbridge\n";
@@ -79,7 +86,7 @@ async fn health(context: &AdminContext) -> Response<Full<Bytes>> {
 
 fn ready(context: &AdminContext) -> Response<Full<Bytes>> {
     let (now, network) = (context.store.snapshot(), context.network.status());
-    let obstacles = health::obstacles(&now, &network);
+    let obstacles = obstacles(&now, &network);
     if obstacles.is_empty() {
         return text(StatusCode::OK, "ready\n");
     }
@@ -163,9 +170,37 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
     answer
 }
 
+/// Whether the store's task still answers.
+async fn lives(store: &Store) -> bool {
+    store.answers(ANSWER_TIMEOUT).await
+}
+
+/// Why pods cannot run, for operators. Not a reason to restart a process that works. Empty when they can.
+fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
+    let mut obstacles = Vec::new();
+    match &now.health {
+        EngineHealth::Reachable => {}
+        EngineHealth::Starting => obstacles.push("docker has not answered yet".to_owned()),
+        EngineHealth::Unreachable { reason } => {
+            obstacles.push(format!("docker does not answer: {reason}"));
+        }
+    }
+    if !now.is_synced() {
+        obstacles.push("docker has not listed its containers yet".to_owned());
+    }
+    if !network.ready {
+        let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());
+        let words = words.map_or("no reason is known", String::as_str);
+        obstacles.push(format!("pods cannot be connected: {words}"));
+    }
+    obstacles
+}
+
 const CHOICE: &str = "choose error, warn, info, debug or trace\n";
 const NO_VARIABLES: &str = "the body must be a JSON object of strings\n";
 /// Much more than all variables of settings together.
 const LONGEST_VARIABLES: usize = 256 << 10;
 /// Room for the longest name of a level and some white space.
 const LONGEST_LEVEL: usize = 64;
+/// A busy store answers within milliseconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -8,7 +8,6 @@ pub mod client;
 pub mod context;
 pub mod endpoints;
 pub mod handler;
-pub mod health;
 pub mod process;
 pub mod server;
 pub mod state;

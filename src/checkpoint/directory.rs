@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    ffi::OsString,
     fs::{self, DirEntry},
     io,
     path::{Path, PathBuf},
@@ -15,7 +16,6 @@ use super::{
     cri_dockerd::CriDockerdCheckpoints,
     envelope::{self, Untrusted},
     error::CheckpointError,
-    quarantine::{self, DIRECTORY_MODE},
     record::{
         ChangesSinceCreate, Loaded, MemoryKills, PodCidrs, PulledImages, Quarantined,
         SandboxCheckpoint, SingleFile,
@@ -241,7 +241,7 @@ impl Paths {
     }
 
     fn set_aside(&self, path: &Path, why: &Untrusted) -> Quarantined {
-        quarantine::move_aside(path, &self.root.join("quarantine"), &why.to_string())
+        move_aside(path, &self.root.join("quarantine"), &why.to_string())
     }
 }
 
@@ -290,6 +290,48 @@ fn remove_draft(draft: &Path) {
     }
 }
 
+/// Moves a file that cannot be trusted into `quarantine` under a name that is free there, and reports it. It
+/// is kept for the operator, and the next start ignores it.
+///
+/// A file that cannot be moved stays where it is; the report then says so.
+fn move_aside(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
+    match moved(path, quarantine) {
+        Ok(path) => Quarantined { path, reason: reason.to_owned() },
+        Err(error) => {
+            let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
+            Quarantined { path: path.to_owned(), reason }
+        }
+    }
+}
+
+fn moved(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
+    file::ensure_directory(quarantine, DIRECTORY_MODE)?;
+    let target = free_name(path, quarantine)?;
+    fs::rename(path, &target).map_err(|e| HostError::new("move aside", path, e))?;
+    Ok(target)
+}
+
+/// The first free name of `name`, `name.1`, `name.2` and so on. Only one dockbridge uses a state directory,
+/// so no other process can take the name in the meantime.
+fn free_name(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
+    let name = path.file_name().unwrap_or_default();
+    (0..u32::MAX)
+        .map(|serial| quarantine.join(numbered(name.to_owned(), serial)))
+        .find(|target| fs::symlink_metadata(target).is_err())
+        .ok_or_else(|| {
+            let full = io::Error::from(io::ErrorKind::AlreadyExists);
+            HostError::new("find a free name in", quarantine, full)
+        })
+}
+
+fn numbered(mut name: OsString, serial: u32) -> OsString {
+    if serial > 0 {
+        name.push(format!(".{serial}"));
+    }
+    name
+}
+
 const SUFFIX: &str = ".json";
 /// Twice the largest request that kubelet can send. We never write a larger file.
 const MAX_BYTES: u64 = 32 << 20;
+const DIRECTORY_MODE: u32 = 0o700;

@@ -14,7 +14,6 @@ pub mod record;
 mod cri_dockerd;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-mod quarantine;
 mod write_order;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     error::{Call, Subject},
     error_response, images,
     json_cutter::{Form, JsonCutter},
-    log_messages, pull, tar,
+    log_messages, pull,
 };
 use crate::{
     fuzz_input::{portions, texts},
@@ -135,7 +135,7 @@ pub(crate) fn answers(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = error_response::classify_pull("docker.io/library/a:b", &text);
     let _ = text.parse::<ApiVersion>();
-    if let Ok(file) = tar::first_file(bytes) {
+    if let Ok(file) = archive::first_file(bytes) {
         assert!(file.len() < bytes.len());
     }
     if let Ok(stat) = HeaderValue::from_bytes(bytes) {

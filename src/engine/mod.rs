@@ -32,7 +32,6 @@ mod error_response;
 mod json_cutter;
 mod request;
 mod stream;
-mod tar;
 #[cfg(test)]
 mod tests;
 mod values;

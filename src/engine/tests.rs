@@ -6,10 +6,9 @@ use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use serde_json::json;
 
 use super::{
-    address,
+    address, archive,
     error::{Call, EngineError, PullFault, Subject},
     error_response::{classify, classify_pull},
-    tar,
 };
 use crate::error::Kind;
 
@@ -242,10 +241,10 @@ fn the_first_file_of_an_archive_is_found_behind_what_describes_it() {
     for start in [Vec::new(), described] {
         for content in [&b"root:x:0:0"[..], b"", &[7; 1024]] {
             let archive = [start.clone(), entry(b'0', content), entry(b'0', b"x")].concat();
-            assert_eq!(tar::first_file(&archive), Ok(content));
+            assert_eq!(archive::first_file(&archive), Ok(content));
         }
     }
-    assert_eq!(tar::first_file(&entry(0, b"old")), Ok(&b"old"[..]));
+    assert_eq!(archive::first_file(&entry(0, b"old")), Ok(&b"old"[..]));
 }
 
 #[test]
@@ -254,15 +253,15 @@ fn an_archive_that_is_none_is_refused() {
     let mut wrong = whole.clone();
     wrong[0] = b'n';
     for archive in [&whole[..611], &whole[..511], &wrong[..], b"", &entry(b'5', b""), &[0; 1024]] {
-        assert!(tar::first_file(archive).is_err());
+        assert!(archive::first_file(archive).is_err());
     }
 }
 
 proptest! {
     #[test]
     fn no_archive_makes_it_panic(bytes in any::<Vec<u8>>(), kind: u8) {
-        let _ = tar::first_file(&bytes);
+        let _ = archive::first_file(&bytes);
         let archive = [entry(kind, &bytes), bytes].concat();
-        let _ = tar::first_file(&archive);
+        let _ = archive::first_file(&archive);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    fs::OpenOptions,
     io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     apply::apply, command_line::CommandLine, create, directory::EditsDirectory,
-    error::OciRuntimeError, log,
+    error::OciRuntimeError,
 };
 use crate::{
     error::chain,
@@ -44,7 +45,7 @@ pub fn execute(words: Vec<OsString>) -> ExitCode {
     match run(&line, &EditsDirectory::default()) {
         Ok(code) => code,
         Err(error) => {
-            log::report(line.log.as_deref(), line.is_log_json, &chain(&error));
+            report(line.log.as_deref(), line.is_log_json, &chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -84,7 +85,7 @@ pub(super) fn run(
 /// when it removes the container.
 fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     if let Err(error) = directory.unmount(&line.id) {
-        log::report(line.log.as_deref(), line.is_log_json, &chain(&error));
+        report(line.log.as_deref(), line.is_log_json, &chain(&error));
     }
 }
 
@@ -160,6 +161,25 @@ fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
 fn code(status: ExitStatus) -> ExitCode {
     let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(number).unwrap_or(1))
+}
+
+/// Reports an error of the runtime: to the file of `--log` in runc's format, because the engine reads it there,
+/// and to standard error for people who run it by hand.
+fn report(log: Option<&Path>, is_json: bool, message: &str) {
+    let _ = writeln!(io::stderr(), "dockbridge-runtime: {message}");
+    let Some(log) = log else { return };
+    let line = match is_json {
+        true => json!({"level": "error", "msg": format!("dockbridge-runtime: {message}"), "time": now()})
+            .to_string(),
+        false => format!("time=\"{}\" level=error msg={:?}", now(), message),
+    };
+    let opened = OpenOptions::new().create(true).append(true).open(log);
+    // If the log cannot be written, there is no way to report that.
+    let _ = opened.and_then(|mut file| writeln!(file, "{line}"));
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The name of the program when it is called as a runtime.

@@ -17,7 +17,6 @@ pub mod error;
 pub mod execute;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-mod log;
 
 #[cfg(test)]
 mod tests;

@@ -314,7 +314,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ExecSyncRequest>,
     ) -> Result<Response<cri::ExecSyncResponse>, Status> {
         self.about(&request.get_ref().container_id);
-        let spec = parse::exec::exec_sync_spec(request.get_ref()).map_err(failed)?;
+        let spec = parse::stream::exec_sync_spec(request.get_ref()).map_err(failed)?;
         let outcome = self.commands.exec_sync(spec).await.map_err(failed)?;
         Ok(Response::new(cri::ExecSyncResponse {
             stdout: outcome.stdout,

@@ -10,7 +10,7 @@ use crate::{
     image::error::ImageError,
     network::error::NetworkError,
     sandbox::error::SandboxError,
-    stats::error::StatsError,
+    stats::service::StatsError,
     store::error::StoreError,
     streaming::error::StreamError,
     translate::parse::error::ParseError,

@@ -11,7 +11,6 @@
 //! disk_watcher:  reads the file system of the layers in the background
 //! ```
 
-pub mod error;
 pub mod service;
 
 mod cgroup_reader;

@@ -9,19 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use thiserror::Error;
 use tokio::time::sleep;
 
 use super::{
     cgroup_reader::read_options,
     collector::{Collector, ReadContext},
-    disk_watcher,
-    error::StatsError,
-    layer_walker,
+    disk_watcher, layer_walker,
     pods::PodTarget,
     read::file::Files,
 };
 use crate::{
     concurrency::blocking::blocking,
+    error::Kind,
     host::cgroup::Cgroups,
     model::{
         filter::{ContainerFilter, SandboxFilter},
@@ -192,6 +192,26 @@ async fn forget(collector: Weak<Collector>, store: Store) {
 /// More threads than this would only wait for each other.
 fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
+}
+
+/// Nothing was read.
+#[derive(Debug, Error)]
+pub enum StatsError {
+    /// Figures would be missing, which would look as if there were no limit and no memory usage.
+    #[error(
+        "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
+         (LimitNOFILE)"
+    )]
+    Starved,
+}
+
+impl StatsError {
+    /// The error kind, from which the gRPC code follows.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Starved => Kind::ResourceExhausted,
+        }
+    }
 }
 
 /// Part of the names of all such storage drivers and snapshotters.

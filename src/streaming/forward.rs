@@ -5,7 +5,6 @@
 
 mod dial;
 pub(super) mod pairing;
-mod pod_network;
 mod relay;
 
 use std::{sync::Arc, time::Duration};
@@ -18,8 +17,8 @@ use tokio::{
 use tracing::{debug, info};
 
 use self::{
+    dial::PodNetwork,
     pairing::{PairStream, Pairing, PairingResult, StreamType},
-    pod_network::PodNetwork,
 };
 use super::{
     channel::{Reader, Writer},

@@ -24,10 +24,7 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
-use super::{
-    interest,
-    trace::{SpanRecorder, TRACED},
-};
+use super::trace::{self, SpanRecorder, TRACED};
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl LogControl {
     /// Writes lines of `level` and higher, starting with the next line. The libraries keep their limit.
     pub fn set_level(&self, level: LevelFilter) {
         self.0.store(Arc::new(allowed(level)));
-        interest::reset();
+        trace::reset();
     }
 }
 

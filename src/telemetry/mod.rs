@@ -4,7 +4,6 @@
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod in_progress;
-mod interest;
 pub mod log;
 pub mod metric;
 pub mod operation;

@@ -19,9 +19,10 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{
-    Level, Metadata, Span, Subscriber,
+    Level, Metadata, Span, Subscriber, callsite,
     field::{Field, Visit},
     level_filters::LevelFilter,
     span,
@@ -34,7 +35,6 @@ use tracing_subscriber::{
 };
 
 use self::parent::Parent;
-use super::interest;
 use crate::error::Kind;
 
 /// The target of spans that the log does not need: calls to the engine, runs of plugins.
@@ -108,7 +108,7 @@ impl SpanRecorder {
     fn record(&self, recording: Option<Recording>) {
         let is_on = recording.is_some();
         if self.0.swap(recording.map(Arc::new)).is_some() != is_on {
-            interest::reset();
+            reset();
         }
     }
 
@@ -341,6 +341,16 @@ fn span_kind(kind: &str) -> SpanKind {
     }
 }
 
+/// Resets tracing's caches, one for each log or span call site, of whether it is enabled. Call it after each
+/// change of what is enabled.
+///
+/// Resets run one after the other. Otherwise the earlier of two could write last, with outdated values.
+pub(super) fn reset() {
+    let _alone = RESETTING.lock();
+    callsite::rebuild_interest_cache();
+}
+
+static RESETTING: Mutex<()> = Mutex::new(());
 /// The field with the name that a collector shows.
 const NAME: &str = "name";
 /// The start of this crate's targets.

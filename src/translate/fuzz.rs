@@ -90,7 +90,7 @@ pub(crate) fn requests(bytes: &[u8]) {
 
 fn streams(bytes: &[u8]) {
     if let Ok(request) = cri::ExecSyncRequest::decode(bytes) {
-        accepted(parse::exec::exec_sync_spec(&request));
+        accepted(parse::stream::exec_sync_spec(&request));
     }
     if let Ok(request) = cri::ExecRequest::decode(bytes) {
         accepted(parse::stream::exec_spec(&request));

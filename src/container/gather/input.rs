@@ -1,18 +1,30 @@
 //! Gathers the input of a plan. Fast steps come first.
 
+use std::sync::Arc;
+
+use tracing::warn;
+
 use crate::{
     container::{
         error::ContainerError,
-        gather::{accounts::accounts, host::check_host, seccomp_profile::seccomp_profile},
+        gather::{host::check_host, seccomp_profile::seccomp_profile},
         limits::hugepages::check_hugepages,
         node::Node,
     },
+    error::chain,
+    image_files::{error::ImageFilesError, service::ImageFiles},
     model::{
-        container::ContainerSpec, id::ContainerId, record::SandboxRecord, sandbox::PidMode,
+        accounts::Accounts,
+        container::ContainerSpec,
+        id::ContainerId,
+        record::{ImageRecord, SandboxRecord},
+        sandbox::PidMode,
         volume::ImageVolume,
     },
     store::snapshot::Snapshot,
-    translate::plan::{self, container::ContainerPlan, input::ContainerInput},
+    translate::plan::{
+        self, container::ContainerPlan, identity::needs_accounts, input::ContainerInput,
+    },
 };
 
 impl Node {
@@ -65,4 +77,24 @@ fn pid_target(
         .filter(|target| target.document.sandbox == sandbox.id && target.process.is_running())
         .map(|target| Some(target.id.clone()))
         .ok_or_else(|| ContainerError::TargetNotReady { id: spec.pid_target.clone() })
+}
+
+/// The accounts of the image. If they cannot be read, only a container whose groups depend on them fails.
+/// For others, the user in the status stays unknown.
+async fn accounts(
+    files: &ImageFiles,
+    image: &ImageRecord,
+    spec: &ContainerSpec,
+) -> Result<Option<Arc<Accounts>>, ContainerError> {
+    match files.accounts(&image.id).await {
+        Ok(accounts) => Ok(Some(accounts)),
+        // The engine also opens it at the start, and would hang with the container.
+        Err(error @ ImageFilesError::NotRegularFile { .. }) => Err(error.into()),
+        Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
+        Err(error) => {
+            let error = chain(&error);
+            warn!(image = %image.id, error, "cannot read /etc/passwd or /etc/group of an image; using none");
+            Ok(None)
+        }
+    }
 }

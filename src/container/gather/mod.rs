@@ -1,7 +1,6 @@
 //! Gathers the input of a container's plan before anything is created, so that nothing has to be undone
 //! after an invalid request.
 
-pub mod accounts;
 pub mod cdi;
 mod devices;
 pub mod host;

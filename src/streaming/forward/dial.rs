@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -13,10 +13,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::pod_network::PodNetwork;
 use crate::{
     concurrency::blocking::blocking,
     host::{error::HostError, netns, processes::Processes},
+    model::{attachment::Attachment, network::NetworkMode, record::SandboxRecord},
 };
 
 #[derive(Debug, Error)]
@@ -73,6 +73,36 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
     let stream = timeout(TIMEOUT, socket?.connect(address)).await??;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// The network namespace to connect in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PodNetwork {
+    Host,
+    /// The namespace pinned at this path. The pin outlives the pod's processes.
+    Pinned(PathBuf),
+    /// The namespace of a process, if it still belongs to this container. The pid may have been reused.
+    OfProcess {
+        pid: u32,
+        container: String,
+    },
+}
+
+impl PodNetwork {
+    /// The sandbox's network. None if it has none, or no longer has one.
+    pub(super) fn of(sandbox: &SandboxRecord) -> Option<Self> {
+        match sandbox.document.network {
+            NetworkMode::Host => Some(Self::Host),
+            NetworkMode::Cni => {
+                let intent = sandbox.attachment.as_ref().and_then(Attachment::intent)?;
+                Some(Self::Pinned(intent.pod.netns.clone()))
+            }
+            NetworkMode::Docker => {
+                let container = sandbox.id.as_str().to_owned();
+                Some(Self::OfProcess { pid: sandbox.pid()?, container })
+            }
+        }
+    }
 }
 
 /// A loopback connection is answered at once, unless a packet filter drops the request.

@@ -11,7 +11,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{dial, pair_up, pod_network::PodNetwork};
+use super::{
+    dial::{self, PodNetwork},
+    pair_up,
+};
 use crate::{
     host::netns::{self, resident::Resident},
     model::{

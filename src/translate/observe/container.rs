@@ -16,12 +16,11 @@ use serde::de::DeserializeOwned;
 use super::{
     adopted, event,
     process::{self, instant},
-    unread,
 };
 use crate::{
     model::{
-        container::ContainerMetadata,
-        document::{ContainerDocument, SandboxDocument, VERSION},
+        container::{ContainerMetadata, ContainerSpec, variable},
+        document::{ContainerDocument, SandboxDocument, Unread, VERSION},
         id::{ContainerId, ImageId, SandboxId},
         label,
         name::{bare, sandbox_name},
@@ -112,7 +111,7 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
     let ours = document(inspect, label::CONTAINER_DOCUMENT)
         .filter(|document: &ContainerDocument| document.version <= VERSION)
         .filter(|document| labelled_sandbox(inspect) == Some(document.sandbox.as_str()))
-        .map(|document| unread::read_back(document, inspect));
+        .map(|document| read_back(document, inspect));
     let is_adopted = ours.is_none();
     let document = ours.or_else(|| adopted::container(inspect))?;
     let pod = Some(document.sandbox.to_string());
@@ -162,6 +161,40 @@ fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
     }
     addresses.sort_by_key(IpAddr::is_ipv6);
     addresses
+}
+
+/// The document with the parts that the label leaves to the engine. An entry of Docker's list lacks some
+/// of them: the document then stays as it is.
+fn read_back(mut document: ContainerDocument, inspect: &ContainerInspect) -> ContainerDocument {
+    if let Some(unread) = document.unread
+        && let Some(spec) = whole(&document.spec, unread, inspect)
+    {
+        (document.spec, document.unread) = (spec, None);
+    }
+    document
+}
+
+fn whole(
+    stored: &ContainerSpec,
+    unread: Unread,
+    inspect: &ContainerInspect,
+) -> Option<ContainerSpec> {
+    let (config, host) = (&inspect.config, &inspect.host_config);
+    let mut spec = stored.clone();
+    // If they were requested, the inspect has only these. Otherwise it has the image's.
+    spec.command = config.entrypoint.get(..unread.command)?.to_vec();
+    spec.args = config.cmd.get(..unread.args)?.to_vec();
+    // The engine puts the image's variables after the caller's.
+    let envs = config.env.get(..unread.envs)?.iter().map(|it| variable(it));
+    spec.envs = envs.collect::<Option<_>>()?;
+    let requested = host.mounts.get(..stored.mounts.len())?;
+    for (mount, requested) in spec.mounts.iter_mut().zip(requested) {
+        mount.container_path.clone_from(&requested.target);
+        if mount.image.is_none() {
+            mount.host_path.clone_from(&requested.source);
+        }
+    }
+    Some(spec)
 }
 
 /// The kernel's smallest weight. Every CRI server for Docker gives it to pause containers.

@@ -12,7 +12,6 @@ pub mod event;
 pub mod image;
 pub mod listed;
 mod process;
-mod unread;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,6 @@ pub mod adjustment;
 mod cdi;
 pub mod container;
 pub mod error;
-pub mod exec;
 pub mod filter;
 pub mod id;
 pub mod image;

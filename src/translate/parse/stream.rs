@@ -1,13 +1,14 @@
-//! The requests of Exec, Attach and PortForward.
+//! The requests of ExecSync, Exec, Attach and PortForward.
+
+use std::time::Duration;
 
 use super::{
     error::{At, ParseError},
-    exec::command,
     id::object_id,
     text,
 };
 use crate::{
-    model::stream::{AttachSpec, ExecSpec, ForwardSpec, Streams},
+    model::stream::{AttachSpec, ExecSpec, ExecSyncSpec, ForwardSpec, Streams},
     wire::cri,
 };
 
@@ -68,4 +69,27 @@ fn streams(streams: Streams) -> Result<Streams, ParseError> {
 fn forwarded(port: i32) -> Result<u16, ParseError> {
     let found = u16::try_from(port).ok().filter(|port| *port != 0);
     found.ok_or_else(|| ParseError::invalid(format!("is not a port: {port}")))
+}
+
+/// Reads the command, its container and the timeout. The error names the first field that is missing or
+/// malformed.
+pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
+    let container = object_id("container_id", &request.container_id)?;
+    let command = command(&request.cmd).at("cmd")?;
+    // In the interface, 0 means no limit. kubelet sometimes sends a negative number.
+    let seconds = u64::try_from(request.timeout).unwrap_or(0);
+    let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
+    Ok(ExecSyncSpec { container, command, timeout })
+}
+
+/// A program and its arguments. Arguments may be empty.
+pub(super) fn command(words: &[String]) -> Result<Vec<String>, ParseError> {
+    match words {
+        [] => Err(ParseError::missing()),
+        [program, ..] => {
+            text::required(program).at("[0]")?;
+            let checked = words.iter().enumerate();
+            checked.map(|(index, word)| text::plain(word).at(format!("[{index}]"))).collect()
+        }
+    }
 }

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
-    devices,
     error::PlanError,
     express, identity,
     input::ContainerInput,
@@ -187,7 +186,7 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
     limits::docker::create(&mut host, &spec.resources, input.oom_floor)?;
     // Limits that cannot be set later are refused now.
     limits::cgroup_files::cgroup_files(&spec.resources, input.engine)?;
-    devices::add(&mut host, spec);
+    express::add_devices(&mut host, spec);
     security_options::confine_container(&mut host, &spec.security, input.engine, input.seccomp)?;
     Ok(host)
 }

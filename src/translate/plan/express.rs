@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::{error::PlanError, mounts, read_only};
 use crate::{
     model::{
-        container::{Device, Mount, Propagation},
+        container::{ContainerSpec, Device, Mount, Propagation},
         engine::EngineInfo,
         spec_edit::{IGNORED_OPTIONS, SpecEdit},
     },
-    wire::docker::{self, ContainerCreateBody, HostConfig},
+    wire::docker::{self, ContainerCreateBody, DeviceMapping, HostConfig},
 };
 
 /// Whether the Engine API has a field for the edit.
@@ -51,7 +51,7 @@ pub(super) fn express(
                 add_groups(host.group_add.get_or_insert_default(), groups);
             }
             Ok(Field::Device(device)) if !is_edited => {
-                add_device(host.devices.get_or_insert_default(), super::devices::mapping(&device))?;
+                add_device(host.devices.get_or_insert_default(), device_mapping(&device))?;
             }
             Ok(Field::Bind(mount, is_recursive)) if !is_edited => {
                 read_only::check([&mount], handler, engine)?;
@@ -224,4 +224,22 @@ fn bind(
         options.non_recursive = (!is_recursive).then_some(true);
     }
     Ok(mount)
+}
+
+pub(super) fn add_devices(host: &mut HostConfig, spec: &ContainerSpec) {
+    if !spec.devices.is_empty() {
+        host.devices = Some(spec.devices.iter().map(device_mapping).collect());
+    }
+}
+
+fn device_mapping(device: &Device) -> DeviceMapping {
+    DeviceMapping {
+        path_on_host: Some(device.host_path.clone()),
+        path_in_container: Some(first_non_empty(&device.container_path, &device.host_path)),
+        cgroup_permissions: Some(first_non_empty(&device.permissions, "rwm")),
+    }
+}
+
+fn first_non_empty(text: &str, otherwise: &str) -> String {
+    if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }

@@ -9,7 +9,6 @@ pub mod adjustment;
 mod capabilities;
 pub mod container;
 mod defaults;
-mod devices;
 pub mod error;
 pub mod etc_files;
 pub mod express;
