@@ -32,7 +32,6 @@ pub struct SandboxCheckpoint {
     /// When Docker created the container. Never unset, because kubelet refuses a sandbox without it.
     pub created_at: Nanos,
     /// The state of CNI; none before the intent to call it was recorded.
-    #[serde(default)]
     pub attachment: Option<Attachment>,
 }
 

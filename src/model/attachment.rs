@@ -43,7 +43,7 @@ pub enum Attachment {
         /// The result that the last plugin printed.
         result: serde_json::Value,
         /// Start time of the process that owns the namespace, if it was recorded.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         started_at: Option<Nanos>,
     },
     /// DEL succeeded; nothing is left to release.
@@ -65,7 +65,7 @@ pub struct AttachmentIntent {
     #[serde(default)]
     pub pod_cidrs: Vec<String>,
     /// Capability values that another runtime passed to the plugins. If none, they are made from `pod`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
 }
 

@@ -51,10 +51,9 @@ pub struct ContainerSpec {
     /// Directory of the pod's logs, which contains `log_path`. dockbridge may write to it, but the pod may
     /// have created anything below it. None if there is no log, or if another program created the
     /// container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_directory: Option<PathBuf>,
     /// Absolute path of the CRI log: log directory joined with the container's log path.
-    #[serde(default)]
     pub log_path: Option<PathBuf>,
     #[serde(default)]
     pub stdin: bool,
@@ -74,13 +73,12 @@ pub struct ContainerSpec {
     #[serde(default)]
     pub pid_target: String,
     /// The user namespace in the request, which is the pod's. None means the host's users.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
     #[serde(default)]
     pub security: ContainerSecurity,
     /// Signal that asks the process to stop, as Docker writes it (`SIGTERM`, `RTMIN+3`). None means the
     /// image's.
-    #[serde(default)]
     pub stop_signal: Option<String>,
 }
 

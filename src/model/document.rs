@@ -24,7 +24,6 @@ pub struct SandboxDocument {
     pub network: NetworkMode,
     /// Value of the OCI annotation with which all containers of the pod share one containerd shim. None if
     /// the engine cannot pass annotations.
-    #[serde(default)]
     pub shim_group: Option<String>,
     /// Rebuilt from labels and an inspect, because there is no readable document. The engine does not
     /// report DNS, ports or ID mappings: if these fields are empty, their values are unknown, not unset.
@@ -42,7 +41,7 @@ pub struct ContainerDocument {
     /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
     pub image_ref: String,
     /// User and groups of its main process. None if the image was not inspected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
     /// The image of each image mount, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,7 +61,7 @@ pub struct ContainerDocument {
     pub cdi: Value,
     /// The parts that `spec` lacks because the engine stores them. Set in every label. None after they were
     /// read back from an inspect, and in labels of dockbridge 0.1, whose `spec` is complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,
 }
 

@@ -32,10 +32,8 @@ pub struct SandboxSpec {
     #[serde(default)]
     pub hostname: String,
     /// Directory of the pod's container logs, absolute.
-    #[serde(default)]
     pub log_directory: Option<PathBuf>,
     /// DNS settings; none keeps the host's.
-    #[serde(default)]
     pub dns: Option<DnsConfig>,
     #[serde(default)]
     pub ports: Vec<PortMapping>,
@@ -53,10 +51,8 @@ pub struct SandboxSpec {
     #[serde(default)]
     pub security: SandboxSecurity,
     /// Resources of the pod in addition to its containers (informational).
-    #[serde(default)]
     pub overhead: Option<Resources>,
     /// Sum of the containers' resources (informational).
-    #[serde(default)]
     pub resources: Option<Resources>,
     /// The requested runtime handler; empty means default.
     #[serde(default)]

@@ -130,11 +130,8 @@ fn known(word: &str, key: &str, words: &str) -> Result<(), String> {
 #[serde(rename_all = "camelCase")]
 struct Document {
     default_action: String,
-    #[serde(default)]
     architectures: Option<Vec<serde_json::Value>>,
-    #[serde(default)]
     arch_map: Option<Vec<serde_json::Value>>,
-    #[serde(default)]
     syscalls: Option<Vec<SystemCall>>,
     /// Also refuses a JSON list.
     #[serde(flatten)]
@@ -143,12 +140,9 @@ struct Document {
 
 #[derive(Deserialize)]
 struct SystemCall {
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
     names: Option<Vec<String>>,
     action: String,
-    #[serde(default)]
     args: Option<Vec<Option<Argument>>>,
     #[serde(flatten)]
     _rest: BTreeMap<String, IgnoredAny>,
