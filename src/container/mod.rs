@@ -7,7 +7,6 @@
 //! Start with [`service::Containers`] and [`create`].
 
 pub mod create;
-pub mod end;
 pub mod error;
 pub mod exec_output;
 pub mod exec_sync;

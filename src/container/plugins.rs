@@ -13,7 +13,7 @@ use crate::{
         record::{ContainerRecord, Observed},
         resources::Resources,
     },
-    nri::{creation::Creation, hooks::NriHooks},
+    nri::{creation::Creation, service::NriHooks},
     translate::plan::adjustment::check,
 };
 

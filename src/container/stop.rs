@@ -1,25 +1,24 @@
 //! StopContainer: sends the stop signal, waits, kills. A later call with a shorter grace period makes the
-//! kill earlier.
+//! kill earlier. Pause containers end in the same way.
+//!
+//! The engine's answer does not prove the end, so calls return only when the store shows it.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
-use tracing::info;
+use tracing::{info, warn};
 
-use super::{
-    end::{await_end, ended_is_fine, kill},
-    error::ContainerError,
-    service::Containers,
-};
+use super::{error::ContainerError, service::Containers};
 use crate::{
+    engine::{client::Engine, error::EngineError},
     model::{
         id::ContainerId,
         record::{ContainerRecord, Process},
     },
-    store::snapshot::Snapshot,
+    store::{handle::Store, snapshot::Snapshot},
 };
 
 impl Containers {
@@ -143,5 +142,47 @@ fn runs(now: &Snapshot, id: &ContainerId) -> bool {
     now.container(id.as_str()).is_some_and(|container| container.process.is_running())
 }
 
+/// Sends SIGKILL. [`await_end`] waits for the effect.
+pub async fn kill(engine: &Engine, id: &str) -> Result<(), ContainerError> {
+    ended_is_fine(engine.kill_container(id, "SIGKILL").await)
+}
+
+/// Waits until the store no longer shows the container as running, which `runs` decides. Errors: the
+/// engine does not answer, or the process survives SIGKILL.
+pub async fn await_end(
+    store: &Store,
+    id: &str,
+    runs: impl Fn(&Snapshot) -> bool,
+) -> Result<(), ContainerError> {
+    let ended = |now: &Snapshot| (!runs(now)).then_some(());
+    if store.wait(EVENT_TIMEOUT, ended).await.is_some() {
+        return Ok(());
+    }
+    warn!(container = id, "no exit event from Docker yet; inspecting the container");
+    let until = Instant::now() + KILL_TIMEOUT;
+    while Instant::now() < until {
+        store.refresh_container(id).await?;
+        if !runs(&store.snapshot()) {
+            return Ok(());
+        }
+        sleep(POLL_EVERY).await;
+    }
+    Err(ContainerError::Unkillable { id: id.to_owned(), time_limit: KILL_TIMEOUT })
+}
+
+/// A container that does not exist or does not run has already ended.
+pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), ContainerError> {
+    match answer {
+        Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Longest grace period, so that time calculations do not overflow.
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);
+/// How long the exit event may take after the answer to a stop or kill. After that the engine is asked.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a process may take to disappear after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the engine is asked.
+const POLL_EVERY: Duration = Duration::from_millis(200);

@@ -20,7 +20,6 @@ mod events;
 mod follower;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-pub mod hooks;
 pub(crate) mod launcher;
 mod lifecycle;
 mod listener;

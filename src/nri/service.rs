@@ -1,18 +1,18 @@
 //! The plugins of this node, and the state that all calls to them share.
 
 use std::{
+    fmt,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     creation::{Creation, Creations, Identity, Reveals},
     error::NriError,
-    hooks::NriHooks,
     lifecycle::Lifecycles,
     metrics::NriMetrics,
     plugin::{EventSubject, Plugin},
@@ -23,6 +23,7 @@ use crate::{
         container::ContainerMetadata,
         id::SandboxId,
         record::{ContainerRecord, SandboxRecord},
+        resources::{PodResources, Resources},
         sandbox::PodMetadata,
     },
     store::{handle::Store, snapshot::Snapshot},
@@ -223,5 +224,26 @@ impl Shared {
             pod: now.sandbox(record.document.sandbox.as_str()).map(|pod| &**pod),
             engine: now.engine.as_deref(),
         }
+    }
+}
+
+/// Callbacks to `container`, which is above this module: what plugins may do to containers, and which limits
+/// they see.
+#[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
+pub struct NriHooks {
+    /// Changes the limits of a container. Returns the reason if that fails.
+    pub update:
+        Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Kills a container. [`super::follower`] reports its end.
+    pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// The last requested limits of a container.
+    pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
+    /// The last limits of a pod from kubelet.
+    pub pod_limits: Box<dyn Fn(&SandboxRecord) -> PodResources + Send + Sync>,
+}
+
+impl fmt::Debug for NriHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NriHooks").finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use tracing::info;
 
 use super::{error::SandboxError, service::Sandboxes};
 use crate::{
-    container::end::{await_end, kill},
+    container::stop::{await_end, kill},
     model::{
         attachment::{Attachment, AttachmentIntent},
         id::SandboxId,

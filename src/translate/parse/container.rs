@@ -6,9 +6,8 @@ use std::{
 };
 
 use super::{
-    cdi,
     error::{At, ParseError},
-    image, mount, sandbox, security, signal, text, user_namespace,
+    image, mount, sandbox, security, text, user_namespace,
 };
 use crate::{
     model::container::{ContainerMetadata, ContainerSpec},
@@ -51,7 +50,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         envs: text::each(&config.envs, variable).at("envs")?,
         mounts: mount::mounts(&config.mounts).at("mounts")?,
         devices: text::each(&config.devices, mount::device).at("devices")?,
-        cdi_devices: cdi::devices(config)?,
+        cdi_devices: cdi_devices(config)?,
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::annotations(&config.annotations).at("annotations")?,
         log_directory: None,
@@ -65,7 +64,7 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         pid_target: String::new(),
         users: None,
         security: Default::default(),
-        stop_signal: signal::stop_signal(config.stop_signal).at("stop_signal")?,
+        stop_signal: stop_signal(config.stop_signal).at("stop_signal")?,
     })
 }
 
@@ -141,5 +140,59 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     })
 }
 
+/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default. Refuses numbers that
+/// the interface does not define.
+pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
+    let signal = cri::Signal::try_from(number)
+        .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
+    if signal == cri::Signal::RuntimeDefault {
+        return Ok(None);
+    }
+    let name = signal.as_str_name().trim_start_matches("SIGNAL_");
+    Ok(Some(match name.strip_prefix("SIGRT") {
+        Some(_) => {
+            let offset = name.replace("PLUS", "+").replace("MINUS", "-");
+            offset.trim_start_matches("SIG").to_owned()
+        }
+        None => name.to_owned(),
+    }))
+}
+
+/// The CDI devices of the field, then those of the annotations, which are the older way, without duplicates.
+fn cdi_devices(config: &cri::ContainerConfig) -> Result<Vec<String>, ParseError> {
+    let named = text::each(&config.cdi_devices, |given| cdi_device(&given.name).at("name"));
+    let mut devices: Vec<String> = Vec::new();
+    let mut add = |device: String| {
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    };
+    named.at("CDI_devices")?.into_iter().for_each(&mut add);
+    let sorted: BTreeMap<_, _> = config.annotations.iter().collect();
+    for (key, list) in sorted.into_iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
+        for name in list.split(',') {
+            add(cdi_device(name).at(format!("annotations[{}]", text::quoted(key)))?);
+        }
+    }
+    Ok(devices)
+}
+
+/// A fully qualified device: `vendor/class=name`.
+fn cdi_device(name: &str) -> Result<String, ParseError> {
+    let qualified = name
+        .split_once('=')
+        .and_then(|(kind, name)| Some((kind.split_once('/')?, name)))
+        .is_some_and(|((vendor, class), name)| {
+            !vendor.is_empty() && !class.is_empty() && !name.is_empty()
+        });
+    if !qualified {
+        let reason = format!("is not a device like vendor.com/class=name: {}", text::quoted(name));
+        return Err(ParseError::invalid(reason));
+    }
+    text::word(name)
+}
+
 /// Linux allows three quarters of the usual 8 MiB of stack, even if the stack has no limit.
 const LARGEST_EXECUTION: usize = 6 << 20;
+/// kubelet before 1.28 does not use the field.
+const ANNOTATION: &str = "cdi.k8s.io/";

@@ -4,7 +4,6 @@
 //! also refused, and never silently ignored.
 
 pub mod adjustment;
-mod cdi;
 pub mod container;
 pub mod error;
 pub mod filter;
@@ -14,7 +13,6 @@ pub mod mount;
 pub mod network;
 pub mod sandbox;
 pub mod security;
-pub mod signal;
 pub mod stream;
 pub(super) mod text;
 mod user_namespace;

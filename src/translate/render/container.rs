@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{sandbox, signal, time, verbose};
+use super::{sandbox, time, verbose};
 use crate::{
     model::{
         accounts::ProcessUser,
@@ -17,7 +17,7 @@ use crate::{
         time::Nanos,
     },
     translate::limits,
-    wire::cri,
+    wire::cri::{self, Signal},
 };
 
 /// A container record, and the rest that ContainerStatus needs.
@@ -53,7 +53,7 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
         resources: limits.as_ref().map(limits::cri::rendered),
         image_id: record.document.image_id.to_string(),
         user: record.document.user.as_ref().map(user),
-        stop_signal: signal::stop_signal(record.stop_signal.as_deref()).into(),
+        stop_signal: stop_signal(record.stop_signal.as_deref()).into(),
     }
 }
 
@@ -275,3 +275,38 @@ const WITHOUT_MOUNTS: &str =
     "docker inspect of this container lacks its mounts, command or environment; shown without them";
 /// The fields of a specification that only an inspect has.
 const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];
+
+/// The stop signal. None means the engine's default. An unknown name stays unset.
+pub(super) fn stop_signal(spelling: Option<&str>) -> Signal {
+    let Some(spelling) = spelling.filter(|text| !text.is_empty()) else { return Signal::Sigterm };
+    signal_named(spelling).or_else(|| signal_numbered(spelling)).unwrap_or(Signal::RuntimeDefault)
+}
+
+/// `SIGTERM`, `term`, `RTMIN+3`, `SIGRTMAX-1`.
+fn signal_named(spelling: &str) -> Option<Signal> {
+    let upper = spelling.to_ascii_uppercase();
+    let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let name = bare.replace('+', "PLUS").replace('-', "MINUS");
+    Signal::from_str_name(&format!("SIGNAL_SIG{name}"))
+}
+
+/// A Linux signal number, which Dockerfiles may contain.
+fn signal_numbered(spelling: &str) -> Option<Signal> {
+    let number: usize = spelling.parse().ok()?;
+    let name = match number {
+        1..=31 => (*SIGNALS.get(number - 1)?).to_owned(),
+        34 => "RTMIN".to_owned(),
+        35..=49 => format!("RTMIN+{}", number - 34),
+        50..=63 => format!("RTMAX-{}", 64 - number),
+        64 => "RTMAX".to_owned(),
+        _ => return None,
+    };
+    signal_named(&name)
+}
+
+/// Signals 1 to 31 with their numbers on x86-64 and arm64.
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];

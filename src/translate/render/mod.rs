@@ -12,7 +12,6 @@ pub mod runtime;
 pub mod sandbox;
 pub mod stats;
 
-mod signal;
 mod time;
 mod verbose;
 

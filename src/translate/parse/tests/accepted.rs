@@ -13,8 +13,12 @@ use crate::{
         security::{GroupsPolicy, Identity, Profile, RunAs},
     },
     translate::parse::{
-        container::container_spec, error::ParseError, filter, id::object_id, image, network,
-        sandbox::sandbox_spec, signal,
+        container::{self, container_spec},
+        error::ParseError,
+        filter,
+        id::object_id,
+        image, network,
+        sandbox::sandbox_spec,
     },
     wire::cri,
 };
@@ -226,10 +230,10 @@ fn every_signal_has_the_engines_spelling() {
         (64, Some("RTMAX-1")),
         (65, Some("RTMAX")),
     ] {
-        assert_eq!(signal::stop_signal(number).unwrap().as_deref(), expected, "{number}");
+        assert_eq!(container::stop_signal(number).unwrap().as_deref(), expected, "{number}");
     }
     for number in [-1, 66, i32::MAX] {
-        assert!(signal::stop_signal(number).is_err(), "{number}");
+        assert!(container::stop_signal(number).is_err(), "{number}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Signals in every spelling.
 
-use crate::{translate::render::signal, wire::cri};
+use crate::{translate::render::container, wire::cri};
 
 #[test]
 fn signals_are_read_in_every_spelling() {
@@ -23,14 +23,14 @@ fn signals_are_read_in_every_spelling() {
         (Some("99"), Signal::RuntimeDefault),
         (Some("NONSENSE"), Signal::RuntimeDefault),
     ] {
-        assert_eq!(signal::stop_signal(spelling), expected, "{spelling:?}");
+        assert_eq!(container::stop_signal(spelling), expected, "{spelling:?}");
     }
 }
 
 #[test]
 fn every_signal_survives_both_ways() {
     for number in 1..=65 {
-        let spelling = crate::translate::parse::signal::stop_signal(number).unwrap();
-        assert_eq!(i32::from(signal::stop_signal(spelling.as_deref())), number, "{spelling:?}");
+        let spelling = crate::translate::parse::container::stop_signal(number).unwrap();
+        assert_eq!(i32::from(container::stop_signal(spelling.as_deref())), number, "{spelling:?}");
     }
 }
