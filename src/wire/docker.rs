@@ -26,16 +26,22 @@ use super::nullable::nullable;
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerInspect {
     /// 64 hexadecimal digits.
+    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// With a leading slash.
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// RFC 3339 with nanoseconds.
+    #[serde(deserialize_with = "nullable")]
     pub created: String,
     /// Id of the image it was made from.
+    #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// SELinux label of its files, empty without SELinux.
+    #[serde(deserialize_with = "nullable")]
     pub mount_label: String,
     /// Path of the log file, empty where the driver has none.
+    #[serde(deserialize_with = "nullable")]
     pub log_path: String,
     #[serde(deserialize_with = "nullable")]
     pub state: InspectState,
@@ -57,13 +63,16 @@ pub struct ContainerInspect {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectMount {
     /// `bind`, `volume`, `tmpfs`, `image`, …
-    #[serde(rename = "Type")]
+    #[serde(rename = "Type", deserialize_with = "nullable")]
     pub kind: String,
+    #[serde(deserialize_with = "nullable")]
     pub source: String,
+    #[serde(deserialize_with = "nullable")]
     pub destination: String,
-    #[serde(rename = "RW")]
+    #[serde(rename = "RW", deserialize_with = "nullable")]
     pub writable: bool,
     /// `rprivate`, `rslave`, `rshared`, …
+    #[serde(deserialize_with = "nullable")]
     pub propagation: String,
 }
 
@@ -72,17 +81,24 @@ pub struct InspectMount {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectState {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
+    #[serde(deserialize_with = "nullable")]
     pub status: String,
+    #[serde(deserialize_with = "nullable")]
     pub running: bool,
-    #[serde(rename = "OOMKilled")]
+    #[serde(rename = "OOMKilled", deserialize_with = "nullable")]
     pub oom_killed: bool,
+    #[serde(deserialize_with = "nullable")]
     pub pid: i64,
+    #[serde(deserialize_with = "nullable")]
     pub exit_code: i64,
     /// Why the last start failed.
+    #[serde(deserialize_with = "nullable")]
     pub error: String,
     /// RFC 3339, year 1 for never.
+    #[serde(deserialize_with = "nullable")]
     pub started_at: String,
     /// RFC 3339, year 1 for never.
+    #[serde(deserialize_with = "nullable")]
     pub finished_at: String,
 }
 
@@ -90,16 +106,22 @@ pub struct InspectState {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectConfig {
+    #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// Container labels, merged with the image's.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
     pub tty: bool,
+    #[serde(deserialize_with = "nullable")]
     pub open_stdin: bool,
     /// Standard input ends with the first attach.
+    #[serde(deserialize_with = "nullable")]
     pub stdin_once: bool,
     /// Signal of a stop: the request's, or the image's.
+    #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
+    #[serde(deserialize_with = "nullable")]
     pub hostname: String,
     /// Entrypoint of the request, or the image's.
     #[serde(deserialize_with = "lenient")]
@@ -116,33 +138,48 @@ pub struct InspectConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
+    #[serde(deserialize_with = "nullable")]
     pub network_mode: String,
+    #[serde(deserialize_with = "nullable")]
     pub pid_mode: String,
+    #[serde(deserialize_with = "nullable")]
     pub ipc_mode: String,
     /// Whether the engine's init runs as process 1; none if the request did not say.
     pub init: Option<bool>,
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
+    #[serde(deserialize_with = "nullable")]
     pub runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub sysctls: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
     pub cgroup_parent: String,
+    #[serde(deserialize_with = "nullable")]
     pub privileged: bool,
+    #[serde(deserialize_with = "nullable")]
     pub cpu_period: i64,
+    #[serde(deserialize_with = "nullable")]
     pub cpu_quota: i64,
+    #[serde(deserialize_with = "nullable")]
     pub cpu_shares: i64,
+    #[serde(deserialize_with = "nullable")]
     pub memory: i64,
+    #[serde(deserialize_with = "nullable")]
     pub memory_swap: i64,
+    #[serde(deserialize_with = "nullable")]
     pub oom_score_adj: i64,
     /// Limit of processes; zero and negative are none.
     #[serde(deserialize_with = "nullable")]
     pub pids_limit: i64,
     /// Memory that is reclaimed last, in bytes.
+    #[serde(deserialize_with = "nullable")]
     pub memory_reservation: i64,
+    #[serde(deserialize_with = "nullable")]
     pub cpuset_cpus: String,
     /// Memory nodes, in the kernel's list format.
+    #[serde(deserialize_with = "nullable")]
     pub cpuset_mems: String,
 }
 
@@ -150,7 +187,9 @@ pub struct InspectHostConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct RequestedMount {
+    #[serde(deserialize_with = "nullable")]
     pub source: String,
+    #[serde(deserialize_with = "nullable")]
     pub target: String,
 }
 
@@ -159,10 +198,10 @@ pub struct RequestedMount {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
     /// Address on the default bridge; gone with API 1.52.
-    #[serde(rename = "IPAddress")]
+    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
     pub ip_address: String,
     /// IPv6 address on the default bridge; gone with API 1.52.
-    #[serde(rename = "GlobalIPv6Address")]
+    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
     pub global_ipv6_address: String,
     /// Network name → end point.
     #[serde(deserialize_with = "nullable")]
@@ -173,9 +212,9 @@ pub struct InspectNetwork {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectEndpoint {
-    #[serde(rename = "IPAddress")]
+    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
     pub ip_address: String,
-    #[serde(rename = "GlobalIPv6Address")]
+    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
     pub global_ipv6_address: String,
 }
 
@@ -183,12 +222,14 @@ pub struct InspectEndpoint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageInspect {
+    #[serde(deserialize_with = "nullable")]
     pub id: String,
     #[serde(deserialize_with = "nullable")]
     pub repo_tags: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
     /// Bytes; with containerd's store those of the compressed layers.
+    #[serde(deserialize_with = "nullable")]
     pub size: i64,
     /// What containerd's store has of the image, one for each platform; only on request.
     #[serde(deserialize_with = "lenient")]
@@ -212,6 +253,7 @@ pub struct ImageManifest {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct GraphDriver {
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// The driver's own facts; none of containerd's snapshotters.
     #[serde(deserialize_with = "labels")]
@@ -222,9 +264,11 @@ pub struct GraphDriver {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageConfig {
+    #[serde(deserialize_with = "nullable")]
     pub user: String,
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
     /// Paths that get a volume each.
     #[serde(deserialize_with = "nullable")]
@@ -235,15 +279,15 @@ pub struct ImageConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    #[serde(rename = "Type")]
+    #[serde(rename = "Type", deserialize_with = "nullable")]
     pub kind: String,
     /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
-    #[serde(rename = "Action")]
+    #[serde(rename = "Action", deserialize_with = "nullable")]
     pub action: String,
     #[serde(rename = "Actor", deserialize_with = "nullable")]
     pub actor: EventActor,
     /// Nanoseconds since the epoch.
-    #[serde(rename = "timeNano")]
+    #[serde(rename = "timeNano", deserialize_with = "nullable")]
     pub time_nano: i64,
 }
 
@@ -252,7 +296,7 @@ pub struct Event {
 #[serde(default)]
 pub struct EventActor {
     /// Container id; image id or reference.
-    #[serde(rename = "ID")]
+    #[serde(rename = "ID", deserialize_with = "nullable")]
     pub id: String,
     /// Labels and details, e.g. `exitCode`.
     #[serde(rename = "Attributes", deserialize_with = "labels")]
@@ -263,7 +307,9 @@ pub struct EventActor {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Version {
+    #[serde(deserialize_with = "nullable")]
     pub version: String,
+    #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
 }
 
@@ -272,23 +318,32 @@ pub struct Version {
 #[serde(rename_all = "PascalCase", default)]
 pub struct Info {
     /// Identifier of the data root.
-    #[serde(rename = "ID")]
+    #[serde(rename = "ID", deserialize_with = "nullable")]
     pub id: String,
+    #[serde(deserialize_with = "nullable")]
     pub server_version: String,
+    #[serde(deserialize_with = "nullable")]
     pub cgroup_driver: String,
+    #[serde(deserialize_with = "nullable")]
     pub cgroup_version: String,
+    #[serde(deserialize_with = "nullable")]
     pub docker_root_dir: String,
+    #[serde(deserialize_with = "nullable")]
     pub driver: String,
     #[serde(deserialize_with = "nullable")]
     pub driver_status: Vec<Vec<String>>,
     #[serde(deserialize_with = "nullable")]
     pub runtimes: BTreeMap<String, Runtime>,
+    #[serde(deserialize_with = "nullable")]
     pub default_runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub security_options: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
     pub logging_driver: String,
     /// Pods survive a daemon restart.
+    #[serde(deserialize_with = "nullable")]
     pub live_restore_enabled: bool,
+    #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
     #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
     pub cdi_spec_dirs: Vec<String>,
@@ -310,6 +365,7 @@ pub struct Info {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoContainerd {
+    #[serde(deserialize_with = "nullable")]
     pub address: String,
 }
 
@@ -318,6 +374,7 @@ pub struct InfoContainerd {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoFirewall {
     /// `iptables`, `iptables+firewalld`, `nftables`, …
+    #[serde(deserialize_with = "nullable")]
     pub driver: String,
 }
 
@@ -335,6 +392,7 @@ pub struct InfoRegistries {
 #[serde(default)]
 pub struct Runtime {
     /// The program; empty for one that is a shim of containerd.
+    #[serde(deserialize_with = "nullable")]
     pub path: String,
     /// What it is given before the words of each call.
     #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
@@ -349,6 +407,7 @@ pub struct Runtime {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
+    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// What the engine ignored.
     #[serde(deserialize_with = "nullable")]
@@ -360,8 +419,10 @@ pub struct CreateAnswer {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ExecInspect {
     /// Begun and not ended.
+    #[serde(deserialize_with = "nullable")]
     pub running: bool,
     /// Host pid, 0 before there is one.
+    #[serde(deserialize_with = "nullable")]
     pub pid: i64,
     /// Null until it has ended.
     pub exit_code: Option<i64>,
@@ -371,6 +432,7 @@ pub struct ExecInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorAnswer {
+    #[serde(deserialize_with = "nullable")]
     pub message: String,
 }
 
@@ -378,12 +440,16 @@ pub struct ErrorAnswer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Progress {
+    #[serde(deserialize_with = "nullable")]
     pub status: String,
+    #[serde(deserialize_with = "nullable")]
     pub id: String,
     #[serde(rename = "progressDetail", deserialize_with = "nullable")]
     pub detail: ProgressDetail,
     /// Free text of a load.
+    #[serde(deserialize_with = "nullable")]
     pub stream: String,
+    #[serde(deserialize_with = "nullable")]
     pub error: String,
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]
     pub error_detail: ErrorAnswer,
@@ -394,9 +460,12 @@ pub struct Progress {
 #[serde(default)]
 pub struct ProgressDetail {
     /// Bytes done.
+    #[serde(deserialize_with = "nullable")]
     pub current: i64,
     /// Bytes in all, 0 when unknown.
+    #[serde(deserialize_with = "nullable")]
     pub total: i64,
     /// What is counted; nothing for bytes, `s` for seconds that went by.
+    #[serde(deserialize_with = "nullable")]
     pub units: String,
 }
