@@ -112,11 +112,10 @@ fn drop_ins(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 
 /// The pid and the command line of the running kubelet.
 fn running() -> (Option<u32>, Vec<String>) {
-    let pid = Processes::new("/proc").find_services("kubelet").first().copied();
-    let line = pid.and_then(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
-    let words = line.unwrap_or_default();
-    let words = words.split(|byte| *byte == 0);
-    (pid, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+    let table = Processes::new("/proc");
+    let pid = table.find_services("kubelet").first().copied();
+    let words = pid.map(|pid| table.command_line(pid)).unwrap_or_default();
+    (pid.filter(|_| !words.is_empty()), words)
 }
 
 /// Parses a configuration file. Keys that do not concern a runtime may have any value.
@@ -217,11 +216,16 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
     Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
 }
 
+/// While kubelet does not run, its `--config-dir` is unknown, and a file in there may allow cgroup v1.
 fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
     let seen = "this release refuses to start on cgroup v1, which this host has";
     let advice = "boot with cgroup v2, or set failCgroupV1: false in kubelet";
-    (refuses && engine.cgroup_version == 1).then(|| Finding::fail(Subject::Kubelet, seen, advice))
+    let unknown = format!("{seen}, unless a file in its --config-dir allows it (it does not run)");
+    (refuses && engine.cgroup_version == 1).then(|| match kubelet.pid {
+        Some(_) => Finding::fail(Subject::Kubelet, seen, advice),
+        None => Finding::warn(Subject::Kubelet, unknown, advice),
+    })
 }
 
 /// Without an endpoint, kubelet uses containerd's. kubeadm writes an empty endpoint into the file and
@@ -289,11 +293,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named_with_the_remedy() {
-        let judged = |config: Config, version, cgroup_version| {
-            let kubelet = Kubelet { pid: Some(7), version, config: Ok(config) };
+        let of = |pid, config: Config, version, cgroup_version| {
+            let kubelet = Kubelet { pid, version, config: Ok(config) };
             let engine = EngineInfo { cgroup_version, ..info() };
             judge(Some(&kubelet), Some(&engine), Some(Path::new("/run/d.sock")))
         };
+        let judged = |config, version, cgroup_version| of(Some(7), config, version, cgroup_version);
         let fitting = Config {
             cgroup_driver: Some("systemd".to_owned()),
             container_runtime_endpoint: Some("unix:///run/d.sock".to_owned()),
@@ -304,6 +309,10 @@ mod tests {
         let refusing = judged(fitting.clone(), new, 1);
         assert_eq!(refusing[0].severity, Severity::Fail);
         assert!(refusing[0].advice.contains("failCgroupV1"), "{refusing:?}");
+        // The flags of a kubelet that does not run are unknown, so one of its files may allow it.
+        let stopped = of(None, fitting.clone(), new, 1);
+        assert_eq!((stopped.len(), stopped[0].severity), (1, Severity::Warn), "{stopped:?}");
+        assert!(stopped[0].seen.contains("--config-dir"), "{stopped:?}");
         assert_eq!(judged(fitting.clone(), Some((1, 34)), 1)[0].severity, Severity::Ok);
         let allowed = Config { fail_cgroup_v1: Some(false), ..fitting.clone() };
         assert_eq!(judged(allowed, new, 1)[0].severity, Severity::Ok);

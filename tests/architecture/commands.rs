@@ -82,6 +82,7 @@ const FOREIGN: &[&str] = &[
     "--ip-forward=false",
     "--container-runtime=remote",
     "--cri-socket",
+    "--config-dir",
     "--ignore-preflight-errors=ImagePull",
     "--ignore-preflight-errors=SystemVerification",
 ];
