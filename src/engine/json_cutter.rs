@@ -260,8 +260,9 @@ fn length_before(input: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
 }
 
 const BROKEN: &str = "it is not JSON";
-/// Values that dockbridge stores in the engine stay below all of these: 4 MiB of labels and 6 MiB of
-/// command and environment, of which each byte needs at most six in JSON.
+/// A container that dockbridge creates stays below all of these, because its request has at most 48 MiB of
+/// JSON ([`super::request`]), and its image adds at most 4 MiB of labels. Variables of its image are not
+/// limited.
 const LIMITS: Limits = Limits { value: 256 << 20, part: 64 << 20, text: 32 << 20 };
 
 #[cfg(test)]

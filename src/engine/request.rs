@@ -60,12 +60,14 @@ impl ApiRequest {
     }
 
     pub(super) fn with_json(self, body: &impl Serialize) -> Result<Self, EngineError> {
-        match serde_json::to_vec(body) {
-            Ok(json) => Ok(self.with_body("application/json", Bytes::from(json))),
-            Err(error) => {
-                Err(EngineError::Rejected { call: self.call, message: error.to_string() })
+        let message = match serde_json::to_vec(body) {
+            Ok(json) if json.len() <= LARGEST_JSON => {
+                return Ok(self.with_body("application/json", Bytes::from(json)));
             }
-        }
+            Ok(json) => format!("{} bytes of JSON are more than {LARGEST_JSON}", json.len()),
+            Err(error) => error.to_string(),
+        };
+        Err(EngineError::Rejected { call: self.call, message })
     }
 
     pub(super) fn with_upgrade(mut self) -> Self {
@@ -108,3 +110,6 @@ impl ApiRequest {
 }
 
 const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");
+/// The engine stores what a request contains, and must stay able to list and inspect it. The largest request
+/// of kubelet (16 MiB) fits, unless it consists of control characters outside of variables and arguments.
+const LARGEST_JSON: usize = 48 << 20;

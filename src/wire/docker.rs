@@ -52,7 +52,7 @@ pub struct ContainerInspect {
     pub host_config: InspectHostConfig,
     #[serde(deserialize_with = "nullable")]
     pub network_settings: InspectNetwork,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<InspectMount>,
     #[serde(deserialize_with = "nullable")]
     pub graph_driver: GraphDriver,

@@ -260,6 +260,17 @@ fn a_label_that_is_not_a_string_is_ignored() {
     }
 }
 
+/// A list that is too large arrives as `false`. The container can still be inspected and removed.
+#[test]
+fn a_list_that_was_too_large_counts_as_empty() {
+    for list in ["/Mounts", "/HostConfig/Mounts", "/Config/Env", "/Config/Cmd"] {
+        let mut inspect = container_inspect();
+        let (parent, name) = list.rsplit_once('/').unwrap();
+        inspect.pointer_mut(parent).unwrap()[name] = json!(false);
+        assert_eq!(observe(inspect), observe(container_inspect()), "{list}");
+    }
+}
+
 /// The label may also come from an image.
 #[test]
 fn a_label_named_signal_hides_signals() {

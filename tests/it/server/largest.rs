@@ -32,7 +32,14 @@ async fn what_kubelet_may_send_is_stored_and_more_is_refused() {
         ..container("vast")
     };
     let noted = cri::ContainerConfig { annotations: annotations(600 << 10), ..container("noted") };
-    for (refused, limit) in [(vast, "6291456"), (noted, "4194304")] {
+    let mount = |number| cri::Mount {
+        container_path: format!("/{number}{}", worst(4000)),
+        host_path: "/".to_owned(),
+        ..Default::default()
+    };
+    let mounted =
+        cri::ContainerConfig { mounts: (0..2500).map(mount).collect(), ..container("mounted") };
+    for (refused, limit) in [(vast, "6291456"), (noted, "4194304"), (mounted, "50331648")] {
         let error = bridge.create(&sandbox, &refused, &config).await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidArgument, "{error:?}");
         assert!(error.message().contains(limit) && error.message().len() < 400, "{error:?}");
