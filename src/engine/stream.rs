@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
-use tracing::debug;
 
 use super::{
     client::{self, Engine},
@@ -29,15 +28,12 @@ impl Messages {
         Self { engine, call, values: Values::new(body, Form::Messages) }
     }
 
-    /// The next readable message. None at the regular end. Safe to drop and call again.
+    /// The next message. None at the regular end. An unreadable message is an error, because it may be the
+    /// one that says why the call failed. Safe to drop and call again.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
-        loop {
-            match self.next_of_any_form().await? {
-                Ok(Ok(message)) => return Some(Ok(message)),
-                Ok(Err(reason)) => debug!(reason, "skipped an unreadable message from Docker"),
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        let message = self.next_of_any_form().await?;
+        let garbled = |reason| EngineError::Garbled { call: self.call.clone(), reason };
+        Some(message.and_then(|message| message.map_err(garbled)))
     }
 
     /// The next message, or the reason why it cannot be read. None at the regular end. Safe to drop and

@@ -20,7 +20,10 @@ use super::engine;
 use crate::support::{
     bridge::TIMEOUT,
     clock::{PAUSE, hurry},
-    fake_dockerd::server::FakeDockerd,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::FakeDockerd,
+    },
 };
 
 fn body(image: &str) -> ContainerCreateBody {
@@ -264,6 +267,10 @@ async fn an_archive_is_loaded_or_refused() {
     assert_eq!(request.headers["content-type"], "application/x-tar");
     let error = engine.load_image(Bytes::from_static(b"no archive")).await.unwrap_err();
     assert!(error.to_string().contains("does not contain a manifest.json"), "{error}");
+    let unreadable = b"{\"errorDetail\":\"no space left on device\"}\n".to_vec();
+    docker.inject(Rule::new("POST /images/load", Fault::Stream(vec![unreadable])));
+    let error = engine.load_image(Bytes::from_static(b"[]")).await.unwrap_err();
+    assert!(matches!(error, EngineError::Garbled { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -169,6 +169,23 @@ async fn errors_within_the_stream_are_classified() {
     }
 }
 
+/// It may be the message that says why the pull failed.
+#[tokio::test]
+async fn a_pull_with_an_unreadable_message_is_no_success() {
+    let begun = json!({ "status": "Pulling from x", "id": "latest" });
+    for unreadable in [
+        json!({ "error": 5 }),
+        json!({ "errorDetail": "no space left on device" }),
+        json!({ "errorDetail": { "message": ["unauthorized"] } }),
+        json!(17),
+    ] {
+        let stream = lines(&[begun.clone(), unreadable.clone()]);
+        let error = failure(Fault::Stream(vec![stream])).await;
+        assert!(matches!(error, EngineError::Garbled { .. }), "{unreadable}: {error}");
+        assert!(error.to_string().contains("busybox:1.36"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn errors_before_the_stream_are_classified() {
     for (status, text, fault) in [
