@@ -18,35 +18,53 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
+    host::error::HostError,
     model::{attachment::AttachmentIntent, id::SandboxId},
 };
 
 impl Network {
-    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone, and GC with
-    /// plugins that support it. Attachments of other runtimes are not changed.
+    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone. Attachments of
+    /// other runtimes are not changed.
     ///
     /// # Errors
-    /// The plugins that failed. All were called.
+    /// The plugins that failed, or a cached result that cannot be read. All other plugins were called.
+    pub async fn release_stale(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
+        let (stale, _, whole) = self.split(live).await;
+        let mut failures = Vec::new();
+        let mut broken = whole.map_err(NetworkError::from);
+        for entry in stale {
+            match self.del_cached(entry, None).await {
+                Ok(failed) => failures.extend(failed),
+                Err(error) => broken = Err(error),
+            }
+        }
+        NetworkError::from_failures(failures).and(broken)
+    }
+
+    /// Calls GC of plugins that support it.
+    ///
+    /// # Errors
+    /// The plugins that failed. A cached result cannot be read: its attachment would count as unused.
     pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
+        let (_, valid, whole) = self.split(live).await;
+        whole?;
+        NetworkError::from_failures(self.run_gc(valid).await)
+    }
+
+    /// The stale cached attachments, those in use, and whether all could be read.
+    async fn split(
+        &self,
+        live: &[AttachmentIntent],
+    ) -> (Vec<CachedResult>, HashSet<AttachmentKey>, Result<(), HostError>) {
         let cache = self.cache.clone();
         let read = move || {
             cache.remove_drafts();
             cache.all()
         };
-        let entries = blocking(read).await;
+        let (entries, whole) = blocking(read).await;
         let (stale, valid) =
             gc::split_stale(entries, live.iter().map(AttachmentKey::from).collect());
-        let mut failures = Vec::new();
-        let mut broken = None;
-        for entry in stale {
-            match self.del_cached(entry, None).await {
-                Ok(failed) => failures.extend(failed),
-                Err(error) => broken = Some(error),
-            }
-        }
-        failures.extend(self.run_gc(valid).await);
-        NetworkError::from_failures(failures)?;
-        broken.map_or(Ok(()), Err)
+        (stale, valid, whole)
     }
 
     async fn run_gc(&self, mut valid: HashSet<AttachmentKey>) -> Vec<PluginError> {
@@ -66,8 +84,11 @@ impl Network {
     }
 
     /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
-    pub async fn has_attachment(&self, sandbox: &SandboxId) -> bool {
-        !self.cached_of(sandbox).await.is_empty()
+    ///
+    /// # Errors
+    /// The cache cannot be read.
+    pub async fn has_attachment(&self, sandbox: &SandboxId) -> Result<bool, NetworkError> {
+        Ok(!self.cached_of(sandbox).await?.is_empty())
     }
 
     /// Disconnects a pod that neither Docker nor a checkpoint has, with the entries of the cache. DEL uses
@@ -80,7 +101,7 @@ impl Network {
         sandbox: &SandboxId,
         namespace: &Path,
     ) -> Result<(), NetworkError> {
-        for entry in self.cached_of(sandbox).await {
+        for entry in self.cached_of(sandbox).await? {
             let network = entry.network.clone();
             let failures = self.del_cached(entry, Some(namespace)).await?;
             self.forgive((sandbox, &network), namespace, failures).await?;
@@ -88,10 +109,11 @@ impl Network {
         Ok(())
     }
 
-    async fn cached_of(&self, sandbox: &SandboxId) -> Vec<CachedResult> {
+    async fn cached_of(&self, sandbox: &SandboxId) -> Result<Vec<CachedResult>, HostError> {
         let (cache, id) = (self.cache.clone(), sandbox.to_string());
-        let find = move || cache.find(&id, INTERFACE).into_iter().filter(gc::is_ours).collect();
-        blocking(find).await
+        let mut found = blocking(move || cache.find(&id, INTERFACE)).await?;
+        found.retain(gc::is_ours);
+        Ok(found)
     }
 
     /// Runs DEL with the values of the cached ADD, and removes the result if all plugins succeed.
@@ -100,7 +122,7 @@ impl Network {
         entry: CachedResult,
         namespace: Option<&Path>,
     ) -> Result<Vec<PluginError>, NetworkError> {
-        let Some(list) = list_of(&entry) else { return Ok(Vec::new()) };
+        let list = list_of(&entry)?;
         let conf = RuntimeConf {
             container: entry.container.clone(),
             netns: namespace

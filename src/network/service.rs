@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 use super::{
     arguments,
     cni::{
-        cache::{CachedResult, ResultCache},
+        cache::{CachedResult, ResultCache, undamaged},
         chain::{Chain, RuntimeConf},
         config::NetworkConfigList,
         config_directory::SelectedConfig,
@@ -38,7 +38,7 @@ use super::{
 use crate::{
     concurrency::blocking::blocking,
     config::live::LiveSettings,
-    host::netns,
+    host::{error::HostError, netns},
     model::{
         attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
         id::SandboxId,
@@ -192,7 +192,7 @@ impl Network {
     /// namespace, the configuration file or the result.
     ///
     /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
-    /// may be useless. [`Network::gc`] repeats the DEL.
+    /// may be useless. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
     /// The plugins that failed. All were called. The caller must repeat this until it succeeds.
@@ -205,7 +205,7 @@ impl Network {
         if !has_netns {
             conf.netns.clear();
         }
-        let previous = entry.map(|entry| entry.result);
+        let previous = entry?.map(|entry| entry.result);
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
         let key = AttachmentKey::from(intent);
         if self.forgive((&intent.pod.id, &intent.network), &intent.pod.netns, failures).await? {
@@ -258,15 +258,22 @@ impl Network {
     }
 
     /// The attachment of a pod without a checkpoint, from libcni's cache. dockbridge or the runtime before
-    /// it wrote the entry.
-    pub async fn attachment_from_cache(&self, pod: PodNetwork) -> Option<Attachment> {
+    /// it wrote the entry. None if the entry is damaged.
+    ///
+    /// # Errors
+    /// The cache cannot be read.
+    pub async fn attachment_from_cache(
+        &self,
+        pod: PodNetwork,
+    ) -> Result<Option<Attachment>, NetworkError> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
-        let find = move || cache.find(id.as_str(), INTERFACE);
-        let entries = blocking(find).await;
-        let (entry, list) = entries.into_iter().find_map(|entry| {
-            let list = list_of(&entry).filter(|list| !list.is_loopback())?;
+        let find = move || undamaged(cache.find(id.as_str(), INTERFACE));
+        let entries = blocking(find).await?.unwrap_or_default();
+        let found = entries.into_iter().find_map(|entry| {
+            let list = list_of(&entry).ok().filter(|list| !list.is_loopback())?;
             Some((entry, list))
-        })?;
+        });
+        let Some((entry, list)) = found else { return Ok(None) };
         let intent = AttachmentIntent {
             pod,
             network: entry.network,
@@ -276,12 +283,12 @@ impl Network {
             capabilities: Some(entry.capabilities)
                 .filter(|values| !entry.ours && !values.is_empty()),
         };
-        Some(match addresses(&intent, &entry.result) {
+        Ok(Some(match addresses(&intent, &entry.result) {
             Ok(addresses) => {
                 Attachment::Ready { intent, addresses, result: entry.result, started_at: None }
             }
             Err(_) => Attachment::Adding(intent),
-        })
+        }))
     }
 
     /// The attachment of a pod without a cache entry, from its namespace: the addresses of its interface,
@@ -366,13 +373,18 @@ fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> 
     })
 }
 
-/// The configuration of a cached entry, in either format. None if it cannot be parsed.
-pub(super) fn list_of(entry: &CachedResult) -> Option<NetworkConfigList> {
-    let text = entry.config.as_deref()?;
-    NetworkConfigList::from_list(text).or_else(|_| NetworkConfigList::from_single(text)).ok()
+/// The configuration of a cached entry, in either format.
+pub(super) fn list_of(entry: &CachedResult) -> Result<NetworkConfigList, NetworkError> {
+    let text = entry.config.as_deref().unwrap_or_default();
+    let parsed = NetworkConfigList::from_list(text)
+        .or_else(|error| NetworkConfigList::from_single(text).map_err(|_| error));
+    parsed.map_err(|source| NetworkError::Recorded { network: entry.network.clone(), source })
 }
 
-fn cached(cache: &ResultCache, intent: &AttachmentIntent) -> Option<CachedResult> {
+fn cached(
+    cache: &ResultCache,
+    intent: &AttachmentIntent,
+) -> Result<Option<CachedResult>, HostError> {
     cache.read(&intent.network, intent.pod.id.as_str(), &intent.interface)
 }
 

@@ -96,16 +96,22 @@ impl Adopter {
         Some(listed.clone())
     }
 
-    /// The network state of a pod, as far as it can be found. None if there is nothing to release.
+    /// The network state of a pod, as far as it can be found. None if there is nothing to release, or that
+    /// cannot be read now.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
         }
         let network = self.pod_network(pod).await;
-        let cached = self.network.attachment_from_cache(network.clone()).await;
-        if matches!(cached, Some(Attachment::Ready { .. })) {
-            return cached;
-        }
+        let cached = match self.network.attachment_from_cache(network.clone()).await {
+            Ok(cached @ Some(Attachment::Ready { .. })) => return cached,
+            Ok(cached) => cached,
+            Err(error) => {
+                let error = chain(&error);
+                warn!(sandbox = %pod.id, error, "cannot read the CNI cache for a pod without a checkpoint; retrying when it is stopped");
+                return None;
+            }
+        };
         if pod.process.as_ref().is_some_and(Process::is_running) {
             // Without a pid, the pod is adopted later, after it was inspected.
             let found = self.network.attachment_from_namespace(network.clone(), pod.pid()?).await;
@@ -125,7 +131,7 @@ impl Adopter {
     /// CNI did not connect.
     ///
     /// # Errors
-    /// There is no network configuration, so the network cannot be released yet.
+    /// There is no network configuration, or the cache cannot be read. The network cannot be released yet.
     pub async fn find_intent(
         &self,
         pod: &SandboxRecord,
@@ -134,7 +140,7 @@ impl Adopter {
             return Ok(None);
         }
         let network = self.pod_network(pod).await;
-        let cached = self.network.attachment_from_cache(network.clone()).await;
+        let cached = self.network.attachment_from_cache(network.clone()).await?;
         if let Some(intent) = cached.as_ref().and_then(Attachment::intent) {
             return Ok(Some(intent.clone()));
         }

@@ -48,9 +48,23 @@ impl Sandboxes {
         self.deps.limits.restore().await;
         self.remove_leftovers().await;
         self.sweep_edits().await;
+        self.release_stale().await;
         if self.mode == NetworkMode::Cni {
             self.collect_garbage().await;
         }
+    }
+
+    /// Calls DEL for attachments of pods that are gone. Returns false if one is left.
+    pub async fn release_stale(&self) -> bool {
+        if self.mode != NetworkMode::Cni {
+            return true;
+        }
+        let released = self.deps.network.release_stale(&self.live_attachments()).await;
+        if let Err(error) = &released {
+            let error = chain(error);
+            warn!(error, "cannot release the networks of pods that are gone; retrying");
+        }
+        released.is_ok()
     }
 
     /// Removes the files of our OCI runtime for containers that are gone, and the namespaces that were
@@ -208,15 +222,14 @@ impl Sandboxes {
         Ok(())
     }
 
-    async fn collect_garbage(&self) {
+    fn live_attachments(&self) -> Vec<AttachmentIntent> {
         let snapshot = self.deps.node.store.snapshot();
-        let live: Vec<AttachmentIntent> = snapshot
-            .sandboxes()
-            .iter()
-            .filter_map(|sandbox| sandbox.attachment.as_ref().and_then(Attachment::intent))
-            .cloned()
-            .collect();
-        if let Err(error) = self.deps.network.gc(&live).await {
+        let attachments = snapshot.sandboxes().iter().filter_map(|one| one.attachment.as_ref());
+        attachments.filter_map(Attachment::intent).cloned().collect()
+    }
+
+    async fn collect_garbage(&self) {
+        if let Err(error) = self.deps.network.gc(&self.live_attachments()).await {
             warn!(
                 error = chain(&error),
                 "CNI GC failed; leftovers of plugins stay until dockbridge starts again"

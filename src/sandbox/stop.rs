@@ -42,7 +42,7 @@ impl Sandboxes {
         let has_leftovers = !snapshot.containers_of(&id).is_empty()
             || snapshot.obsolete_checkpoints().contains(&id)
             || self.is_pinned(&id).await
-            || self.deps.network.has_attachment(&id).await;
+            || self.deps.network.has_attachment(&id).await?;
         Ok(has_leftovers.then_some(id))
     }
 

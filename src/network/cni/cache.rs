@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::result;
 use crate::host::{
@@ -59,15 +59,25 @@ impl ResultCache {
         file::replace(&path, &text, Durability::Written)
     }
 
-    /// The cached ADD of an interface; none if the file is damaged. Blocks on the disk.
-    pub fn read(&self, network: &str, container: &str, interface: &str) -> Option<CachedResult> {
+    /// The cached ADD of an interface. None if the file is damaged, because DEL can also run without it.
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(
+        &self,
+        network: &str,
+        container: &str,
+        interface: &str,
+    ) -> Result<Option<CachedResult>, HostError> {
         let path = self.path(network, container, interface);
-        let value = load(&path)?;
+        let Some(value) = undamaged(load(&path))?.flatten() else { return Ok(None) };
         if let Some(entry) = decode(&value) {
-            return Some(entry);
+            return Ok(Some(entry));
         }
         // Old versions of libcni stored only the result.
-        (value.get("kind").is_none() && value.is_object()).then(|| CachedResult {
+        let is_result = value.get("kind").is_none() && value.is_object();
+        Ok(is_result.then(|| CachedResult {
             network: network.to_owned(),
             container: container.to_owned(),
             interface: interface.to_owned(),
@@ -77,7 +87,7 @@ impl ResultCache {
             capabilities: Map::new(),
             result: value,
             ours: false,
-        })
+        }))
     }
 
     /// Removes a cached ADD. Blocks on the disk.
@@ -104,26 +114,48 @@ impl ResultCache {
         }
     }
 
-    /// All readable entries, in no order. Blocks on the disk.
-    pub fn all(&self) -> Vec<CachedResult> {
-        let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
-        let names = entries.flatten().map(|entry| entry.path());
-        names.filter(|path| !is_hidden(path)).filter_map(|path| decode(&load(&path)?)).collect()
+    /// All readable entries, in no order, and the last failure to read one. Blocks on the disk.
+    pub fn all(&self) -> (Vec<CachedResult>, Result<(), HostError>) {
+        let (mut found, mut whole) = (Vec::new(), Ok(()));
+        let files = self.files().unwrap_or_else(|error| {
+            whole = Err(error);
+            Vec::new()
+        });
+        for path in files {
+            match load(&path) {
+                Ok(value) => found.extend(value.as_ref().and_then(decode)),
+                Err(error) => whole = Err(error),
+            }
+        }
+        (found, whole)
     }
 
     /// All cached ADDs of a container's interface, ordered by network. Blocks on the disk.
-    pub fn find(&self, container: &str, interface: &str) -> Vec<CachedResult> {
-        let (part, end) = (format!("-{container}-"), format!("-{container}-{interface}"));
-        let Ok(entries) = fs::read_dir(&self.results) else { return Vec::new() };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let found = paths
-            .filter(|path| path.to_string_lossy().contains(&part))
-            .filter(|path| path.to_string_lossy().ends_with(&end) && !is_hidden(path))
-            .filter_map(|path| decode(&load(&path)?))
-            .filter(|entry| entry.container == container && entry.interface == interface);
-        let mut found: Vec<CachedResult> = found.collect();
+    ///
+    /// # Errors
+    /// A file cannot be read, or is damaged: see [`undamaged`].
+    pub fn find(&self, container: &str, interface: &str) -> Result<Vec<CachedResult>, HostError> {
+        let end = format!("-{container}-{interface}");
+        let mut found = Vec::new();
+        for path in self.files()? {
+            if path.to_string_lossy().ends_with(&end) {
+                found.extend(load(&path)?.as_ref().and_then(decode));
+            }
+        }
+        found.retain(|entry| entry.container == container && entry.interface == interface);
         found.sort_by(|one, other| one.network.cmp(&other.network));
-        found
+        Ok(found)
+    }
+
+    /// All files without drafts; none if the directory does not exist.
+    fn files(&self) -> Result<Vec<PathBuf>, HostError> {
+        let fail = |error| HostError::new("list", &self.results, error);
+        let entries = match fs::read_dir(&self.results) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(fail)?,
+        };
+        let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+        Ok(paths.map_err(fail)?.into_iter().filter(|path| !is_hidden(path)).collect())
     }
 
     /// All parts were checked before: the network's name, the engine's id, the interface.
@@ -184,12 +216,23 @@ where
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
-fn load(path: &Path) -> Option<Value> {
-    let read = file::read_if_present(path, SIZE_LIMIT);
-    let bytes = read
-        .inspect_err(|error| debug!(%error, "cannot read a cached CNI result; ignoring it"))
-        .ok()??;
-    serde_json::from_slice(&bytes).ok()
+fn load(path: &Path) -> Result<Option<Value>, HostError> {
+    let Some(bytes) = file::read_if_present(path, SIZE_LIMIT)? else { return Ok(None) };
+    let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let value = serde_json::from_slice(&bytes).map_err(damaged);
+    value.map(Some).map_err(|error| HostError::new("read", path, error))
+}
+
+/// None for a damaged file, for example after a power loss. A retry would not help, so this is only logged.
+pub(in crate::network) fn undamaged<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
+    match read {
+        Err(error) if error.source.kind() == io::ErrorKind::InvalidData => {
+            let (file, error) = (error.path.display(), &error.source);
+            warn!(%file, %error, "a cached CNI result is damaged; releasing the network without it");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
 pub(super) fn encode(entry: &CachedResult) -> Result<Vec<u8>, serde_json::Error> {

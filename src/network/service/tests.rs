@@ -1,6 +1,7 @@
 //! Complete lifecycles of pods on a node with fake plugins.
 
 mod real_plugins;
+mod unreadable_cache;
 
 use std::{fs, time::Duration};
 
@@ -57,14 +58,14 @@ async fn a_pod_is_attached_and_detached() {
     let attached = network.attach(&intent).await.unwrap();
     assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
     assert!(cached(&node, &intent).exists());
-    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap();
+    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap();
     assert_eq!(found.addresses(), attached.addresses);
     assert_eq!(found.intent(), Some(&intent));
     network.detach(&intent).await.unwrap();
     assert!(!cached(&node, &intent).exists());
     assert_eq!(node.calls(), ["a ADD", "b ADD", "b DEL", "a DEL"]);
     assert_eq!(node.input("a", "DEL")["prevResult"], attached.result);
-    assert!(network.attachment_from_cache(intent.pod.clone()).await.is_none());
+    assert!(network.attachment_from_cache(intent.pod.clone()).await.unwrap().is_none());
     let netns = format!("CNI_NETNS={}\n", intent.pod.netns.display());
     assert!(node.environment("a", "DEL").contains(&netns));
     drop(pinned);
@@ -185,7 +186,7 @@ async fn a_network_that_needs_pod_cidrs_waits_for_them() {
         json!([[{"subnet": "fd00::/64"}], [{"subnet": "10.9.0.0/24"}]])
     );
     assert_eq!(
-        network.attachment_from_cache(intent.pod.clone()).await.unwrap().intent(),
+        network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap().intent(),
         Some(&intent)
     );
 }
@@ -291,7 +292,7 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
 
 /// A plugin that always needs the namespace must not keep the pod forever, but its DEL is called again.
 #[tokio::test]
-async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated_by_gc() {
+async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
     for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
         let node = usual();
         let network = node.network();
@@ -299,14 +300,14 @@ async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated_by_gc(
         let intent = network.prepare(node.pod('a')).await.unwrap();
         node.plugin("a", said);
         network.detach(&intent).await.unwrap();
-        network.gc(&[]).await.unwrap_err();
+        network.release_stale(&[]).await.unwrap_err();
         node.plugin("a", "");
         node.forget_calls();
-        network.gc(&[]).await.unwrap();
+        network.release_stale(&[]).await.unwrap();
         assert_eq!(node.calls(), ["b DEL", "a DEL"]);
         assert!(node.environment("a", "DEL").contains("K8S_POD_NAME=web"));
         assert_eq!(node.input("a", "DEL").get("prevResult"), None);
-        network.gc(&[]).await.unwrap();
+        network.release_stale(&[]).await.unwrap();
         assert_eq!(node.calls().len(), 2, "released once");
     }
 }
@@ -357,7 +358,7 @@ async fn a_result_without_address_is_a_failure_that_del_can_undo() {
     let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
     let intent = network.prepare(pod).await.unwrap();
     assert!(matches!(network.attach(&intent).await, Err(NetworkError::Result { .. })));
-    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap();
+    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap();
     assert_eq!(found, Attachment::Adding(intent.clone()));
     network.detach(&intent).await.unwrap();
     assert_eq!(node.input("a", "DEL")["prevResult"]["ips"], json!([]));
@@ -398,6 +399,7 @@ async fn gc_releases_lost_pods_and_lists_live_ones() {
     network.attach(&lost).await.unwrap();
     network.attach(&kept).await.unwrap();
     drop(lost_pin);
+    network.release_stale(std::slice::from_ref(&kept)).await.unwrap();
     network.gc(std::slice::from_ref(&kept)).await.unwrap();
     assert!(!cached(&node, &lost).exists());
     assert!(cached(&node, &kept).exists());
@@ -463,7 +465,7 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     });
     let second = node.path("cache/results").join(format!("cni-loopback-{}-eth0", pod.id));
     fs::write(&second, loopback.to_string()).unwrap();
-    let found = network.attachment_from_cache(pod).await.unwrap();
+    let found = network.attachment_from_cache(pod).await.unwrap().unwrap();
     assert_eq!(found.addresses(), ["10.99.0.2".parse::<IpAddr>().unwrap()]);
     let intent = found.intent().unwrap();
     assert!(intent.config.contains("host-local"));

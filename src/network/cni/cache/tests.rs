@@ -28,16 +28,22 @@ fn cache() -> (tempfile::TempDir, ResultCache) {
     (dir, cache)
 }
 
+fn all(cache: &ResultCache) -> Vec<CachedResult> {
+    let (found, whole) = cache.all();
+    whole.unwrap();
+    found
+}
+
 #[test]
 fn what_is_written_is_read() {
     let (dir, cache) = cache();
-    assert_eq!(cache.read("pods", ID, "eth0"), None);
-    assert!(cache.all().is_empty());
+    assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None);
+    assert!(all(&cache).is_empty());
     cache.write(&entry()).unwrap();
-    assert_eq!(cache.read("pods", ID, "eth0"), Some(entry()));
-    assert_eq!(cache.find(ID, "eth0"), [entry()]);
-    assert_eq!(cache.find(ID, "net1"), []);
-    assert_eq!(cache.all(), [entry()]);
+    assert_eq!(cache.read("pods", ID, "eth0").unwrap(), Some(entry()));
+    assert_eq!(cache.find(ID, "eth0").unwrap(), [entry()]);
+    assert_eq!(cache.find(ID, "net1").unwrap(), []);
+    assert_eq!(all(&cache), [entry()]);
     let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
     let written: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     assert_eq!(
@@ -51,7 +57,7 @@ fn what_is_written_is_read() {
     );
     cache.remove("pods", ID, "eth0").unwrap();
     cache.remove("pods", ID, "eth0").unwrap();
-    assert_eq!(cache.read("pods", ID, "eth0"), None);
+    assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None);
 }
 
 #[test]
@@ -60,8 +66,8 @@ fn reads_entries_of_libcni() {
     let results = dir.path().join("cache/results");
     fs::create_dir_all(&results).unwrap();
     fs::write(results.join(format!("pods-{ID}-eth0")), BY_LIBCNI).unwrap();
-    let found = cache.find(ID, "eth0").remove(0);
-    assert_eq!(cache.read("pods", ID, "eth0").as_ref(), Some(&found));
+    let found = cache.find(ID, "eth0").unwrap().remove(0);
+    assert_eq!(cache.read("pods", ID, "eth0").unwrap().as_ref(), Some(&found));
     assert_eq!(found.netns.as_deref(), Some("/proc/27750/ns/net"));
     assert!(found.config.unwrap().contains("\"type\": \"portmap\""));
     assert_eq!(result::addresses(&found.result, "eth0").unwrap()[0].to_string(), "10.99.0.2");
@@ -75,31 +81,60 @@ fn the_oldest_format_is_a_bare_result() {
     fs::create_dir_all(&results).unwrap();
     let path = results.join(format!("pods-{ID}-eth0"));
     fs::write(&path, r#"{"cniVersion":"0.4.0","ips":[]}"#).unwrap();
-    let entry = cache.read("pods", ID, "eth0").unwrap();
+    let entry = cache.read("pods", ID, "eth0").unwrap().unwrap();
     assert_eq!((entry.config, entry.netns), (None, None));
     assert_eq!(entry.result["cniVersion"], "0.4.0");
-    assert!(cache.all().is_empty());
+    assert!(all(&cache).is_empty());
 }
 
 #[test]
-fn damaged_files_are_ignored() {
+fn files_of_others_are_ignored() {
     let (dir, cache) = cache();
     let results = dir.path().join("cache/results");
-    fs::create_dir_all(results.join("directory")).unwrap();
+    fs::create_dir_all(&results).unwrap();
     let path = results.join(format!("pods-{ID}-eth0"));
-    for text in ["", "{", "[]", "7", r#"{"kind":"other"}"#, r#"{"kind":"cniCacheV1"}"#] {
+    for text in ["[]", "7", r#"{"kind":"other"}"#, r#"{"kind":"cniCacheV1"}"#] {
         fs::write(&path, text).unwrap();
-        assert_eq!(cache.read("pods", ID, "eth0"), None, "{text}");
-        assert_eq!(cache.find(ID, "eth0"), [], "{text}");
-        assert!(cache.all().is_empty(), "{text}");
+        assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None, "{text}");
+        assert_eq!(cache.find(ID, "eth0").unwrap(), [], "{text}");
+        assert!(all(&cache).is_empty(), "{text}");
     }
     let odd = json!({
         "kind": "cniCacheV1", "containerId": ID, "ifName": "eth0", "networkName": "pods",
         "config": "!!", "cniArgs": null, "capabilityArgs": null, "result": null,
     });
     fs::write(&path, odd.to_string()).unwrap();
-    let entry = cache.read("pods", ID, "eth0").unwrap();
+    let entry = cache.read("pods", ID, "eth0").unwrap().unwrap();
     assert_eq!((entry.config, entry.result), (None, Value::Null));
+}
+
+/// The disk or a lack of descriptors is no reason to believe that nothing was connected. A file that a power
+/// loss has cut stays so.
+#[test]
+fn a_file_that_cannot_be_read_is_not_missing() {
+    let (dir, cache) = cache();
+    cache.write(&CachedResult { container: "other".to_owned(), ..entry() }).unwrap();
+    let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
+    for cut in ["", "{", "{\"kind\":\"cniCacheV1\",\"conf"] {
+        fs::write(&path, cut).unwrap();
+        assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None, "{cut}");
+        let error = undamaged(Err::<(), _>(cache.find(ID, "eth0").unwrap_err()));
+        assert_eq!(error.unwrap(), None, "{cut}");
+        assert_eq!(cache.find("other", "eth0").unwrap().len(), 1);
+        let (found, whole) = cache.all();
+        assert_eq!((found.len(), whole.unwrap_err().path), (1, path.clone()));
+    }
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    cache.read("pods", ID, "eth0").unwrap_err();
+    undamaged(cache.find(ID, "eth0")).unwrap_err();
+    let (found, whole) = cache.all();
+    assert_eq!((found.len(), whole.unwrap_err().path), (1, path));
+    let no_directory = dir.path().join("cache/results");
+    fs::remove_dir_all(&no_directory).unwrap();
+    fs::write(&no_directory, "").unwrap();
+    cache.find(ID, "eth0").unwrap_err();
+    cache.all().1.unwrap_err();
 }
 
 /// A release without ports is better than none. Only the configuration is essential.

@@ -183,10 +183,10 @@ fn a_lost_pod_is_found_by_garbage_collection() {
         let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
         let intent = network.prepare(pod).await.unwrap();
         network.attach(&intent).await.unwrap();
-        network.gc(&[]).await.unwrap();
+        network.release_stale(&[]).await.unwrap();
         assert_eq!(reservations(&node).len(), 1);
         drop(pinned);
-        network.gc(&[]).await.unwrap();
+        network.release_stale(&[]).await.unwrap();
         assert!(reservations(&node).is_empty());
     });
 }

@@ -1,0 +1,54 @@
+//! A cached result that cannot be read, or not completely.
+
+use super::*;
+
+/// "Cannot be read" is not "not connected". But a file that a power loss has cut must not keep its pod.
+#[tokio::test]
+async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
+    let node = usual();
+    node.list("10-pods.conflist", "1.1.0", &["a"]);
+    let network = node.network();
+    let intent = network.prepare(node.pod('a')).await.unwrap();
+    let id = intent.pod.id.clone();
+    let file = cached(&node, &intent);
+    fs::create_dir_all(&file).unwrap();
+    network.detach(&intent).await.unwrap_err();
+    network.has_attachment(&id).await.unwrap_err();
+    network.detach_unknown(&id, &intent.pod.netns).await.unwrap_err();
+    network.attachment_from_cache(intent.pod.clone()).await.unwrap_err();
+    network.release_stale(&[]).await.unwrap_err();
+    network.gc(&[]).await.unwrap_err();
+    let calls = || {
+        let calls = node.calls().into_iter();
+        calls.filter(|call| !call.ends_with("STATUS")).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(), [""; 0], "GC would release what others have connected");
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, "{").unwrap();
+    network.has_attachment(&id).await.unwrap_err();
+    network.detach_unknown(&id, &intent.pod.netns).await.unwrap_err();
+    assert!(network.attachment_from_cache(intent.pod.clone()).await.unwrap().is_none());
+    network.detach(&intent).await.unwrap();
+    assert_eq!(calls(), ["a DEL"]);
+    assert!(!file.exists());
+}
+
+/// Nothing is released without a configuration.
+#[tokio::test]
+async fn a_cached_result_without_a_readable_configuration_is_not_released() {
+    let node = usual();
+    let network = node.network();
+    let id = node.pod('a').id;
+    let (results, gone) = (node.path("cache/results"), node.path("gone"));
+    fs::create_dir_all(&results).unwrap();
+    let entry = json!({
+        "kind": "cniCacheV1", "containerId": id, "ifName": "eth0", "networkName": "pods",
+        "netns": gone, "config": "e30=", "result": {}, "owner": "dockbridge",
+    });
+    let file = results.join(format!("pods-{id}-eth0"));
+    fs::write(&file, entry.to_string()).unwrap();
+    let error = network.detach_unknown(&id, &gone).await.unwrap_err();
+    assert!(error.to_string().contains("network pods"), "{error}");
+    network.release_stale(&[]).await.unwrap_err();
+    assert!(file.exists());
+}
