@@ -5,6 +5,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
@@ -40,13 +41,14 @@ pub(super) async fn recover(
 }
 
 /// Removes what remains of containers that other programs have removed, and restores what other programs
-/// have reset.
+/// have reset. Repeats failed releases of networks, less and less often.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
     sandboxes: &Sandboxes,
     every: Duration,
 ) -> Infallible {
+    let (mut pause, mut due) = (every, Instant::now() + every);
     loop {
         if complete(store).await {
             find_gone(store, logs).await;
@@ -55,6 +57,11 @@ pub(super) async fn sweep(
             limits.restore().await;
             sandboxes.sweep_edits().await;
             sandboxes.reconcile_checkpoints().await;
+            if Instant::now() >= due {
+                let is_released = sandboxes.release_stale().await;
+                pause = if is_released { every } else { (pause * 2).min(LONGEST_PAUSE) };
+                due = Instant::now() + pause;
+            }
         }
         tokio::time::sleep(every).await;
     }
@@ -109,5 +116,7 @@ async fn sweep_inspections(image_files: &ImageFiles) {
 
 /// How long inspects at the start may take before each warning.
 const WARN_AFTER: Duration = Duration::from_secs(60);
+/// The longest pause between attempts to release the networks of pods that are gone.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How long calls of a killed previous process may continue in the engine.
 const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

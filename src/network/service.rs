@@ -251,7 +251,7 @@ impl Network {
         for error in forgiven {
             warn!(
                 %sandbox, network, %error,
-                "CNI DEL failed and the network namespace is gone; will repeat it at the next start"
+                "CNI DEL failed and the network namespace is gone; will repeat it"
             );
         }
         Ok(true)

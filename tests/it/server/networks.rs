@@ -10,7 +10,7 @@ use std::{
 };
 
 use dockbridge::{
-    host::processes::Processes,
+    host::{netns, processes::Processes},
     model::network::NetworkMode,
     wire::cri::{self, runtime_service_client::RuntimeServiceClient},
 };
@@ -216,6 +216,29 @@ async fn every_failure_of_del_is_reported_and_retried() {
         bridge.clear(&docker).await;
         assert_eq!(leases(&bridge), 0, "{what}");
     }
+}
+
+/// As after a reboot of the node, when the plugin's agent starts later than dockbridge.
+#[tokio::test]
+async fn a_del_that_fails_without_the_namespace_is_repeated_until_it_succeeds() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    docker.world(|world| world.exit(&id, 0));
+    let not_ready = cri::PodSandboxState::SandboxNotready as i32;
+    while bridge.pods().await.unwrap()[0].state != not_ready {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    netns::unpin(&bridge.node().path("run/netns").join(&id)).unwrap();
+    let tries = bridge.node().path("tries");
+    script(bridge.node(), ANSWER, &format!("echo >> {}; exit 1", tries.display()));
+    bridge.stop_pod(&id).await.unwrap();
+    bridge.remove_pod(&id).await.unwrap();
+    let count = || fs::read_to_string(&tries).unwrap().lines().count();
+    eventually(|| count() > 2).await;
+    assert_eq!(leases(&bridge), 1);
+    well(bridge.node());
+    eventually(|| leases(&bridge) == 0).await;
+    bridge.assert_clean(&docker).await;
 }
 
 #[tokio::test]
