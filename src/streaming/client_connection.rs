@@ -68,14 +68,7 @@ impl DisconnectWatch {
 
     /// Resolves when no byte was sent in either direction for `time_limit`.
     pub async fn idle(&self, time_limit: Duration) {
-        let (mut before, mut since) = (self.moved(), Instant::now());
-        while since.elapsed() < time_limit {
-            sleep(time_limit / IDLE_CHECKS).await;
-            let now = self.moved();
-            if now != before {
-                (before, since) = (now, Instant::now());
-            }
-        }
+        unchanged(time_limit, || self.moved()).await;
     }
 
     fn moved(&self) -> u64 {
@@ -181,6 +174,21 @@ impl SocketState {
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
         socket.and_then(|socket| socket.shutdown(how))
+    }
+}
+
+/// How long a stream may be idle. containerd has the same default, and kubelet for its own connections.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
+
+/// Resolves when `moved` has not changed for `time_limit`.
+pub(super) async fn unchanged(time_limit: Duration, moved: impl Fn() -> u64) {
+    let (mut before, mut since) = (moved(), Instant::now());
+    while since.elapsed() < time_limit {
+        sleep(time_limit / IDLE_CHECKS).await;
+        let now = moved();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info};
 
 use super::{
-    client_connection::DisconnectWatch,
+    client_connection::{DisconnectWatch, IDLE_TIMEOUT},
     dispatch,
     places::Places,
     ports,
@@ -139,7 +139,5 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     answer
 }
 
-/// How long a stream may be idle. containerd has the same default, and kubelet for its own connections.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// How long after the stop the last streams are closed. This is longer than the streams' own timeout.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,6 +1,9 @@
 //! Copies between a client and a connection in the pod, separately in each direction.
 
-use std::io;
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use bytes::BytesMut;
 use tokio::{
@@ -16,6 +19,7 @@ use tracing::debug;
 
 use crate::streaming::{
     channel::{Reader, Writer},
+    client_connection::{IDLE_TIMEOUT, unchanged},
     inbox::{LARGEST_PIECE, LAST_INPUT},
 };
 
@@ -30,7 +34,8 @@ enum Down {
 
 /// Copies until both directions have ended, or either side has left. Everything that the client has sent
 /// until then is delivered. The error stream ends as soon as the pod has sent everything, because older
-/// clients wait for this before they end their own direction.
+/// clients wait for this before they end their own direction. After that, a client that sends nothing for
+/// [`IDLE_TIMEOUT`] counts as ended, although other forwards or pings may keep its connection busy.
 ///
 /// A connection that breaks in the pod, for example by a TCP reset, ends like a closed one. Any text on the
 /// error stream would make kubectl end the whole port-forward.
@@ -41,7 +46,8 @@ pub(super) async fn run(
     turn: &Mutex<()>,
 ) {
     let (from_pod, to_pod) = socket.into_split();
-    let up = up(reader, to_pod);
+    let sent = AtomicU64::new(0);
+    let up = up(reader, to_pod, &sent);
     tokio::pin!(up);
     let mut client_has_ended = false;
     let down = {
@@ -76,17 +82,19 @@ pub(super) async fn run(
         tokio::select! {
             () = &mut up => {}
             () = writer.gone() => drop(timeout(LAST_INPUT, up).await),
+            () = unchanged(IDLE_TIMEOUT, || sent.load(Ordering::Relaxed)) => {}
         }
     }
 }
 
 /// Copies from the client to the pod until either side ends. If the pod no longer receives, the other
 /// direction notices it.
-async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf) {
+async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf, sent: &AtomicU64) {
     while let Some(bytes) = reader.next().await {
         if to_pod.write_all(&bytes).await.is_err() {
             return;
         }
+        sent.fetch_add(1, Ordering::Relaxed);
     }
     let _ = to_pod.shutdown().await;
 }

@@ -16,6 +16,7 @@ use super::{
     pair_up,
 };
 use crate::{
+    clock::forward,
     host::netns::{self, resident::Resident},
     model::{
         attachment::Attachment,
@@ -24,7 +25,7 @@ use crate::{
         record::{Process, SandboxRecord},
         time::Nanos,
     },
-    streaming::{inbox::Window, spdy::connection::Connection},
+    streaming::{client_connection::IDLE_TIMEOUT, inbox::Window, spdy::connection::Connection},
     telemetry::metric::Gauge,
 };
 
@@ -182,6 +183,33 @@ async fn the_pod_may_close_first_and_still_gets_data() {
     assert_eq!(client.until_the_end_of([1, 3]).await, ["", "hello"]);
     client.data(3, b"thanks", true).await;
     assert_eq!(read_all(&mut pod).await, "thanks");
+}
+
+/// The other connection and pings keep the client busy, so the limit of idle streams does not apply.
+#[tokio::test]
+async fn a_client_that_never_ends_its_direction_loses_the_connection() {
+    let (listener, port) = listener("127.0.0.1:0").await;
+    let mut client = Client::new();
+    client.pair(1, port).await;
+    let mut pod = listener.accept().await.unwrap().0;
+    client.pair(5, port).await;
+    let mut other = listener.accept().await.unwrap().0;
+    pod.shutdown().await.unwrap();
+    assert_eq!(client.until_the_end_of([1, 3]).await, ["", ""]);
+    let closed = tokio::spawn(async move { read_all(&mut pod).await });
+    let mut step = 0;
+    while !closed.is_finished() {
+        step += 1;
+        assert!(step < 200, "still open after {step} eighths of the limit");
+        if step < 20 {
+            client.data(3, b"x", false).await;
+        }
+        client.data(7, b"y", false).await;
+        assert_eq!(other.read_u8().await.unwrap(), b'y');
+        client.refused().await;
+        forward(IDLE_TIMEOUT / 8).await;
+    }
+    assert_eq!(closed.await.unwrap(), "x".repeat(19), "a client that sends is not idle");
 }
 
 #[tokio::test]
