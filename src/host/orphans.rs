@@ -86,7 +86,13 @@ fn end(processes: &Processes, wait: Duration) {
 
 /// The programs of dockbridges that have ended, and how many processes may be some.
 fn find(processes: &Processes) -> (Vec<Identity>, usize) {
-    let leads = |one: &Process| one.lives && one.group == one.who.pid && one.session != one.group;
+    // The environment of a pod's process is the pod's.
+    let leads = |one: &Process| {
+        one.lives
+            && one.group == one.who.pid
+            && one.session != one.group
+            && processes.is_of_host(one.who.pid)
+    };
     let mut orphans = Vec::new();
     let mut unclear = 0;
     for leader in processes.all().unwrap_or_default().into_iter().filter(leads) {

@@ -46,20 +46,24 @@ impl Processes {
     }
 
     /// Pids of root's processes with this name, which the kernel cuts after 15 bytes, and with the same
-    /// mounts as dockbridge. A process of a container has other mounts, so it cannot imitate one.
+    /// mounts as dockbridge.
     pub fn find_services(&self, name: &str) -> Vec<u32> {
-        let mounts = |place: &Path| fs::read_link(place.join("ns/mnt")).ok();
-        let ours = mounts(&self.root.join("self"));
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
         pids.filter(|pid| {
-            let place = self.root.join(pid.to_string());
-            let comm = fs::read_to_string(place.join("comm"));
-            comm.is_ok_and(|comm| comm.trim_end() == name)
-                && fs::metadata(&place).is_ok_and(|facts| facts.uid() == 0)
-                && mounts(&place) == ours
+            self.text(*pid, "comm").is_some_and(|comm| comm.trim_end() == name)
+                && self.is_of_host(*pid)
         })
         .collect()
+    }
+
+    /// Whether this is a process of root with the same mounts as dockbridge. A process of a container has
+    /// other mounts, so it cannot imitate one.
+    pub fn is_of_host(&self, pid: u32) -> bool {
+        let mounts = |place: &Path| fs::read_link(place.join("ns/mnt")).ok();
+        let place = self.root.join(pid.to_string());
+        fs::metadata(&place).is_ok_and(|facts| facts.uid() == 0)
+            && mounts(&place) == mounts(&self.root.join("self"))
     }
 
     /// Every process.

@@ -10,6 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::skips::{Lack, skip};
 
 /// A program as dockbridge runs it, or a daemon with a new session. Once its child runs, it has written
 /// a line.
@@ -44,8 +45,25 @@ fn table_of(groups: &[u32]) -> (TempDir, Processes) {
             symlink(Path::new(PROCESS_TABLE).join(&name), table.path().join(&name)).unwrap();
         }
     }
+    symlink(Path::new(PROCESS_TABLE).join("self"), table.path().join("self")).unwrap();
     let processes = Processes::new(table.path());
     (table, processes)
+}
+
+/// The environment of its processes is the pod's. At a start they must neither be killed nor waited for.
+#[test]
+fn a_process_of_a_pod_is_no_orphan() {
+    let mut pods = program(&mark(ended()), "echo; exec sleep 600", false);
+    let (table, processes) = table_of(&[]);
+    let place = |name: &str| table.path().join(pods.id().to_string()).join(name);
+    fs::create_dir_all(place("ns")).unwrap();
+    symlink("mnt:[1]", place("ns/mnt")).unwrap();
+    for name in ["stat", "environ"] {
+        symlink(format!("{PROCESS_TABLE}/{}/{name}", pods.id()), place(name)).unwrap();
+    }
+    assert_eq!(find(&processes), (Vec::new(), 0));
+    pods.kill().unwrap();
+    pods.wait().unwrap();
 }
 
 const WAITS: &str = "sleep 600 & echo; wait";
@@ -58,6 +76,9 @@ fn ended() -> Identity {
 
 #[test]
 fn only_interrupted_programs_of_ended_processes_are_killed() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip(Lack::SysAdmin);
+    }
     let orphan = mark(ended());
     let mut left = program(&orphan, WAITS, false);
     let elsewhere = orphan.replacen(&pid_namespace().unwrap().to_string(), "1", 1);
@@ -84,6 +105,9 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
 /// Stopped in the middle of an ADD, the bridge plugin fails its next DEL.
 #[test]
 fn a_program_that_ends_in_time_is_not_killed() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip(Lack::SysAdmin);
+    }
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
     let body = format!("echo; sleep 0.3; touch {}", done.display());
