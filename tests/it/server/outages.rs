@@ -2,7 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
-use dockbridge::model::network::NetworkMode;
+use dockbridge::{model::network::NetworkMode, wire::cri};
 use tokio::{
     net::UnixDatagram,
     process::Command,
@@ -194,7 +194,7 @@ async fn a_call_under_way_is_finished_when_dockbridge_stops() {
     let mut runtime = bridge.runtime.clone();
     let running = tokio::spawn(async move {
         let config = Some(pod("p"));
-        let wish = dockbridge::wire::cri::RunPodSandboxRequest { config, ..Default::default() };
+        let wish = cri::RunPodSandboxRequest { config, ..Default::default() };
         runtime.run_pod_sandbox(wish).await
     });
     eventually(|| docker.count("POST /containers/create") == 1).await;
@@ -202,5 +202,39 @@ async fn a_call_under_way_is_finished_when_dockbridge_stops() {
     let id = running.await.unwrap().expect("it was let finish").into_inner().pod_sandbox_id;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
+    bridge.clear(&docker).await;
+}
+
+/// As at a SIGTERM. The engine has created the container of a second pod, and does not answer.
+#[tokio::test]
+async fn a_frozen_engine_does_not_hold_up_the_end_and_nothing_is_lost() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    docker.forget_requests();
+    let _answer = docker.hold_answer("POST /containers/create");
+    let mut runtime = bridge.runtime.clone();
+    let wish = cri::RunPodSandboxRequest { config: Some(pod("q")), ..Default::default() };
+    let run = tokio::spawn(async move { runtime.run_pod_sandbox(wish).await });
+    eventually(|| docker.count("POST /containers/create") == 1).await;
+    docker.inject(Rule::new("*", Fault::StalledHeaders));
+    let mut runtime = bridge.runtime.clone();
+    let wish = cri::StopContainerRequest { container_id: id.clone(), timeout: 100 };
+    let stop = tokio::spawn(async move { runtime.stop_container(wish).await });
+    eventually(|| docker.count(&format!("POST /containers/{id}/stop")) == 1).await;
+    // Moves the clock by twenty seconds. All time limits of calls are longer.
+    let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
+    // Without the end of a process, the connections of its clients stay open.
+    run.abort();
+    stop.abort();
+    docker.clear_faults();
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    bridge.until_ready(true).await;
+    assert_eq!(bridge.run(&pod("p")).await.unwrap(), sandbox);
+    assert_eq!(bridge.containers().await.unwrap()[0].id, id);
+    bridge.run(&pod("q")).await.unwrap();
+    assert_eq!(docker.world(|world| world.containers.len()), 3, "the second pod was found");
     bridge.clear(&docker).await;
 }
