@@ -88,8 +88,9 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     kill(shim, Signal::SIGCONT)?;
     outcome?;
     set.nothing_is_left().await?;
-    let log = fs::read_to_string(set.stage.bridge.log())?;
-    ensure!(log.contains("killed a command"), "no command began");
+    // Logged after the kill.
+    let log = set.stage.bridge.log();
+    until(|| Ok(fs::read_to_string(log)?.contains("killed a command"))).await?;
     set.clear().await
 }
 
