@@ -96,6 +96,11 @@ impl WrittenSince<'_> {
         self.is_renamed.then_some(newest.name.as_os_str())
     }
 
+    /// The first file and the newer ones.
+    pub fn files(&self) -> impl Iterator<Item = &CriFile> {
+        std::iter::once(self.origin).chain(self.later.iter().copied())
+    }
+
     /// The files after the first one, in the order in which they were written.
     pub fn newer(&self) -> Vec<Identity> {
         self.later.iter().map(|file| file.identity).collect()

@@ -58,10 +58,10 @@ impl CriWriter {
         position: Option<&OutputPosition>,
     ) -> Result<(Self, Existing), LogError> {
         let cri_files = CriFiles::list(&target)?;
-        let known = position.and_then(|position| cri_files.since(position));
         // A renamed file without a successor is continued. If kubelet cannot get the log reopened, it gives
         // the file its old name back.
-        let renamed = known.as_ref().and_then(|known| known.newest_if_renamed());
+        let since = position.and_then(|position| cri_files.since(position));
+        let renamed = since.as_ref().and_then(|since| since.newest_if_renamed());
         let file = match renamed {
             Some(name) => beneath::open(&target.root, &target.beside(name)),
             None => beneath::append(&target.root, &target.name, MODE),
@@ -82,16 +82,17 @@ impl CriWriter {
             room: None,
             target,
         };
+        let known = position.map(|position| writer.since(position)).transpose()?.flatten();
         let before = match (position, known) {
-            (Some(position), Some(known)) if known.total >= position.length => {
+            (Some(position), Some((total, newer))) if total >= position.length => {
                 writer.origin = position.file;
                 writer.older.clone_from(&position.older);
-                writer.newer = known.newer();
+                writer.newer = newer;
                 if identity != position.file && !writer.newer.contains(&identity) {
                     writer.newer.push(identity);
                 }
-                writer.total = known.total;
-                writer.repeated = known.total - position.length;
+                writer.total = total;
+                writer.repeated = total - position.length;
                 Existing::Known
             }
             _ => {
@@ -183,16 +184,41 @@ impl CriWriter {
         OutputPosition { file: self.origin, length, older, newer }
     }
 
+    /// The length of the files that the position refers to, and the newer ones in order. None if the file at
+    /// which it starts is gone. Only the open file may end with an incomplete line, because the rest of the
+    /// line is written there. It is removed from the others.
+    fn since(&self, position: &OutputPosition) -> Result<Option<(u64, Vec<Identity>)>, LogError> {
+        self.listed(|cri_files| {
+            let Some(since) = cri_files.since(position) else { return Ok(Some(None)) };
+            let mut total = since.total;
+            for file in since.files().filter(|file| file.identity != self.identity) {
+                let Some(opened) = self.open_listed(file)? else { return Ok(None) };
+                total -= cri_tail::cut(&opened).map_err(|e| write_error(&self.target, e))?;
+            }
+            Ok(Some(Some((total, since.newer()))))
+        })
+    }
+
     /// The existing content of a log without a position, and the list of its files. `link` says that there
-    /// was a link with its name. An incomplete last line is removed. If kubelet renames files at the same
-    /// time, they are listed again.
+    /// was a link with its name. An incomplete last line is removed.
     fn before(&mut self, link: bool) -> Result<(Existing, CriFiles), LogError> {
         self.cut_torn()?;
+        self.listed(|cri_files| {
+            let written = self.last_written(&cri_files)?;
+            let nothing = if link { Existing::Link } else { Existing::Nothing };
+            Ok(written.map(|written| (written.map_or(nothing, Existing::Written), cri_files)))
+        })
+    }
+
+    /// Reads from the log's files. If one of them was renamed meanwhile, `read` returns none, and they are listed
+    /// again.
+    fn listed<T>(
+        &self,
+        read: impl Fn(CriFiles) -> Result<Option<T>, LogError>,
+    ) -> Result<T, LogError> {
         for _ in 0..MOST_LISTINGS {
-            let cri_files = CriFiles::list(&self.target)?;
-            if let Some(written) = self.last_written(&cri_files)? {
-                let nothing = if link { Existing::Link } else { Existing::Nothing };
-                return Ok((written.map_or(nothing, Existing::Written), cri_files));
+            if let Some(found) = read(CriFiles::list(&self.target)?)? {
+                return Ok(found);
             }
         }
         Err(read_error(&self.target, io::Error::other("its files are being renamed")))

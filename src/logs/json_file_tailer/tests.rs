@@ -40,6 +40,8 @@ enum Event {
     RenameBack,
     /// The birth time of the new file may be earlier than that of others.
     Reopen(Index),
+    /// dockbridge is killed after it has created the next file, before it has done anything else with it.
+    KilledInReopen(Index),
     DiskTakes(u64),
     DiskFree,
 }
@@ -170,14 +172,20 @@ impl World {
                 }
             }
             Event::Rename(_) | Event::RenameBack => {}
-            Event::Reopen(which) => self.reopen(*which),
+            Event::Reopen(which) => {
+                self.tailer();
+                self.reopen(*which);
+            }
+            Event::KilledInReopen(which) => {
+                self.tailer = None;
+                self.reopen(*which);
+            }
             Event::DiskTakes(room) => self.room = Some(*room),
             Event::DiskFree => self.room = None,
         }
     }
 
     fn reopen(&mut self, which: Index) {
-        self.tailer();
         let path = self.path();
         if !path.exists() {
             self.make(&path, which);
@@ -295,6 +303,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => any::<u16>().prop_map(Event::Rename),
         1 => Just(Event::RenameBack),
         2 => any::<Index>().prop_map(Event::Reopen),
+        1 => any::<Index>().prop_map(Event::KilledInReopen),
         1 => (0_u64..300).prop_map(Event::DiskTakes),
         1 => Just(Event::DiskFree),
     ]

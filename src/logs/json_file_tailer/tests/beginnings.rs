@@ -148,6 +148,29 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }
 
+/// dockbridge is killed in the middle of a line, and kubelet rotates the log before it is opened again.
+#[test]
+fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, source) = (dir.path().join("pod/main/0.log"), dir.path().join("json.log"));
+    fs::write(&source, json(0..10)).unwrap();
+    let mut tailer = begin(dir.path(), None);
+    drain(&mut tailer);
+    let position = tailer.position();
+    fs::write(&source, json(0..12)).unwrap();
+    drain(&mut tailer);
+    let written = fs::read(&log).unwrap();
+    fs::write(&log, &written[..written.len() - 5]).unwrap();
+    let aside = log.with_file_name("0.log.old");
+    fs::rename(&log, &aside).unwrap();
+    fs::write(&log, "").unwrap();
+    let mut tailer = begin(dir.path(), Some(position));
+    drain(&mut tailer);
+    assert!(fs::read(&aside).unwrap().ends_with(b"\n"));
+    assert_eq!(numbers(&aside), (0..11).collect::<Vec<_>>());
+    assert_eq!(numbers(&log), [11]);
+}
+
 /// kubelet renames a log while it is opened: at any time between the listing of its files, the creation of
 /// the new file and the reading of the old one.
 #[test]
