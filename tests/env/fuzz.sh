@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the decoders of src/fuzz.rs with LLVM's libFuzzer, on stable Rust.
 #
-# usage: fuzz.sh run [TARGET…]        fuzzes each target (by default all) for TIME seconds, one after the other
+# usage: fuzz.sh run [TARGET…]        fuzzes each target (by default all) for TIME seconds, one on each core
 #        fuzz.sh replay TARGET FILE…  reads files once and prints the panic with its backtrace
 #        fuzz.sh keep [TARGET…]       rewrites the committed inputs: those with names, and some that reach more code
 #        fuzz.sh list                 prints the targets
@@ -49,13 +49,18 @@ build() {
 }
 
 run() {
-    local seconds=${TIME:-600} target bad=0 targets=("$@")
+    local seconds=${TIME:-600} target bad=0 running=0 targets=("$@")
     [ $# -gt 0 ] || mapfile -t targets < <("$fuzzer" --list)
     # libFuzzer reads other texts as 0, which means no limit.
     [[ $seconds =~ ^[1-9][0-9]{0,8}$ ]] || { echo "TIME=$seconds is not a number of seconds" >&2 && return 2; }
     known "${targets[@]}" || return 2
     printf '%-16s %8s %14s %10s %10s %8s %s\n' target seconds executions 'per second' coverage inputs findings
-    for target in "${targets[@]}"; do one "$target" "$seconds" || bad=1; done
+    for target in "${targets[@]}"; do
+        [ "$running" -lt "$(nproc)" ] || { wait -n || bad=1; running=$((running - 1)); }
+        one "$target" "$seconds" &
+        running=$((running + 1))
+    done
+    for (( ; running > 0; running--)); do wait -n || bad=1; done
     [ "$bad" = 0 ] || printf 'findings are below %s; read one with: tests/env/fuzz.sh replay TARGET FILE\n' "$place/findings"
     return "$bad"
 }
