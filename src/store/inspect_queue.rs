@@ -253,9 +253,9 @@ impl<W> InspectQueue<W> {
     }
 
     /// The pause after a failure has ended.
-    pub(super) fn retry(&mut self, target: &Target) {
+    pub(super) fn retry(&mut self, target: &Target, reason: Reason) {
         if self.entries.get(target).is_some_and(|entry| entry.phase == Phase::Backoff) {
-            self.enqueue(target, Reason::Listed);
+            self.enqueue(target, reason);
         }
     }
 

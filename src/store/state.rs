@@ -176,12 +176,12 @@ impl<W, E> StoreState<W, E> {
             .chain(self.inspects.targets().chain(self.uninspected.keys()).cloned())
             .collect();
         targets.extend(known.into_iter().filter(|target| !listed.contains(target)));
-        for target in &targets {
-            self.inspects.enqueue(target, Reason::Listed);
-        }
         let is_first = !self.progress.containers_listed;
         if is_first {
             self.unclear = listing.unclear();
+        }
+        for target in &targets {
+            self.inspects.enqueue(target, self.reason(target));
         }
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
@@ -217,11 +217,22 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// An inspect ended in any way. One that always fails must not hide all pods.
+    /// An inspect shows what this is, or cannot show it.
     fn clarify(&mut self, target: &Target) {
         if self.unclear.remove(target) && self.unclear.is_empty() {
             self.set_progress(Progress { containers_listed: true, ..self.progress });
         }
+    }
+
+    /// Whether the inspect of an object fails while the engine works. An object that can never be inspected
+    /// must not hide all pods, but nothing follows from the silence of the engine.
+    fn fails_alone(&self, failures: Option<u32>) -> bool {
+        self.is_connected() && self.ping_failure.is_none() && failures > Some(1)
+    }
+
+    /// Nothing is shown before the unclear ones are inspected, so others do not delay them.
+    fn reason(&self, target: &Target) -> Reason {
+        if self.unclear.contains(target) { Reason::Changed } else { Reason::Listed }
     }
 
     fn set_progress(&mut self, listed: Progress) {
@@ -290,6 +301,7 @@ impl<W, E> StoreState<W, E> {
     pub(super) fn show_provisional(&mut self, record: ContainerRecord, at: Generation) {
         let target = Target::Container(record.id.as_str().to_owned());
         self.objects.put_provisional(record, at);
+        self.clarify(&target);
         self.set_slow(&target, at);
     }
 
@@ -301,6 +313,7 @@ impl<W, E> StoreState<W, E> {
         result: Result<Inspected, E>,
     ) -> Option<u32> {
         let finished = self.inspects.finish(target, at, result.is_ok());
+        let is_clear = result.is_ok() || self.fails_alone(finished.failures);
         if result.is_err() {
             self.objects.inspect_failed(target, at);
         }
@@ -315,7 +328,9 @@ impl<W, E> StoreState<W, E> {
             }
         });
         self.answer(finished.waiters, result);
-        self.clarify(target);
+        if is_clear {
+            self.clarify(target);
+        }
         self.mark_inspected(target);
         self.objects.expire(self.inspects.oldest_running());
         finished.failures
@@ -325,7 +340,7 @@ impl<W, E> StoreState<W, E> {
     /// because the next list causes an inspect.
     pub(super) fn retry(&mut self, target: &Target) {
         if self.is_connected() {
-            self.inspects.retry(target);
+            self.inspects.retry(target, self.reason(target));
         }
     }
 

@@ -111,33 +111,74 @@ fn inspects_from_before_the_list_complete_nothing() {
     assert!(state.snapshot(&shown).is_complete());
 }
 
-/// They may be ours under another name, or copies of ours. An inspect that fails is an answer too: one
-/// container must not hide all others.
+fn foreign(number: u64) -> ListedContainer {
+    let observed = Some(Box::new(Observed::Foreign(None.into())));
+    ListedContainer { observed, ..listed(number) }
+}
+
+/// They may be ours under another name, or copies of ours.
 #[test]
 fn nothing_is_shown_before_renamed_containers_are_inspected() {
-    for works in [true, false] {
-        let mut state = state(Vec::new());
-        state.connected();
-        let foreign = |number| ListedContainer {
-            observed: Some(Box::new(Observed::Foreign(None.into()))),
-            ..listed(number)
-        };
-        let unreadable = ListedContainer { observed: None, ..listed(5) };
-        state.listed(&listing(vec![listed(2), foreign(3), unreadable]));
-        let mut shown = state.snapshot(&Snapshot::empty());
-        assert!(!shown.is_synced() && shown.health == EngineHealth::Starting);
-        while let Some((target, at)) = state.start() {
-            shown = state.snapshot(&shown);
-            assert!(!shown.is_synced(), "before {target:?}");
-            let number = number_of(target.name());
-            let found = || Inspected::Container(Box::new(observed(number, 1)));
-            let result = if works { Ok(found()) } else { Err("it hangs".to_owned()) };
-            state.inspected(&target, at, result);
-        }
+    let mut state = state(Vec::new());
+    state.connected();
+    let unreadable = ListedContainer { observed: None, ..listed(5) };
+    state.listed(&listing(vec![listed(2), foreign(3), unreadable]));
+    let mut shown = state.snapshot(&Snapshot::empty());
+    assert!(!shown.is_synced() && shown.health == EngineHealth::Starting);
+    for number in [3, 5] {
+        assert!(!shown.is_synced(), "before {number}");
+        let (target, at) = state.start().unwrap();
+        assert_eq!(number_of(target.name()), number, "these do not wait for others");
+        let found = Inspected::Container(Box::new(observed(number, 1)));
+        state.inspected(&target, at, Ok(found));
         shown = state.snapshot(&shown);
-        assert!(shown.is_synced() && shown.health == EngineHealth::Reachable);
-        assert_eq!(shown.containers().len(), if works { 2 } else { 0 });
     }
+    assert!(shown.is_synced() && shown.health == EngineHealth::Reachable);
+    assert_eq!(shown.containers().len(), 2);
+}
+
+/// One container must not hide all others. But an engine that is silent for a moment answers no inspect, and
+/// a container that it does not show would be replaced.
+#[test]
+fn a_renamed_container_is_missing_only_if_its_inspect_fails_while_the_engine_works() {
+    let mut state = state(Vec::new());
+    state.connected();
+    let everything = listing(vec![listed(2), foreign(3)]);
+    state.listed(&everything);
+    let begin = |state: &mut StoreState<u64, String>| {
+        let mut begun = std::iter::from_fn(|| state.start());
+        begun.find(|(target, _)| number_of(target.name()) == 3).unwrap()
+    };
+    let fails = |state: &mut StoreState<u64, String>, (target, at): (Target, Generation)| {
+        state.inspected(&target, at, Err("it hangs".to_owned()));
+        state.retry(&target);
+        state.snapshot(&Snapshot::empty()).is_synced()
+    };
+    let first = begin(&mut state);
+    assert!(!fails(&mut state, first), "the first time");
+    state.pinged(Some("it did not answer".to_owned()));
+    let second = begin(&mut state);
+    assert!(!fails(&mut state, second), "during the silence of the engine");
+    state.pinged(None);
+    let third = begin(&mut state);
+    state.disconnected("it went away".to_owned());
+    assert!(!fails(&mut state, third), "without the engine");
+    state.connected();
+    state.listed(&everything);
+    let fourth = begin(&mut state);
+    assert!(fails(&mut state, fourth));
+}
+
+/// The log of a container may take ten seconds, but the container is known.
+#[test]
+fn the_first_list_does_not_wait_for_the_log_of_a_renamed_container() {
+    let mut state = state(Vec::new());
+    state.connected();
+    state.listed(&listing(vec![foreign(3)]));
+    let (_, at) = state.start().unwrap();
+    let Observed::Container(record) = observed(3, 1) else { panic!("no container") };
+    state.show_provisional(record, at);
+    assert_eq!(state.snapshot(&Snapshot::empty()).containers().len(), 1);
 }
 
 /// The engine and its pods ended and came back. One of them does not answer.
