@@ -96,8 +96,8 @@ impl Adopter {
         Some(listed.clone())
     }
 
-    /// The network state of a pod, as far as it can be found. None if there is nothing to release, or that
-    /// cannot be read now.
+    /// The network state of a pod, as far as it can be found. None if there is nothing to release, or if
+    /// this is unknown because the cache cannot be read and the pod does not run.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -105,13 +105,12 @@ impl Adopter {
         let network = self.pod_network(pod).await;
         let cached = match self.network.attachment_from_cache(network.clone()).await {
             Ok(cached @ Some(Attachment::Ready { .. })) => return cached,
-            Ok(cached) => cached,
-            Err(error) => {
-                let error = chain(&error);
-                warn!(sandbox = %pod.id, error, "cannot read the CNI cache for a pod without a checkpoint; retrying when it is stopped");
-                return None;
-            }
+            cached => cached,
         };
+        if let Err(error) = &cached {
+            let error = chain(error);
+            warn!(sandbox = %pod.id, error, "cannot read the CNI cache for a pod without a checkpoint; retrying when it is stopped");
+        }
         if pod.process.as_ref().is_some_and(Process::is_running) {
             // Without a pid, the pod is adopted later, after it was inspected.
             let found = self.network.attachment_from_namespace(network.clone(), pod.pid()?).await;
@@ -121,7 +120,7 @@ impl Adopter {
         }
         // The state is unknown. The pod cannot be ready, but the plugins of the current network may know
         // its id, so it is released when it is stopped.
-        match cached {
+        match cached.ok()? {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
         }

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A connected pod with a host port, one in the host's network, one in Docker's network, one whose pause
-/// container has ended, and one whose cache entry is lost. All are shown with their state from the first
+/// container has ended, and two whose cache entry is lost or cannot be read. All are shown with their state from the first
 /// answer on, nothing restarts, and nothing is left of them in the end.
 pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "takeover").await?;
@@ -44,6 +44,12 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let plain = shim.pod("plain", "none").await?;
     let plain_address = shim.connect(&plain, None).await?;
     shim.forget(&plain)?;
+    let muted = shim.pod("muted", "none").await?;
+    let muted_address = shim.connect(&muted, None).await?;
+    let entry = shim.entry(&muted);
+    let kept = fs::read(&entry)?;
+    fs::remove_file(&entry)?;
+    fs::create_dir(&entry)?;
     let host = shim.pod("host", "host").await?;
     let bridged = shim.pod("bridged", "bridge").await?;
     let dead = shim.pod("dead", "none").await?;
@@ -64,11 +70,12 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
 
     stage.bridge.spawn().await?;
     stage.cri = stage.bridge.cri().await?;
-    let pods = [(&web, true), (&plain, true), (&host, true), (&bridged, true), (&dead, false)];
+    let living = [&web, &plain, &muted, &host, &bridged].map(|id| (id, true));
+    let pods: Vec<_> = living.into_iter().chain([(&dead, false)]).collect();
     for _ in 0..20 {
         let listed = stage.cri.sandboxes().await?;
         ensure_eq!(listed.len(), pods.len());
-        for (id, ready) in pods {
+        for &(id, ready) in &pods {
             let state = if ready { S::SandboxReady } else { S::SandboxNotready };
             let found = listed.iter().find(|pod| pod.id == *id).map(cri::PodSandbox::state);
             ensure_eq!(found, Some(state), "{id}");
@@ -79,6 +86,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     };
     ensure_eq!(ip(&web).await?, address);
     ensure_eq!(ip(&plain).await?, plain_address);
+    ensure_eq!(ip(&muted).await?, muted_address);
     ensure!(ip(&bridged).await?.starts_with("172."), "no address from Docker");
     ensure_eq!(stage.cri.container(&serves).await?.state(), C::ContainerRunning);
     let status = stage.cri.container(&ended).await?;
@@ -90,13 +98,17 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     // The same again from dockbridge's own checkpoints.
     stage.cri = stage.bridge.crash().await?;
     ensure_eq!(stage.cri.sandbox(&web).await?.network.unwrap_or_default().ip, address);
+    let refused = stage.cri.stop(&muted).await.err();
+    ensure!(refused.is_some(), "released without its entry in the cache");
+    fs::remove_dir(&entry)?;
+    fs::write(&entry, kept)?;
     stage.cri.clear().await?;
     let left: Vec<PathBuf> = fs::read_dir(stage.folders.state.join("sandbox"))?
         .flatten()
         .map(|entry| entry.path())
         .collect();
     ensure!(left.is_empty(), "cri-dockerd would go on listing {left:?}");
-    no_rules(&[web, plain]).await?;
+    no_rules(&[web, plain, muted]).await?;
     stage.leaves_nothing().await
 }
 
@@ -346,6 +358,12 @@ impl Shim {
 
     fn results(&self) -> PathBuf {
         self.world.cni_cache.join("results")
+    }
+
+    /// The cached result of a pod's network.
+    fn entry(&self, pod: &str) -> PathBuf {
+        let network = self.conf["name"].as_str().unwrap_or_default();
+        self.results().join(format!("{network}-{pod}-eth0"))
     }
 
     fn checkpoint(&self, pod: &str, name: &str, host_port: Option<u16>) -> Outcome {
