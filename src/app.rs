@@ -110,6 +110,7 @@ pub async fn run_within(
         services.node.clone(),
         services.commands.clone(),
         tracker.clone(),
+        every,
     )));
     first_list(&services.node.store, &mut engines).await?;
     let Opened { listeners, own } = cri.open().await?;

@@ -5,7 +5,6 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
@@ -18,12 +17,14 @@ use crate::{
     store::handle::Store,
 };
 
-/// When Docker has answered, recovers from a crash or the loss of a directory.
+/// When Docker has answered, recovers from a crash or the loss of a directory. Then repeats releases of
+/// networks that failed.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
     node: Arc<Node>,
     commands: Commands,
     tracker: TaskTracker,
+    every: Duration,
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
@@ -34,21 +35,24 @@ pub(super) async fn recover(
         sandboxes.recover_sandboxes(&tracker).await;
     }
     if store.complete().await.is_some() {
-        tracker.track_future(sandboxes.clean_up()).await;
-        tracker.track_future(sweep_inspections(image_files)).await;
-        tracker.track_future(image_files.restore_directories()).await;
+        let images = async {
+            sweep_inspections(image_files).await;
+            image_files.restore_directories().await;
+        };
+        // Network plugins may hang.
+        tracker.track_future(async { tokio::join!(sandboxes.clean_up(), images) }).await;
+        match sandboxes.repeat_releases(&tracker, every).await {}
     }
 }
 
 /// Removes what remains of containers that other programs have removed, and restores what other programs
-/// have reset. Repeats failed releases of networks, less and less often.
+/// have reset.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
     sandboxes: &Sandboxes,
     every: Duration,
 ) -> Infallible {
-    let (mut pause, mut due) = (every, Instant::now() + every);
     loop {
         if complete(store).await {
             find_gone(store, logs).await;
@@ -57,11 +61,6 @@ pub(super) async fn sweep(
             limits.restore().await;
             sandboxes.sweep_edits().await;
             sandboxes.reconcile_checkpoints().await;
-            if Instant::now() >= due {
-                let is_released = sandboxes.release_stale().await;
-                pause = if is_released { every } else { (pause * 2).min(LONGEST_PAUSE) };
-                due = Instant::now() + pause;
-            }
         }
         tokio::time::sleep(every).await;
     }
@@ -116,7 +115,5 @@ async fn sweep_inspections(image_files: &ImageFiles) {
 
 /// How long inspects at the start may take before each warning.
 const WARN_AFTER: Duration = Duration::from_secs(60);
-/// The longest pause between attempts to release the networks of pods that are gone.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How long calls of a killed previous process may continue in the engine.
 const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

@@ -16,6 +16,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
@@ -78,6 +79,8 @@ pub struct Network {
     /// As kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
     pub(super) active: Arc<ActiveAttachments>,
+    /// Notified of a DEL that failed and that nobody else repeats: see [`Network::release_stale`].
+    pub forgiven: Arc<Notify>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
@@ -103,6 +106,7 @@ impl Network {
             live: settings.live,
             pod_cidrs: Arc::default(),
             active: Arc::default(),
+            forgiven: Arc::default(),
         }
     }
 
@@ -254,6 +258,7 @@ impl Network {
                 "CNI DEL failed and the network namespace is gone; will repeat it"
             );
         }
+        self.forgiven.notify_one();
         Ok(true)
     }
 

@@ -5,14 +5,16 @@
 //! checkpoint is restored from both. A lost pin is restored while the pause container runs. The files of a
 //! sandbox that Docker no longer has are removed after its network is released.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::{error::SandboxError, pod_network::checkpoint, service::Sandboxes};
 use crate::{
+    concurrency::backoff::Backoff,
     container::pod_files::named_after_pods,
     error::chain,
     host::file::Durability,
@@ -54,8 +56,27 @@ impl Sandboxes {
         }
     }
 
+    /// Repeats [`Self::release_stale`] until it succeeds, less and less often, and again after a DEL whose
+    /// failure was ignored. Nothing else waits for this, because plugins may hang. `tracker` counts each
+    /// attempt.
+    pub async fn repeat_releases(&self, tracker: &TaskTracker, every: Duration) -> Infallible {
+        let mut pauses = Backoff::new(every, LONGEST_PAUSE);
+        let mut is_released = false;
+        loop {
+            let pause = pauses.failed();
+            tokio::select! {
+                () = sleep(pause), if !is_released => {}
+                () = self.deps.network.forgiven.notified() => {
+                    pauses.succeeded();
+                    sleep(pauses.failed()).await;
+                }
+            }
+            is_released = tracker.track_future(self.release_stale()).await;
+        }
+    }
+
     /// Calls DEL for attachments of pods that are gone. Returns false if one is left.
-    pub async fn release_stale(&self) -> bool {
+    async fn release_stale(&self) -> bool {
         if self.mode != NetworkMode::Cni {
             return true;
         }
@@ -246,3 +267,6 @@ fn tell_unclean(id: &SandboxId, error: &SandboxError) {
     let error = chain(error);
     warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
 }
+
+/// The longest pause between attempts to release the networks of pods that are gone.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

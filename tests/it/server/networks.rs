@@ -222,23 +222,55 @@ async fn every_failure_of_del_is_reported_and_retried() {
 #[tokio::test]
 async fn a_del_that_fails_without_the_namespace_is_repeated_until_it_succeeds() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
-    let id = bridge.run(&pod("p")).await.unwrap();
-    docker.world(|world| world.exit(&id, 0));
-    let not_ready = cri::PodSandboxState::SandboxNotready as i32;
-    while bridge.pods().await.unwrap()[0].state != not_ready {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    netns::unpin(&bridge.node().path("run/netns").join(&id)).unwrap();
     let tries = bridge.node().path("tries");
-    script(bridge.node(), ANSWER, &format!("echo >> {}; exit 1", tries.display()));
-    bridge.stop_pod(&id).await.unwrap();
-    bridge.remove_pod(&id).await.unwrap();
+    lose_a_pod(&docker, &bridge, &format!("echo >> {}; exit 1", tries.display())).await;
     let count = || fs::read_to_string(&tries).unwrap().lines().count();
     eventually(|| count() > 2).await;
     assert_eq!(leases(&bridge), 1);
     well(bridge.node());
     eventually(|| leases(&bridge) == 0).await;
     bridge.assert_clean(&docker).await;
+}
+
+/// A plugin waits minutes for its agent. The same DEL must not run a second time, and other work continues.
+#[tokio::test]
+async fn a_repeated_del_that_hangs_runs_once_and_delays_nothing() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    lose_a_pod(&docker, &bridge, "exit 1").await;
+    let kept = bridge.run(&pod("kept")).await.unwrap();
+    let node = bridge.stop().await;
+    let (tries, answer) = (node.path("tries"), node.path("answer"));
+    let waits = format!(
+        "echo >> {}; until [ -e {} ]; do sleep 0.02; done",
+        tries.display(),
+        answer.display()
+    );
+    script(&node, ANSWER, &waits);
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    eventually(|| tries.exists()).await;
+    let checkpoints = bridge.node().path("state/sandboxes");
+    for _ in 0..4 {
+        fs::remove_dir_all(&checkpoints).unwrap();
+        eventually(|| checkpoints.join(format!("{kept}.json")).exists()).await;
+    }
+    assert_eq!(fs::read_to_string(&tries).unwrap().lines().count(), 1);
+    fs::write(&answer, "").unwrap();
+    eventually(|| leases(&bridge) == 1).await;
+    bridge.clear(&docker).await;
+}
+
+/// Removes a pod whose namespace is gone. DEL does this and fails.
+async fn lose_a_pod(docker: &FakeDockerd, bridge: &Bridge, del: &str) {
+    let id = bridge.run(&pod("lost")).await.unwrap();
+    docker.world(|world| world.exit(&id, 0));
+    let not_ready = cri::PodSandboxState::SandboxNotready as i32;
+    while bridge.pods().await.unwrap()[0].state != not_ready {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    netns::unpin(&bridge.node().path("run/netns").join(&id)).unwrap();
+    script(bridge.node(), ANSWER, del);
+    bridge.stop_pod(&id).await.unwrap();
+    bridge.remove_pod(&id).await.unwrap();
 }
 
 #[tokio::test]
