@@ -88,7 +88,11 @@ impl Network {
     /// # Errors
     /// The cache cannot be read.
     pub async fn has_attachment(&self, sandbox: &SandboxId) -> Result<bool, NetworkError> {
-        Ok(!self.cached_of(sandbox).await?.is_empty())
+        let (found, whole) = self.cached_of(sandbox).await;
+        if found.is_empty() {
+            whole?;
+        }
+        Ok(!found.is_empty())
     }
 
     /// Disconnects a pod that neither Docker nor a checkpoint has, with the entries of the cache. DEL uses
@@ -101,19 +105,20 @@ impl Network {
         sandbox: &SandboxId,
         namespace: &Path,
     ) -> Result<(), NetworkError> {
-        for entry in self.cached_of(sandbox).await? {
+        let (found, whole) = self.cached_of(sandbox).await;
+        for entry in found {
             let network = entry.network.clone();
             let failures = self.del_cached(entry, Some(namespace)).await?;
             self.forgive((sandbox, &network), namespace, failures).await?;
         }
-        Ok(())
+        Ok(whole?)
     }
 
-    async fn cached_of(&self, sandbox: &SandboxId) -> Result<Vec<CachedResult>, HostError> {
+    async fn cached_of(&self, sandbox: &SandboxId) -> (Vec<CachedResult>, Result<(), HostError>) {
         let (cache, id) = (self.cache.clone(), sandbox.to_string());
-        let mut found = blocking(move || cache.find(&id, INTERFACE)).await?;
+        let (mut found, whole) = blocking(move || cache.find(&id, INTERFACE)).await;
         found.retain(gc::is_ours);
-        Ok(found)
+        (found, whole)
     }
 
     /// Runs DEL with the values of the cached ADD, and removes the result if all plugins succeed.

@@ -272,13 +272,15 @@ impl Network {
         pod: PodNetwork,
     ) -> Result<Option<Attachment>, NetworkError> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
-        let find = move || undamaged(cache.find(id.as_str(), INTERFACE));
-        let entries = blocking(find).await?.unwrap_or_default();
+        let (entries, whole) = blocking(move || cache.find(id.as_str(), INTERFACE)).await;
         let found = entries.into_iter().find_map(|entry| {
             let list = list_of(&entry).ok().filter(|list| !list.is_loopback())?;
             Some((entry, list))
         });
-        let Some((entry, list)) = found else { return Ok(None) };
+        let Some((entry, list)) = found else {
+            undamaged(whole)?;
+            return Ok(None);
+        };
         let intent = AttachmentIntent {
             pod,
             network: entry.network,

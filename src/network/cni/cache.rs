@@ -114,37 +114,44 @@ impl ResultCache {
         }
     }
 
-    /// All readable entries, in no order, and the last failure to read one. Blocks on the disk.
+    /// All readable entries, in no order, and why others cannot be read. Blocks on the disk.
     pub fn all(&self) -> (Vec<CachedResult>, Result<(), HostError>) {
+        self.load_all(|_| true)
+    }
+
+    /// All readable cached ADDs of a container's interface, ordered by network, and why others cannot be
+    /// read. Blocks on the disk.
+    pub fn find(
+        &self,
+        container: &str,
+        interface: &str,
+    ) -> (Vec<CachedResult>, Result<(), HostError>) {
+        let end = format!("-{container}-{interface}");
+        let (mut found, whole) = self.load_all(|path| path.to_string_lossy().ends_with(&end));
+        found.retain(|entry| entry.container == container && entry.interface == interface);
+        found.sort_by(|one, other| one.network.cmp(&other.network));
+        (found, whole)
+    }
+
+    /// The readable ones of the wanted files. The error is that of a damaged file only if all others can be
+    /// read: see [`undamaged`].
+    fn load_all(
+        &self,
+        is_wanted: impl Fn(&Path) -> bool,
+    ) -> (Vec<CachedResult>, Result<(), HostError>) {
         let (mut found, mut whole) = (Vec::new(), Ok(()));
         let files = self.files().unwrap_or_else(|error| {
             whole = Err(error);
             Vec::new()
         });
-        for path in files {
+        for path in files.into_iter().filter(|path| is_wanted(path)) {
             match load(&path) {
                 Ok(value) => found.extend(value.as_ref().and_then(decode)),
-                Err(error) => whole = Err(error),
+                Err(error) if whole.is_ok() || !is_damage(&error) => whole = Err(error),
+                Err(_) => {}
             }
         }
         (found, whole)
-    }
-
-    /// All cached ADDs of a container's interface, ordered by network. Blocks on the disk.
-    ///
-    /// # Errors
-    /// A file cannot be read, or is damaged: see [`undamaged`].
-    pub fn find(&self, container: &str, interface: &str) -> Result<Vec<CachedResult>, HostError> {
-        let end = format!("-{container}-{interface}");
-        let mut found = Vec::new();
-        for path in self.files()? {
-            if path.to_string_lossy().ends_with(&end) {
-                found.extend(load(&path)?.as_ref().and_then(decode));
-            }
-        }
-        found.retain(|entry| entry.container == container && entry.interface == interface);
-        found.sort_by(|one, other| one.network.cmp(&other.network));
-        Ok(found)
     }
 
     /// All files without drafts; none if the directory does not exist.
@@ -226,13 +233,17 @@ fn load(path: &Path) -> Result<Option<Value>, HostError> {
 /// None for a damaged file, for example after a power loss. A retry would not help, so this is only logged.
 pub(in crate::network) fn undamaged<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     match read {
-        Err(error) if error.source.kind() == io::ErrorKind::InvalidData => {
+        Err(error) if is_damage(&error) => {
             let (file, error) = (error.path.display(), &error.source);
             warn!(%file, %error, "a cached CNI result is damaged; releasing the network without it");
             Ok(None)
         }
         read => read.map(Some),
     }
+}
+
+fn is_damage(error: &HostError) -> bool {
+    error.source.kind() == io::ErrorKind::InvalidData
 }
 
 pub(super) fn encode(entry: &CachedResult) -> Result<Vec<u8>, serde_json::Error> {

@@ -41,8 +41,8 @@ fn what_is_written_is_read() {
     assert!(all(&cache).is_empty());
     cache.write(&entry()).unwrap();
     assert_eq!(cache.read("pods", ID, "eth0").unwrap(), Some(entry()));
-    assert_eq!(cache.find(ID, "eth0").unwrap(), [entry()]);
-    assert_eq!(cache.find(ID, "net1").unwrap(), []);
+    assert_eq!(cache.find(ID, "eth0").0, [entry()]);
+    assert_eq!(cache.find(ID, "net1").0, []);
     assert_eq!(all(&cache), [entry()]);
     let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
     let written: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
@@ -66,7 +66,7 @@ fn reads_entries_of_libcni() {
     let results = dir.path().join("cache/results");
     fs::create_dir_all(&results).unwrap();
     fs::write(results.join(format!("pods-{ID}-eth0")), BY_LIBCNI).unwrap();
-    let found = cache.find(ID, "eth0").unwrap().remove(0);
+    let found = cache.find(ID, "eth0").0.remove(0);
     assert_eq!(cache.read("pods", ID, "eth0").unwrap().as_ref(), Some(&found));
     assert_eq!(found.netns.as_deref(), Some("/proc/27750/ns/net"));
     assert!(found.config.unwrap().contains("\"type\": \"portmap\""));
@@ -96,7 +96,7 @@ fn files_of_others_are_ignored() {
     for text in ["[]", "7", r#"{"kind":"other"}"#, r#"{"kind":"cniCacheV1"}"#] {
         fs::write(&path, text).unwrap();
         assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None, "{text}");
-        assert_eq!(cache.find(ID, "eth0").unwrap(), [], "{text}");
+        assert_eq!(cache.find(ID, "eth0").0, [], "{text}");
         assert!(all(&cache).is_empty(), "{text}");
     }
     let odd = json!({
@@ -114,26 +114,35 @@ fn files_of_others_are_ignored() {
 fn a_file_that_cannot_be_read_is_not_missing() {
     let (dir, cache) = cache();
     cache.write(&CachedResult { container: "other".to_owned(), ..entry() }).unwrap();
+    cache.write(&CachedResult { network: "second".to_owned(), ..entry() }).unwrap();
     let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
     for cut in ["", "{", "{\"kind\":\"cniCacheV1\",\"conf"] {
         fs::write(&path, cut).unwrap();
         assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None, "{cut}");
-        let error = undamaged(Err::<(), _>(cache.find(ID, "eth0").unwrap_err()));
-        assert_eq!(error.unwrap(), None, "{cut}");
-        assert_eq!(cache.find("other", "eth0").unwrap().len(), 1);
+        let (found, whole) = cache.find(ID, "eth0");
+        assert_eq!((found.len(), whole.is_err()), (1, true), "the other network is known: {cut}");
+        assert_eq!(undamaged(whole).unwrap(), None, "{cut}");
+        let (found, whole) = cache.find("other", "eth0");
+        assert_eq!((found.len(), whole.is_ok()), (1, true));
         let (found, whole) = cache.all();
-        assert_eq!((found.len(), whole.unwrap_err().path), (1, path.clone()));
+        assert_eq!((found.len(), whole.unwrap_err().path), (2, path.clone()));
     }
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     cache.read("pods", ID, "eth0").unwrap_err();
-    undamaged(cache.find(ID, "eth0")).unwrap_err();
+    // A damaged file next to it, read earlier or later, does not make it harmless.
+    for network in ["a", "z"] {
+        fs::write(dir.path().join(format!("cache/results/{network}-{ID}-eth0")), "{").unwrap();
+    }
+    let (found, whole) = cache.find(ID, "eth0");
+    assert_eq!(found.len(), 1);
+    undamaged(whole).unwrap_err();
     let (found, whole) = cache.all();
-    assert_eq!((found.len(), whole.unwrap_err().path), (1, path));
+    assert_eq!((found.len(), whole.unwrap_err().path), (2, path));
     let no_directory = dir.path().join("cache/results");
     fs::remove_dir_all(&no_directory).unwrap();
     fs::write(&no_directory, "").unwrap();
-    cache.find(ID, "eth0").unwrap_err();
+    cache.find(ID, "eth0").1.unwrap_err();
     cache.all().1.unwrap_err();
 }
 
