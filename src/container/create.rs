@@ -21,7 +21,7 @@ use crate::{
         engine::Transition,
         id::ContainerId,
         network::DnsConfig,
-        record::{Observed, Process, SandboxRecord, SandboxState},
+        record::{ContainerRecord, Observed, Process, SandboxRecord, SandboxState},
     },
     store::{engine_call::EngineCall, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::{container::ContainerPlan, error::PlanError},
@@ -97,10 +97,18 @@ impl Containers {
                 error, "cannot write the log of this container; kubectl logs will not show it"
             );
         }
-        let resolve = |observed: &Observed| match resolution(&plan.document, observed) {
-            // dockbridge ended before plugins had accepted this container. They are asked about a new one.
-            Resolution::Adopt(id) if self.awaits_adjustment(observed) => Resolution::Replace(id),
-            resolution => resolution,
+        let resolve = |observed: &Observed| match observed {
+            Observed::Container(holder) if is_of_pod(holder, sandbox, snapshot) => {
+                match resolution(&plan.document, holder) {
+                    // dockbridge ended before plugins had accepted this container. They are asked about a new
+                    // one.
+                    Resolution::Adopt(id) if self.awaits_adjustment(observed) => {
+                        Resolution::Replace(id)
+                    }
+                    resolution => resolution,
+                }
+            }
+            _ => Resolution::UseOtherName,
         };
         let creating = EngineCall::begin(Transition::Created);
         let to_create = &plan;
@@ -208,17 +216,23 @@ fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-/// What to do with the container that already has the name.
-fn resolution(wanted: &ContainerDocument, holder: &Observed) -> Resolution {
-    match holder {
-        Observed::Container(holder) => match &holder.process {
-            Process::Created if *holder.document == *wanted => {
-                Resolution::Adopt(holder.id.to_string())
-            }
-            Process::Running { .. } => Resolution::Refuse(holder.id.to_string()),
-            _ => Resolution::Replace(holder.id.to_string()),
-        },
-        Observed::Sandbox(holder) => Resolution::Refuse(holder.id.to_string()),
-        Observed::Foreign(_) => Resolution::UseOtherName,
+/// Whether a container belongs to the pod, perhaps to an earlier sandbox of it. `docker rename` may have
+/// given this name to a container of another pod.
+fn is_of_pod(holder: &ContainerRecord, sandbox: &SandboxRecord, snapshot: &Snapshot) -> bool {
+    let of = &sandbox.document.spec.metadata;
+    snapshot.sandbox(holder.document.sandbox.as_str()).is_none_or(|pod| {
+        let found = &pod.document.spec.metadata;
+        (&found.uid, &found.name, &found.namespace) == (&of.uid, &of.name, &of.namespace)
+    })
+}
+
+/// What to do with the container of this pod that already has the name.
+fn resolution(wanted: &ContainerDocument, holder: &ContainerRecord) -> Resolution {
+    let id = holder.id.to_string();
+    match &holder.process {
+        _ if holder.document.spec.metadata != wanted.spec.metadata => Resolution::UseOtherName,
+        Process::Created if *holder.document == *wanted => Resolution::Adopt(id),
+        Process::Running { .. } => Resolution::Refuse(id),
+        _ => Resolution::Replace(id),
     }
 }

@@ -21,7 +21,7 @@ pub enum Resolution {
     Adopt(String),
     /// It is left over from an earlier attempt: remove the container with this id and try again.
     Replace(String),
-    /// It is not dockbridge's: keep it and use another name.
+    /// It is another pod's, or not dockbridge's: keep it and use another name.
     UseOtherName,
     /// It runs and is dockbridge's: fail the call. The container with this id keeps the name.
     Refuse(String),

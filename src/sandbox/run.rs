@@ -31,7 +31,7 @@ use crate::{
         name::sandbox_name,
         network::NetworkMode,
         record::{Observed, Process, SandboxRecord, SandboxState},
-        sandbox::SandboxSpec,
+        sandbox::{PodMetadata, SandboxSpec},
         time::Nanos,
     },
     network::service::Attached,
@@ -140,8 +140,10 @@ impl Sandboxes {
         let (engine, body) = (&self.deps.node.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let creating = EngineCall::begin(Transition::Created);
+        let pod = &plan.document.spec.metadata;
+        let resolve = |holder: &Observed| resolution(pod, holder);
         let created =
-            create_named((engine, &self.deps.node.store), &plan.name, create, resolution).await?;
+            create_named((engine, &self.deps.node.store), &plan.name, create, resolve).await?;
         let service = self.clone();
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
@@ -280,14 +282,17 @@ impl Sandboxes {
     }
 }
 
-/// What to do with a container that has the sandbox's name, if the store does not have it.
-fn resolution(holder: &Observed) -> Resolution {
+/// What to do with a container that has the name of this pod's sandbox, if the store does not have it.
+/// `docker rename` may have given the name to another one.
+fn resolution(pod: &PodMetadata, holder: &Observed) -> Resolution {
     match holder {
-        Observed::Sandbox(holder) if !holder.process.as_ref().is_some_and(Process::is_running) => {
-            Resolution::Replace(holder.id.to_string())
+        Observed::Sandbox(holder) if holder.document.spec.metadata == *pod => {
+            let id = holder.id.to_string();
+            match holder.process.as_ref().is_some_and(Process::is_running) {
+                true => Resolution::Refuse(id),
+                false => Resolution::Replace(id),
+            }
         }
-        Observed::Sandbox(holder) => Resolution::Refuse(holder.id.to_string()),
-        Observed::Container(holder) => Resolution::Refuse(holder.id.to_string()),
-        Observed::Foreign(_) => Resolution::UseOtherName,
+        _ => Resolution::UseOtherName,
     }
 }

@@ -59,6 +59,43 @@ async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
     bridge.clear(&docker).await;
 }
 
+/// `docker rename` can give an object the name that another pod's object will have. Nothing is removed and
+/// no call is refused because of a name.
+#[tokio::test]
+async fn a_name_is_not_taken_from_an_object_of_another_pod() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let (one, two) = (bridge.run(&pod("a")).await.unwrap(), bridge.run(&pod("b")).await.unwrap());
+    let mut kept = Vec::new();
+    for (name, runs) in [("created", false), ("running", true)] {
+        let free = bridge.create(&two, &container(name), &pod("b")).await.unwrap();
+        let free_name = docker.world(|world| world.container(&free).unwrap().name.clone());
+        bridge.remove_container(&free).await.unwrap();
+        let holder = bridge.create(&one, &container(name), &pod("a")).await.unwrap();
+        if runs {
+            bridge.start_container(&holder).await.unwrap();
+        }
+        docker.world(|world| world.rename(&holder, &free_name));
+        let made = bridge.create(&two, &container(name), &pod("b")).await.unwrap();
+        kept.extend([holder, made]);
+    }
+    for id in &kept {
+        assert!(docker.world(|world| world.container(id).is_some()), "{id} of {kept:?}");
+    }
+    let name = docker.world(|world| world.container(&two).unwrap().name.clone());
+    bridge.remove_pod(&two).await.unwrap();
+    for has_ended in [false, true] {
+        if has_ended {
+            docker.world(|world| world.exit(&one, 0));
+        }
+        docker.world(|world| world.rename(&one, &name));
+        let again = bridge.run(&pod("b")).await.unwrap();
+        assert!(docker.world(|world| world.container(&one).is_some()));
+        bridge.remove_pod(&again).await.unwrap();
+    }
+    bridge.clear(&docker).await;
+}
+
 #[tokio::test]
 async fn a_run_that_callers_gave_up_makes_one_pod() {
     let docker = docker().await;
