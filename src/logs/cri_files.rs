@@ -45,9 +45,9 @@ impl CriFiles {
     /// # Errors
     /// The directory cannot be read.
     pub fn list(target: &LogPath) -> Result<Self, LogError> {
-        let directory = target.name.parent().unwrap_or(Path::new(""));
-        let own = target.name.file_name().unwrap_or_default();
-        let listed = beneath::list(&target.root, directory).map_err(LogError::Target)?;
+        let directory = target.name().parent().unwrap_or(Path::new(""));
+        let own = target.name().file_name().unwrap_or_default();
+        let listed = beneath::list(target.root(), directory).map_err(LogError::Target)?;
         let mut found = Self::default();
         for (name, metadata) in listed {
             let identity = Identity::of(&metadata);

@@ -63,8 +63,8 @@ impl CriWriter {
         let since = position.and_then(|position| cri_files.since(position));
         let renamed = since.as_ref().and_then(|since| since.newest_if_renamed());
         let file = match renamed {
-            Some(name) => beneath::open(&target.root, &target.beside(name)),
-            None => beneath::append(&target.root, &target.name, MODE),
+            Some(name) => beneath::open(target.root(), &target.beside(name)),
+            None => beneath::append(target.root(), target.name(), MODE),
         };
         let file = file.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&target, e))?;
@@ -138,7 +138,7 @@ impl CriWriter {
     /// # Errors
     /// The file cannot be created. The old file stays in use.
     pub fn reopen(&mut self) -> Result<(), LogError> {
-        let opened = beneath::append(&self.target.root, &self.target.name, MODE);
+        let opened = beneath::append(self.target.root(), self.target.name(), MODE);
         let file = opened.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&self.target, e))?;
         let identity = Identity::of(&metadata);
@@ -240,7 +240,7 @@ impl CriWriter {
     /// None if the file was renamed or removed.
     fn open_listed(&self, listed: &CriFile) -> Result<Option<File>, LogError> {
         let name = self.target.beside(&listed.name);
-        let file = match beneath::open(&self.target.root, &name) {
+        let file = match beneath::open(self.target.root(), &name) {
             Err(error) if error.is_not_found() => return Ok(None),
             opened => opened.map_err(LogError::Target)?,
         };

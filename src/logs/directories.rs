@@ -25,7 +25,7 @@ impl Directories {
         at: LogPath,
         work: impl FnOnce(&LogPath) -> Result<(), LogError> + Send + 'static,
     ) -> Result<(), LogError> {
-        let directory = at.root.clone();
+        let directory = at.root().to_owned();
         let asking = async {
             let alone = self.0.write(&directory.to_string_lossy()).await;
             blocking(move || {

@@ -11,8 +11,8 @@ use std::{
 /// may not be links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
-    pub root: PathBuf,
-    pub name: PathBuf,
+    root: PathBuf,
+    name: PathBuf,
 }
 
 impl LogPath {
@@ -24,6 +24,16 @@ impl LogPath {
         let root = log_directory.filter(within).or_else(|| log_path.parent()?.parent())?;
         let name = log_path.strip_prefix(root).ok()?;
         Some(Self { root: root.to_owned(), name: name.to_owned() })
+    }
+
+    /// The directory that the caller vouches for. Links on the way to it are followed.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The name below the root: at least one component.
+    pub fn name(&self) -> &Path {
+        &self.name
     }
 
     /// Another name in the same directory below the root.

@@ -211,7 +211,7 @@ async fn poll(
     }
     drop(place);
     warn!(
-        container = %container.id, directory = %container.target.root.display(),
+        container = %container.id, directory = %container.target.root().display(),
         "cannot write the container log: the file system of its directory does not answer; other \
          logs are not affected"
     );

@@ -80,7 +80,8 @@ impl Logs {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
         let Some(place) = place else { return Ok(()) };
-        let prepare = |at: &LogPath| beneath::prepare(&at.root, &at.name).map_err(LogError::Target);
+        let prepare =
+            |at: &LogPath| beneath::prepare(at.root(), at.name()).map_err(LogError::Target);
         self.directories.ask(place, prepare).await
     }
 
@@ -127,7 +128,7 @@ impl Logs {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
         let (container, run) = wanted(record).ok_or_else(unknown)?;
         let Some(all) = &self.all else { return Ok(self.make_link(container).await?) };
-        let (id, directory) = (container.id.clone(), container.target.root.clone());
+        let (id, directory) = (container.id.clone(), container.target.root().to_owned());
         // The store may be about to show the container for the first time.
         all.observe(container, run).ok_or(LogError::Closed)?;
         let (reply, answer) = oneshot::channel();
@@ -145,7 +146,7 @@ impl Logs {
     }
 
     async fn close_log(&self, record: &ContainerRecord) {
-        let unlink = |at: &LogPath| beneath::unlink(&at.root, &at.name).map_err(LogError::Target);
+        let unlink = |at: &LogPath| beneath::unlink(at.root(), at.name()).map_err(LogError::Target);
         if let Some((container, _)) = wanted(record)
             && let Err(error) = self.directories.ask(container.target, unlink).await
         {
@@ -182,7 +183,7 @@ impl Logs {
     async fn make_link(&self, container: LoggedContainer) -> Result<(), LogError> {
         let Some(source) = container.source else { return Ok(()) };
         let link = move |at: &LogPath| {
-            beneath::link(&at.root, &at.name, &source).map_err(LogError::Target)
+            beneath::link(at.root(), at.name(), &source).map_err(LogError::Target)
         };
         self.directories.ask(container.target, link).await
     }
