@@ -304,7 +304,7 @@ fn durations_are_read_with_units_only() {
 #[test]
 fn ranges_images_and_labels_are_read_or_refused() {
     assert!(value::cidrs("10.0.0.0/8,,fd00::/64").is_ok_and(|ranges| ranges.len() == 2));
-    for text in ["10.0.0.0", "10.0.0.0/33", "fd00::/129", "x/8", "10.0.0.0/-1"] {
+    for text in ["10.0.0.0", "10.0.0.0/33", "fd00::/129", "x/8", "10.0.0.0/-1", "10.0.0.0/+8"] {
         assert!(value::cidrs(text).is_err(), "{text}");
     }
     assert_eq!(value::image(""), Ok(None));
