@@ -190,7 +190,7 @@ impl Overlay {
             }
         }
         // In a separate thread, so that its mount namespace, directory and ids end with it.
-        let mounted = on_own_thread(|| self.mount_apart(target, ids, root));
+        let mounted = on_own_thread("overlay", || self.mount_apart(target, ids, root));
         let overlay = mounted.map_err(|e| HostError::new("mount an overlay on", target, e))?;
         attach(&overlay, target)
     }

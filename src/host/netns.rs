@@ -69,7 +69,7 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
 /// Access is denied, or a limit of the kernel is reached (`user.max_net_namespaces`).
 pub fn make(at: &Path) -> Result<(), HostError> {
     unpin(at)?;
-    let made = on_own_thread(|| {
+    let made = on_own_thread(THREAD, || {
         unshare(CloneFlags::CLONE_NEWNET)?;
         Ok(mount_pin(Path::new(OF_THREAD), at))
     });
@@ -165,17 +165,21 @@ pub fn within<T: Send>(
 ) -> Result<T, HostError> {
     let fail = |e: io::Error| HostError::new("work in network namespace", at, e);
     let namespace = open(at)?;
-    let entered = on_own_thread(|| {
+    let entered = on_own_thread(THREAD, || {
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
         work()
     });
     entered.map_err(fail)
 }
 
-/// For work that changes its thread, such as its namespace. The thread ends afterwards.
-pub(super) fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+/// For work that changes its thread, such as its namespace. The thread ends afterwards. If it hangs, its
+/// `name` in `/proc` says where.
+pub(super) fn on_own_thread<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name("apart".to_owned()).spawn_scoped(scope, work)?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work)?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the work panicked")))
     })
 }
@@ -260,6 +264,7 @@ mod ioctl {
 use ioctl::{read_flags, write_flags};
 
 const OWN: &str = "/proc/self/ns/net";
+const THREAD: &str = "netns";
 const OF_THREAD: &str = "/proc/thread-self/ns/net";
 const LOOPBACK: &[u8] = b"lo";
 const UP: libc::c_short = 1;
