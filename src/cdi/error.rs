@@ -43,15 +43,16 @@ pub enum EditError {
     /// A file of this host cannot be examined.
     #[error("{reason}")]
     Host { reason: String },
-    /// The engine can only copy device nodes that exist on the host.
+    /// The engine can only copy device nodes that exist at `path` on the host.
     #[error("{} is not a device", path.display())]
     NoDevice { path: PathBuf },
-    /// The engine copies the host's node, which differs from the specification.
+    /// The engine copies the node at `path` on the host, which differs from the specification.
     #[error(
         "{} is specified with {property} {requested}, but the host's node, which the engine copies, has {found}",
         path.display()
     )]
     Differs { path: PathBuf, property: &'static str, requested: String, found: String },
+    /// `path` is in the container.
     #[error("permissions {permissions:?} of {path:?} may contain only r, w and m")]
     Permissions { path: String, permissions: String },
 }

@@ -111,6 +111,7 @@ pub(super) struct Hook {
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct NetDevice {
     pub(super) host_interface_name: String,
+    /// In the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
 }
@@ -149,6 +150,7 @@ pub(super) enum Format {
 /// Why a text is not a valid specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
+    /// Counted from 1, if it is known.
     pub(super) line: Option<u64>,
     /// What is wrong, on one line.
     pub(super) reason: String,

@@ -251,6 +251,7 @@ const LEAST_BYTES: u64 = 15;
 const LEAST_INODES: u64 = 5;
 /// Measured for a pod with two containers while kubelet uses pod statistics; otherwise it is 22.
 const PER_POD: u64 = 31;
+/// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
 /// systemd's soft limit for a unit that sets none.
 const FEW_FILES: u64 = 1024;

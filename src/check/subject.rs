@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Defines [`Subject`]. Each subject has one row: what is checked, its variant, and its name.
+/// Defines [`Subject`]. Each subject has one row: its variant and its name. Above it is what is checked, if
+/// the name does not say that.
 macro_rules! subjects {
     ($($(#[doc = $about:literal])* $subject:ident $name:literal,)+) => {
         /// The subject of a finding.
@@ -47,8 +48,10 @@ subjects! {
     /// Whether the kernel forwards the packets of pods.
     Forwarding "forwarding",
     Kubelet "kubelet",
+    /// Other container runtimes of kubelet.
     Runtimes "runtimes",
     Capabilities "capabilities",
+    /// Which OOM scores Docker can set.
     OomScore "oom score",
     /// The limit of open files, compared with the number of pods.
     Descriptors "descriptors",

@@ -66,6 +66,7 @@ pub struct Settings {
 pub struct CniSettings {
     /// Network configurations; the first valid one by file name is used.
     pub conf_dir: PathBuf,
+    /// Plugins, searched in this order.
     pub bin_dirs: Vec<PathBuf>,
     /// Results, in libcni's layout.
     pub cache_dir: PathBuf,

@@ -18,6 +18,7 @@ use crate::{exec::follow::Sink, model::stream::Source};
 pub(super) struct OutputMemory {
     /// Bytes for commands of up to [`LARGE`].
     shared: Arc<Semaphore>,
+    /// Permits for [`MOST_OUTPUT`] bytes each.
     places: Arc<Semaphore>,
 }
 

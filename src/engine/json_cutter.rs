@@ -26,6 +26,7 @@ pub(super) struct JsonCutter {
     kept: Vec<u8>,
     /// Where in `kept` each open object or list begins, outermost first.
     open: Vec<usize>,
+    /// Where in `kept` the open text begins.
     text: Option<usize>,
     is_escaped: bool,
     /// The open text is too large.

@@ -15,6 +15,7 @@ use crate::model::stream::Source;
 pub struct LogMessage {
     /// The stream; with a terminal always standard output.
     pub source: Source,
+    /// When the engine read it, RFC 3339.
     pub time: String,
     /// The text, with its line break if it has one.
     pub text: Bytes,

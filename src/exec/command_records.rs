@@ -44,6 +44,7 @@ pub struct CommandRecord {
 /// A command that was running when its server died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
+    /// Full id of the container in which the command ran.
     pub container: String,
     number: String,
     /// The engine's id of the exec. Empty if its record was not written completely.

@@ -18,7 +18,9 @@ use super::capability::listening_pid;
 /// A line of `/proc/<pid>/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountInfo<'a> {
+    /// `major:minor` of the file system.
     pub device: &'a str,
+    /// The directory of the file system that is mounted.
     pub root: PathBuf,
     pub point: PathBuf,
     /// Propagation of mounts below it.

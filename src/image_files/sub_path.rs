@@ -14,6 +14,7 @@ use super::error::ImageFilesError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEntry {
     Directory,
+    /// A file of any other kind.
     File,
     /// A link to a path of the image.
     Link(PathBuf),

@@ -43,7 +43,9 @@ pub struct JsonFileTailer {
     /// Set while the place at which to continue is unknown.
     search: Option<Search>,
     writer: CriWriter,
+    /// Bytes to read at once.
     window: usize,
+    /// How many of the engine's files were started.
     pub generation: u64,
     losses: Losses,
 }

@@ -80,6 +80,7 @@ pub(super) struct PollOutcome {
     /// Bytes of the engine's log that were converted.
     pub(super) moved: u64,
     pub(super) state: ReadState,
+    /// The CRI file exists.
     pub(super) opened: bool,
     /// A watch, or the reader of the engine's answer, wakes the log's task when there is more.
     pub(super) is_watched: bool,

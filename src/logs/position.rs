@@ -51,6 +51,7 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcePosition {
     pub file: Identity,
+    /// The start of a line.
     pub place: Place,
 }
 

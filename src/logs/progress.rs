@@ -10,6 +10,7 @@ use tokio::{
 /// The state of a log for callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
+    /// The CRI file exists.
     pub(super) opened: bool,
     /// Bytes of the engine's log that this process has converted.
     pub(super) moved: u64,

@@ -47,6 +47,7 @@ impl JsonFile {
 pub struct RotatedFiles {
     /// The file to which the engine writes.
     pub source: PathBuf,
+    /// The file that is read now.
     pub current: JsonFile,
     newer: VecDeque<JsonFile>,
 }
@@ -140,6 +141,7 @@ impl RotatedFiles {
 struct FoundFiles {
     /// Oldest first.
     files: VecDeque<JsonFile>,
+    /// The number of the newest file.
     newest: Option<u32>,
     /// Whether the first file is the expected one.
     met: bool,

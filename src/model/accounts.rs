@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The accounts of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
+    /// Both lists are in the order of the files: the first of a name counts.
     pub users: Vec<Account>,
     pub groups: Vec<Group>,
     /// Some lines are not valid here, but an engine may accept them.

@@ -35,6 +35,7 @@ pub struct ContainerSpec {
     /// Working directory; empty means the image's.
     #[serde(default)]
     pub working_dir: String,
+    /// In the caller's order, as mounts and devices are.
     #[serde(default)]
     pub envs: Vec<(String, String)>,
     #[serde(default)]

@@ -16,6 +16,7 @@ use super::{
 /// A sandbox: facts from Docker and from the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxRecord {
+    /// Docker id of the pause container.
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,

@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
+    /// CFS period in microseconds.
     pub cpu_period: i64,
     /// CFS quota in microseconds; -1 is unlimited.
     pub cpu_quota: i64,
     /// Relative CPU weight (cgroup v1 scale).
     pub cpu_shares: i64,
+    /// Bytes; -1 is unlimited.
     pub memory_limit: i64,
     /// Memory plus swap limit in bytes; -1 is unlimited.
     pub memory_swap_limit: i64,
+    /// -1000 to 1000.
     pub oom_score_adj: i64,
     /// CPUs, in the kernel's list format.
     pub cpuset_cpus: String,
@@ -128,6 +131,8 @@ pub struct PodResources {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HugepageLimit {
+    /// As the kernel names it, e.g. `2MB`.
     pub page_size: String,
+    /// Bytes.
     pub limit: u64,
 }

@@ -1,4 +1,4 @@
-//! The requests of Exec, Attach and PortForward.
+//! The requests of ExecSync, Exec, Attach and PortForward, and the result of ExecSync.
 
 use std::time::Duration;
 
@@ -73,6 +73,7 @@ pub struct ExecSyncSpec {
     pub container: String,
     /// Program and arguments; never empty.
     pub command: Vec<String>,
+    /// None means no limit.
     pub timeout: Option<Duration>,
 }
 

@@ -23,6 +23,7 @@ use crate::{
 pub(super) struct Plugin {
     /// Two digits. Plugins are asked in this order.
     pub(super) index: String,
+    /// Without the index.
     pub(super) name: String,
     /// The events to which it subscribed, one bit for each.
     pub(super) events: i32,

@@ -169,6 +169,7 @@ pub struct DaemonFlags {
     pub adds_runtimes: bool,
     /// `--log-opt`, each as `key=value`.
     pub log_options: Vec<String>,
+    /// `--default-ulimit`, each as `name=soft:hard`.
     pub ulimits: Vec<String>,
 }
 

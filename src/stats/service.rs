@@ -194,7 +194,7 @@ fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
-/// Nothing was read.
+/// Nothing was read. A single missing figure is not an error.
 #[derive(Debug, Error)]
 pub enum StatsError {
     /// Figures would be missing, which would look as if there were no limit and no memory usage.

@@ -26,6 +26,7 @@ pub(super) struct Index<T> {
 pub(super) struct Workloads(Vec<Arc<ContainerRecord>>);
 
 impl<T: Dated> Index<T> {
+    /// Takes records sorted by id.
     pub(super) fn new(by_id: Vec<Arc<T>>) -> Self {
         let mut newest = by_id.clone();
         // The sort is stable: records with the same time stay sorted by id.

@@ -76,6 +76,7 @@ struct Known {
 #[derive(Debug)]
 struct Pod {
     document: Arc<SandboxDocument>,
+    /// The parent of its containers' cgroups.
     cgroup: PathBuf,
 }
 

@@ -32,6 +32,7 @@ use crate::{error::chain, model::record::SandboxRecord};
 /// A connection to forward.
 #[derive(Debug)]
 pub struct StreamPair {
+    /// In the sandbox; not 0.
     pub port: u16,
     pub data: (Reader, Writer),
     /// Where failures are sent.

@@ -19,6 +19,7 @@ use super::{
 #[derive(Debug, Default)]
 pub struct Registry {
     collectors: registry::Registry,
+    /// In the order of registration.
     pub descriptions: Vec<Description>,
     in_progress: Vec<InProgress>,
 }
@@ -34,6 +35,7 @@ pub trait RegisterMetrics {
 pub struct Sample<const N: usize> {
     /// The values of its labels. Each label must have few values.
     pub labels: [String; N],
+    /// In the unit of the metric's name.
     pub value: f64,
 }
 

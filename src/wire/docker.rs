@@ -87,6 +87,7 @@ pub struct InspectState {
     pub running: bool,
     #[serde(rename = "OOMKilled", deserialize_with = "nullable")]
     pub oom_killed: bool,
+    /// On the host; 0 when there is none.
     #[serde(deserialize_with = "nullable")]
     pub pid: i64,
     #[serde(deserialize_with = "nullable")]
@@ -138,14 +139,18 @@ pub struct InspectConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
+    /// `none`, `host`, `bridge`, `default`, `container:<id>`, …
     #[serde(deserialize_with = "nullable")]
     pub network_mode: String,
+    /// Empty, `host` or `container:<id>`.
     #[serde(deserialize_with = "nullable")]
     pub pid_mode: String,
+    /// `private`, `shareable`, `host`, `container:<id>`.
     #[serde(deserialize_with = "nullable")]
     pub ipc_mode: String,
     /// Whether the engine's init runs as process 1; none if the request did not say.
     pub init: Option<bool>,
+    /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
     #[serde(deserialize_with = "nullable")]
@@ -154,6 +159,7 @@ pub struct InspectHostConfig {
     pub sysctls: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
+    /// Empty for the engine's default.
     #[serde(deserialize_with = "nullable")]
     pub cgroup_parent: String,
     #[serde(deserialize_with = "nullable")]
@@ -322,6 +328,7 @@ pub struct Info {
     pub id: String,
     #[serde(deserialize_with = "nullable")]
     pub server_version: String,
+    /// `cgroupfs`, `systemd` or `none`.
     #[serde(deserialize_with = "nullable")]
     pub cgroup_driver: String,
     #[serde(deserialize_with = "nullable")]
@@ -449,6 +456,7 @@ pub struct Progress {
     /// Free text of a load.
     #[serde(deserialize_with = "nullable")]
     pub stream: String,
+    /// The message of `error_detail` alone, as older engines send it.
     #[serde(deserialize_with = "nullable")]
     pub error: String,
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]

@@ -11,6 +11,7 @@ pub struct Limits {
     /// CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
     pub cpu_quota: Option<i64>,
     pub cpu_weight: Option<CpuWeight>,
+    /// Bytes; [`UNLIMITED`] for no limit.
     pub memory: Option<i64>,
     /// Memory and swap together in bytes; [`UNLIMITED`] for no limit.
     pub memory_and_swap: Option<i64>,

@@ -5,6 +5,7 @@
 pub enum CpuWeight {
     /// Version 1: 2 to 262144, usually 1024.
     Shares(i64),
+    /// Version 2: 1 to 10000, usually 100.
     Weight(i64),
 }
 

@@ -27,6 +27,7 @@ pub(super) struct FrameReader {
     decoder: Decoder,
     streams: HashMap<u32, OpenStream>,
     count: StreamCount,
+    /// The highest stream id so far.
     pub(super) highest: u32,
     window: Window,
     over: CancellationToken,

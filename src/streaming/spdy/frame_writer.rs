@@ -47,6 +47,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
+    /// Returns only an error.
     pub(super) async fn run(&mut self) -> io::Result<()> {
         loop {
             self.flush().await?;

@@ -10,7 +10,7 @@ use crate::streaming::inbox::LARGEST_PIECE;
 /// A frame of the client, or a piece of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Bytes of a message, which may be empty.
+    /// Bytes of a message, which may be empty. The message ends with the `last` ones.
     Data { is_text: bool, bytes: Bytes, last: bool },
     /// A ping. These bytes must be sent back.
     Ping(Bytes),

@@ -48,6 +48,7 @@ pub struct Span {
     pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub span_id: Vec<u8>,
+    /// 8 bytes; empty for the root.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
@@ -70,6 +71,7 @@ pub struct Span {
 pub struct Status {
     #[prost(string, tag = "2")]
     pub message: String,
+    /// 2 is an error.
     #[prost(int32, tag = "3")]
     pub code: i32,
 }

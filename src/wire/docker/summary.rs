@@ -25,6 +25,7 @@ pub struct ContainerSummary {
     /// Id of the image it was made from.
     #[serde(rename = "ImageID", deserialize_with = "lenient")]
     pub image_id: String,
+    /// Seconds since the epoch.
     #[serde(deserialize_with = "lenient")]
     pub created: i64,
     /// Container labels, merged with the image's.

@@ -15,6 +15,7 @@ use crate::{
 /// One metric: its descriptor, and how its samples are made.
 #[derive(Debug)]
 pub(super) struct Row {
+    /// As in cAdvisor.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     /// The type says whether the value may fall.
@@ -142,6 +143,7 @@ pub(super) struct BaseLabels<'a> {
 }
 
 impl<'a> BaseLabels<'a> {
+    /// In the order of [`BASE_LABELS`].
     const fn values(&self) -> [&'a str; 6] {
         [self.pod, self.namespace, self.container, self.id, self.image, self.name]
     }
