@@ -40,6 +40,18 @@ pub struct Images {
     _background: Arc<[AbortOnDropHandle<()>; 2]>,
 }
 
+/// The settings for images.
+#[derive(Clone, Debug, Default)]
+pub struct ImageSettings {
+    /// Pause image to use instead of the built-in one: a reference, or the id of an image in the engine.
+    pub sandbox_image: Option<String>,
+    /// How long a pull may make no progress before it fails. Several times as long when the engine shows no
+    /// byte counts (see [`super::stall`]). None for no limit.
+    pub pull_progress_deadline: Option<Duration>,
+    /// Which images kubelet may remove, and the credentials for the pause image's registry.
+    pub live: LiveSettings,
+}
+
 impl Images {
     /// Starts background tasks that measure the image store and update the list of kubelet's images until
     /// the last clone is dropped. Needs a tokio runtime. At shutdown, `tracker` waits for removals and
@@ -131,16 +143,4 @@ impl Images {
     pub async fn filesystem(&self) -> Result<FilesystemUsage, ImageError> {
         self.usage.read(&self.store).await
     }
-}
-
-/// The settings for images.
-#[derive(Clone, Debug, Default)]
-pub struct ImageSettings {
-    /// Pause image to use instead of the built-in one: a reference, or the id of an image in the engine.
-    pub sandbox_image: Option<String>,
-    /// How long a pull may make no progress before it fails. Several times as long when the engine shows no
-    /// byte counts (see [`super::stall`]). None for no limit.
-    pub pull_progress_deadline: Option<Duration>,
-    /// Which images kubelet may remove, and the credentials for the pause image's registry.
-    pub live: LiveSettings,
 }

@@ -177,33 +177,6 @@ impl ImageFiles {
     }
 }
 
-/// Whether a container mounts the image's directory.
-fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
-    let unpacked = |container: &crate::model::record::ContainerRecord| {
-        let mut mounted = container.document.image_volumes.iter();
-        mounted.any(|one| one.unpacked && one.image == *image)
-    };
-    now.mounting(image).any(|container| unpacked(container))
-}
-
-/// The images whose directories containers mount.
-pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
-    let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
-    let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
-    unpacked.collect()
-}
-
-fn images_in(directories: &Path) -> Vec<ImageId> {
-    let Ok(entries) = std::fs::read_dir(directories) else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
-}
-
-async fn is_mounted(root: &Path) -> bool {
-    let root = root.to_owned();
-    blocking(move || overlay::is_mounted(&root)).await
-}
-
 /// Pins an image in the engine while dockbridge mounts its files. The engine does not know of that mount,
 /// but it removes no image that a container uses, not even with `docker rmi`. So the pin is a container
 /// that is never started.
@@ -240,6 +213,33 @@ impl ImageFiles {
         }
         Ok(images)
     }
+}
+
+/// Whether a container mounts the image's directory.
+fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
+    let unpacked = |container: &crate::model::record::ContainerRecord| {
+        let mut mounted = container.document.image_volumes.iter();
+        mounted.any(|one| one.unpacked && one.image == *image)
+    };
+    now.mounting(image).any(|container| unpacked(container))
+}
+
+/// The images whose directories containers mount.
+pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
+    let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
+    let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
+    unpacked.collect()
+}
+
+fn images_in(directories: &Path) -> Vec<ImageId> {
+    let Ok(entries) = std::fs::read_dir(directories) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
+}
+
+async fn is_mounted(root: &Path) -> bool {
+    let root = root.to_owned();
+    blocking(move || overlay::is_mounted(&root)).await
 }
 
 fn pin_name(image: &ImageId) -> String {

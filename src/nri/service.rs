@@ -51,6 +51,27 @@ pub(super) struct Shared {
     pub(super) joining: Mutex<()>,
 }
 
+/// Callbacks to `container`, which is above this module: what plugins may do to containers, and which limits
+/// they see.
+#[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
+pub struct NriHooks {
+    /// Changes the limits of a container. Returns the reason if that fails.
+    pub update:
+        Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Kills a container. [`super::follower`] reports its end.
+    pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// The last requested limits of a container.
+    pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
+    /// The last limits of a pod from kubelet.
+    pub pod_limits: Box<dyn Fn(&SandboxRecord) -> PodResources + Send + Sync>,
+}
+
+impl fmt::Debug for NriHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NriHooks").finish_non_exhaustive()
+    }
+}
+
 /// State that only one event at a time may change.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
@@ -224,26 +245,5 @@ impl Shared {
             pod: now.sandbox(record.document.sandbox.as_str()).map(|pod| &**pod),
             engine: now.engine.as_deref(),
         }
-    }
-}
-
-/// Callbacks to `container`, which is above this module: what plugins may do to containers, and which limits
-/// they see.
-#[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
-pub struct NriHooks {
-    /// Changes the limits of a container. Returns the reason if that fails.
-    pub update:
-        Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// Kills a container. [`super::follower`] reports its end.
-    pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// The last requested limits of a container.
-    pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
-    /// The last limits of a pod from kubelet.
-    pub pod_limits: Box<dyn Fn(&SandboxRecord) -> PodResources + Send + Sync>,
-}
-
-impl fmt::Debug for NriHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NriHooks").finish_non_exhaustive()
     }
 }

@@ -28,6 +28,19 @@ pub(super) struct Daemon {
     pub(super) flags: DaemonFlags,
 }
 
+/// The values of dockerd's flags that concern `daemon.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonFlags {
+    /// `--config-file`.
+    pub config_file: Option<String>,
+    /// `--add-runtime` is given: with it, dockerd refuses `runtimes` in the file.
+    pub adds_runtimes: bool,
+    /// `--log-opt`, each as `key=value`.
+    pub log_options: Vec<String>,
+    /// `--default-ulimit`, each as `name=soft:hard`.
+    pub ulimits: Vec<String>,
+}
+
 /// What dockerd should know afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted<'a> {
@@ -50,6 +63,30 @@ pub(super) struct Reached {
     /// Whether there is nothing left to do.
     pub(super) is_done: bool,
     pub(super) told: String,
+}
+
+impl DaemonFlags {
+    /// Parses the words of a command line, the program first. If a flag is repeated, the last one counts.
+    pub fn read(words: &[String]) -> Self {
+        let mut flags = Self::default();
+        let mut words = words.iter().skip(1);
+        while let Some(word) = words.next() {
+            let (name, attached) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word.as_str(), None),
+            };
+            let mut value =
+                || attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
+            match name {
+                "--config-file" => flags.config_file = value(),
+                "--log-opt" => flags.log_options.extend(value()),
+                "--default-ulimit" => flags.ulimits.extend(value()),
+                "--add-runtime" => flags.adds_runtimes = true,
+                _ => {}
+            }
+        }
+        flags
+    }
 }
 
 impl Reached {
@@ -157,43 +194,6 @@ impl Reading<'_> {
             Wanted::Absent => "no longer has",
         };
         Reached { is_done: true, told: format!("Docker {has} the runtime {RUNTIME:?}") }
-    }
-}
-
-/// The values of dockerd's flags that concern `daemon.json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DaemonFlags {
-    /// `--config-file`.
-    pub config_file: Option<String>,
-    /// `--add-runtime` is given: with it, dockerd refuses `runtimes` in the file.
-    pub adds_runtimes: bool,
-    /// `--log-opt`, each as `key=value`.
-    pub log_options: Vec<String>,
-    /// `--default-ulimit`, each as `name=soft:hard`.
-    pub ulimits: Vec<String>,
-}
-
-impl DaemonFlags {
-    /// Parses the words of a command line, the program first. If a flag is repeated, the last one counts.
-    pub fn read(words: &[String]) -> Self {
-        let mut flags = Self::default();
-        let mut words = words.iter().skip(1);
-        while let Some(word) = words.next() {
-            let (name, attached) = match word.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (word.as_str(), None),
-            };
-            let mut value =
-                || attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
-            match name {
-                "--config-file" => flags.config_file = value(),
-                "--log-opt" => flags.log_options.extend(value()),
-                "--default-ulimit" => flags.ulimits.extend(value()),
-                "--add-runtime" => flags.adds_runtimes = true,
-                _ => {}
-            }
-        }
-        flags
     }
 }
 

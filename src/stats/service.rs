@@ -37,6 +37,26 @@ pub struct Stats {
     pub(super) collector: Arc<Collector>,
 }
 
+/// Nothing was read. A single missing figure is not an error.
+#[derive(Debug, Error)]
+pub enum StatsError {
+    /// Figures would be missing, which would look as if there were no limit and no memory usage.
+    #[error(
+        "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
+         (LimitNOFILE)"
+    )]
+    Starved,
+}
+
+impl StatsError {
+    /// The error kind, from which the gRPC code follows.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Starved => Kind::ResourceExhausted,
+        }
+    }
+}
+
 impl Stats {
     /// Reads these cgroups, and measures writable layers until the last handle is dropped. Data is kept
     /// only for cgroups of running containers.
@@ -192,26 +212,6 @@ async fn forget(collector: Weak<Collector>, store: Store) {
 /// More threads than this would only wait for each other.
 fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
-}
-
-/// Nothing was read. A single missing figure is not an error.
-#[derive(Debug, Error)]
-pub enum StatsError {
-    /// Figures would be missing, which would look as if there were no limit and no memory usage.
-    #[error(
-        "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
-         (LimitNOFILE)"
-    )]
-    Starved,
-}
-
-impl StatsError {
-    /// The error kind, from which the gRPC code follows.
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Starved => Kind::ResourceExhausted,
-        }
-    }
 }
 
 /// Part of the names of all such storage drivers and snapshotters.

@@ -29,52 +29,6 @@ pub(super) enum DialError {
     Ended,
 }
 
-/// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6. Each attempt
-/// takes at most [`TIMEOUT`].
-pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
-    let opened = blocking(move || open_in(&place)).await?;
-    let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
-        Ok(stream) => return Ok(stream),
-        Err(error) => error,
-    };
-    let second = reach(opened.second, (Ipv6Addr::LOCALHOST, port).into()).await;
-    second.map_err(|second| DialError::Refused { port, first, second })
-}
-
-/// Sockets for IPv4 and IPv6, if the network supports them. They stay in the network namespace in which
-/// they were created.
-struct Sockets {
-    first: io::Result<TcpSocket>,
-    second: io::Result<TcpSocket>,
-}
-
-/// The inner thread ends with this call, so that a port whose packets are dropped does not keep it.
-fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
-    let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
-    match place {
-        PodNetwork::Host => Ok(open()),
-        PodNetwork::Pinned(path) => Ok(netns::within(path, || Ok(open()))?),
-        PodNetwork::OfProcess { pid, container } => {
-            let table = Processes::new(PROCESS_TABLE);
-            let who = || {
-                let found = table.get(*pid).filter(|_| table.is_in_cgroup(*pid, container));
-                found.map(|one| one.who).ok_or(DialError::Ended)
-            };
-            let before = who()?;
-            let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
-            let sockets = netns::within(&path, || Ok(open()))?;
-            // The pid was the same process before and after, so this is the pod's namespace.
-            if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
-        }
-    }
-}
-
-async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = timeout(TIMEOUT, socket?.connect(address)).await??;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
 /// The network namespace to connect in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodNetwork {
@@ -103,6 +57,52 @@ impl PodNetwork {
             }
         }
     }
+}
+
+/// Sockets for IPv4 and IPv6, if the network supports them. They stay in the network namespace in which
+/// they were created.
+struct Sockets {
+    first: io::Result<TcpSocket>,
+    second: io::Result<TcpSocket>,
+}
+
+/// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6. Each attempt
+/// takes at most [`TIMEOUT`].
+pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
+    let opened = blocking(move || open_in(&place)).await?;
+    let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
+        Ok(stream) => return Ok(stream),
+        Err(error) => error,
+    };
+    let second = reach(opened.second, (Ipv6Addr::LOCALHOST, port).into()).await;
+    second.map_err(|second| DialError::Refused { port, first, second })
+}
+
+/// The inner thread ends with this call, so that a port whose packets are dropped does not keep it.
+fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
+    let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
+    match place {
+        PodNetwork::Host => Ok(open()),
+        PodNetwork::Pinned(path) => Ok(netns::within(path, || Ok(open()))?),
+        PodNetwork::OfProcess { pid, container } => {
+            let table = Processes::new(PROCESS_TABLE);
+            let who = || {
+                let found = table.get(*pid).filter(|_| table.is_in_cgroup(*pid, container));
+                found.map(|one| one.who).ok_or(DialError::Ended)
+            };
+            let before = who()?;
+            let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
+            let sockets = netns::within(&path, || Ok(open()))?;
+            // The pid was the same process before and after, so this is the pod's namespace.
+            if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
+        }
+    }
+}
+
+async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = timeout(TIMEOUT, socket?.connect(address)).await??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A loopback connection is answered at once, unless a packet filter drops the request.

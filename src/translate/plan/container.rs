@@ -219,17 +219,6 @@ fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.collect()) }
 }
 
-/// A container that writes faster than the engine has to wait, and no line is lost.
-const BLOCKING: (&str, &str) = ("mode", "blocking");
-/// Options that add something to each line.
-const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
-/// Size and number of log files that dockbridge reads. Their total size is how much may be unread, also
-/// after a long downtime, before lines are lost.
-const CRI_ROTATION: (&str, &str) = ("16m", "5");
-/// The same if kubelet reads the newest file itself. Whenever that file exceeds 10 MiB, kubelet renames the
-/// symlink and requests a new one, so the file must never become so large.
-const DOCKER_ROTATION: (&str, &str) = ("8m", "5");
-
 /// `repository@digest` of the requested repository, otherwise any, otherwise the image's id.
 fn image_reference(spec: &ContainerSpec, image: &ImageRecord) -> String {
     let requested = [&spec.user_image, &spec.image].into_iter().find_map(|text| named(text));
@@ -252,3 +241,14 @@ fn is_of(text: &str, requested: &ImageReference) -> bool {
             && requested.digest().is_none_or(|digest| known.digest() == Some(digest))
     })
 }
+
+/// A container that writes faster than the engine has to wait, and no line is lost.
+const BLOCKING: (&str, &str) = ("mode", "blocking");
+/// Options that add something to each line.
+const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
+/// Size and number of log files that dockbridge reads. Their total size is how much may be unread, also
+/// after a long downtime, before lines are lost.
+const CRI_ROTATION: (&str, &str) = ("16m", "5");
+/// The same if kubelet reads the newest file itself. Whenever that file exceeds 10 MiB, kubelet renames the
+/// symlink and requests a new one, so the file must never become so large.
+const DOCKER_ROTATION: (&str, &str) = ("8m", "5");

@@ -267,15 +267,6 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
     }
 }
 
-/// The exit code kubelet uses where it is not known: 128 and SIGKILL.
-const UNKNOWN_EXIT_CODE: i32 = 137;
-const NOT_INSPECTED: &str = "docker inspect of this container has not answered; the data is from docker's list of containers";
-const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; the data is from docker's list of containers, without its mounts";
-const WITHOUT_MOUNTS: &str =
-    "docker inspect of this container lacks its mounts, command or environment; shown without them";
-/// The fields of a specification that only an inspect has.
-const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];
-
 /// The stop signal. None means the engine's default. An unknown name stays unset.
 pub(super) fn stop_signal(spelling: Option<&str>) -> Signal {
     let Some(spelling) = spelling.filter(|text| !text.is_empty()) else { return Signal::Sigterm };
@@ -303,6 +294,15 @@ fn signal_numbered(spelling: &str) -> Option<Signal> {
     };
     signal_named(&name)
 }
+
+/// The exit code kubelet uses where it is not known: 128 and SIGKILL.
+const UNKNOWN_EXIT_CODE: i32 = 137;
+const NOT_INSPECTED: &str = "docker inspect of this container has not answered; the data is from docker's list of containers";
+const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; the data is from docker's list of containers, without its mounts";
+const WITHOUT_MOUNTS: &str =
+    "docker inspect of this container lacks its mounts, command or environment; shown without them";
+/// The fields of a specification that only an inspect has.
+const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];
 
 /// Signals 1 to 31 with their numbers on x86-64 and arm64.
 const SIGNALS: [&str; 31] = [
