@@ -57,7 +57,7 @@ impl LogControl {
     /// Writes lines of `level` and higher, starting with the next line. The libraries keep their limit.
     pub fn set_level(&self, level: LevelFilter) {
         self.0.store(Arc::new(allowed(level)));
-        trace::reset();
+        trace::reset_interest();
     }
 }
 

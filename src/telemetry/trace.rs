@@ -108,7 +108,7 @@ impl SpanRecorder {
     fn record(&self, recording: Option<Recording>) {
         let is_on = recording.is_some();
         if self.0.swap(recording.map(Arc::new)).is_some() != is_on {
-            reset();
+            reset_interest();
         }
     }
 
@@ -345,7 +345,7 @@ fn span_kind(kind: &str) -> SpanKind {
 /// change of what is enabled.
 ///
 /// Resets run one after the other. Otherwise the earlier of two could write last, with outdated values.
-pub(super) fn reset() {
+pub(super) fn reset_interest() {
     let _alone = RESETTING.lock();
     callsite::rebuild_interest_cache();
 }
