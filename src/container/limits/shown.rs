@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     host::cgroup::limits::{Limits, UNLIMITED},
-    model::resources::{HugepageLimit, Resources},
+    model::resources::Resources,
     translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
@@ -30,24 +30,17 @@ pub(super) fn shown(
         oom_score_adj: kernel.oom_score_adj.unwrap_or(requested.oom_score_adj),
         cpuset_cpus: list(&requested.cpuset_cpus, kernel.cpus.as_deref()),
         cpuset_mems: list(&requested.cpuset_mems, kernel.mems.as_deref()),
-        hugepage_limits: Vec::new(),
-        unified: requested.unified.clone(),
         ..requested.clone()
     };
     for setting in settings {
         let now = current(setting);
-        match &setting.limit {
+        let now = match &setting.limit {
             CgroupLimit::Hugepages(size) => {
-                let limit = pages(setting, size, now.as_deref());
-                let shown = &mut shown.hugepage_limits;
-                shown.extend(limit.map(|limit| HugepageLimit { page_size: size.clone(), limit }));
+                pages(setting, size, now.as_deref()).map(|bytes| bytes.to_string())
             }
-            CgroupLimit::Unified(key) => match now {
-                Some(now) => drop(shown.unified.insert(key.clone(), text(setting, now))),
-                None => drop(shown.unified.remove(key)),
-            },
-            CgroupLimit::HugepageReservations(_) => {}
-        }
+            _ => now.map(|now| text(setting, now)),
+        };
+        setting.show(&mut shown, now);
     }
     shown
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     model::{
         engine::EngineInfo,
-        resources::{Resources, SWAP_MAX},
+        resources::{HugepageLimit, Resources, SWAP_MAX},
         spec_edit::SpecEdit,
     },
     translate::plan::error::PlanError,
@@ -57,6 +57,23 @@ impl CgroupFile {
                 format!("linux.resources.hugepage_limits[{size}]")
             }
             CgroupLimit::Unified(key) => format!("linux.resources.unified[{key:?}]"),
+        }
+    }
+
+    /// Replaces the limit in a status by the current value of the file. None if there is no limit.
+    pub fn show(&self, shown: &mut Resources, now: Option<String>) {
+        match &self.limit {
+            CgroupLimit::Hugepages(size) => {
+                shown.hugepage_limits.retain(|pages| pages.page_size != *size);
+                let limit = now.and_then(|bytes| bytes.parse().ok());
+                let page_size = size.clone();
+                shown.hugepage_limits.extend(limit.map(|limit| HugepageLimit { page_size, limit }));
+            }
+            CgroupLimit::Unified(key) => {
+                shown.unified.remove(key);
+                shown.unified.extend(now.map(|now| (key.clone(), now)));
+            }
+            CgroupLimit::HugepageReservations(_) => {}
         }
     }
 
