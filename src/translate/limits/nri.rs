@@ -5,15 +5,35 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::resources::{HugepageLimit, Resources},
-    translate::{
-        nri::owners::{Claims, Conflict},
-        parse::error::{At, ParseError},
-    },
+    translate::parse::error::{At, ParseError},
     wire::{
         cri,
         nri::{self, Field},
     },
 };
+
+/// Records which plugin sets which field. Two plugins must not set the same one.
+pub trait Claim {
+    /// Another plugin set the field before.
+    type Conflict;
+
+    /// The plugin sets a field, or the entry `key` of it.
+    fn claim(&mut self, field: Field, key: &str) -> Result<(), Self::Conflict>;
+
+    /// The plugin sets a field if it states it.
+    fn put<T: Clone + Default + PartialEq>(
+        &mut self,
+        over: &mut T,
+        asked: &T,
+        field: Field,
+    ) -> Result<(), Self::Conflict> {
+        if *asked != T::default() {
+            self.claim(field, "")?;
+            over.clone_from(asked);
+        }
+        Ok(())
+    }
+}
 
 /// Reads limits for an update of a container. An absent limit does not change. Limits that CRI has are checked
 /// like those of kubelet.
@@ -85,11 +105,11 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
 ///
 /// # Errors
 /// Another plugin set the same limit.
-pub fn lay(
+pub fn lay<C: Claim>(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,
-    claims: &mut Claims<'_>,
-) -> Result<(), Conflict> {
+    claims: &mut C,
+) -> Result<(), C::Conflict> {
     if let Some(memory) = &asked.memory {
         lay_memory(over.memory.get_or_insert_default(), memory, claims)?;
     }
@@ -113,11 +133,11 @@ pub fn lay(
     claims.put(&mut over.pids, &asked.pids, Field::PidsLimit)
 }
 
-fn lay_memory(
+fn lay_memory<C: Claim>(
     over: &mut nri::LinuxMemory,
     asked: &nri::LinuxMemory,
-    claims: &mut Claims<'_>,
-) -> Result<(), Conflict> {
+    claims: &mut C,
+) -> Result<(), C::Conflict> {
     claims.put(&mut over.limit, &asked.limit, Field::MemLimit)?;
     claims.put(&mut over.reservation, &asked.reservation, Field::MemReservation)?;
     claims.put(&mut over.swap, &asked.swap, Field::MemSwapLimit)?;
@@ -129,11 +149,11 @@ fn lay_memory(
     claims.put(&mut over.use_hierarchy, &asked.use_hierarchy, Field::MemUseHierarchy)
 }
 
-fn lay_cpu(
+fn lay_cpu<C: Claim>(
     over: &mut nri::LinuxCpu,
     asked: &nri::LinuxCpu,
-    claims: &mut Claims<'_>,
-) -> Result<(), Conflict> {
+    claims: &mut C,
+) -> Result<(), C::Conflict> {
     claims.put(&mut over.shares, &asked.shares, Field::CpuShares)?;
     claims.put(&mut over.quota, &asked.quota, Field::CpuQuota)?;
     claims.put(&mut over.period, &asked.period, Field::CpuPeriod)?;
@@ -142,4 +162,31 @@ fn lay_cpu(
     claims.put(&mut over.realtime_period, &asked.realtime_period, Field::CpuRealtimePeriod)?;
     claims.put(&mut over.cpus, &asked.cpus, Field::CpuSetCpUs)?;
     claims.put(&mut over.mems, &asked.mems, Field::CpuSetMems)
+}
+
+/// A limit as the interface spells it.
+pub const fn name(limit: Field) -> &'static str {
+    match limit {
+        Field::MemLimit => "linux.resources.memory.limit",
+        Field::MemReservation => "linux.resources.memory.reservation",
+        Field::MemSwapLimit => "linux.resources.memory.swap",
+        Field::MemKernelLimit => "linux.resources.memory.kernel",
+        Field::MemTcpLimit => "linux.resources.memory.kernel_tcp",
+        Field::MemSwappiness => "linux.resources.memory.swappiness",
+        Field::MemDisableOomKiller => "linux.resources.memory.disable_oom_killer",
+        Field::MemUseHierarchy => "linux.resources.memory.use_hierarchy",
+        Field::CpuShares => "linux.resources.cpu.shares",
+        Field::CpuQuota => "linux.resources.cpu.quota",
+        Field::CpuPeriod => "linux.resources.cpu.period",
+        Field::CpuRealtimeRuntime => "linux.resources.cpu.realtime_runtime",
+        Field::CpuRealtimePeriod => "linux.resources.cpu.realtime_period",
+        Field::CpuSetCpUs => "linux.resources.cpu.cpus",
+        Field::CpuSetMems => "linux.resources.cpu.mems",
+        Field::PidsLimit => "linux.resources.pids",
+        Field::HugepageLimits => "linux.resources.hugepage_limits",
+        Field::BlockioClass => "linux.resources.blockio_class",
+        Field::RdtClass => "linux.resources.rdt_class",
+        Field::CgroupsUnified => "linux.resources.unified",
+        _ => "?",
+    }
 }

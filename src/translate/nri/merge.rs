@@ -11,7 +11,7 @@ use super::{
     updates::Updates,
 };
 use crate::{
-    translate::limits::nri::lay,
+    translate::limits::nri::{Claim, lay},
     wire::nri::{self, Field, REMOVED},
 };
 

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::wire::nri::{self, Field, REMOVED};
+use crate::{
+    translate::limits::{self, nri::Claim},
+    wire::nri::{self, Field, REMOVED},
+};
 
 /// Two plugins want different things.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -68,9 +71,11 @@ pub struct Claims<'a> {
     is_trial: bool,
 }
 
-impl Claims<'_> {
-    /// The plugin sets a field, or an entry of it. It may replace what it removed itself.
-    pub(in crate::translate) fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
+impl Claim for Claims<'_> {
+    type Conflict = Conflict;
+
+    /// The plugin may replace what it removed itself.
+    fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
         let owner = self.owner(field, key);
         let other = owner.strip_prefix(REMOVED).unwrap_or(owner);
         if !other.is_empty() && other != self.plugin {
@@ -86,21 +91,9 @@ impl Claims<'_> {
         }
         Ok(())
     }
+}
 
-    /// The plugin sets a field if it states it.
-    pub(in crate::translate) fn put<T: Clone + Default + PartialEq>(
-        &mut self,
-        over: &mut T,
-        asked: &T,
-        field: Field,
-    ) -> Result<(), Conflict> {
-        if *asked != T::default() {
-            self.claim(field, "")?;
-            over.clone_from(asked);
-        }
-        Ok(())
-    }
-
+impl Claims<'_> {
     /// The plugin removes what another has set.
     pub(super) fn clear(&mut self, field: Field, key: &str) {
         self.own(field, key, format!("{REMOVED}{}", self.plugin));
@@ -141,7 +134,6 @@ impl Claims<'_> {
 /// The field as the interface spells it.
 fn name(field: i32, key: &str) -> String {
     let name = Field::try_from(field).map_or("?", |field| match field {
-        Field::None => "?",
         Field::Annotations => "annotations",
         Field::Mounts => "mounts",
         Field::OciHooks => "hooks",
@@ -149,26 +141,6 @@ fn name(field: i32, key: &str) -> String {
         Field::CdiDevices => "CDI_devices",
         Field::Env => "env",
         Field::Args => "args",
-        Field::MemLimit => "linux.resources.memory.limit",
-        Field::MemReservation => "linux.resources.memory.reservation",
-        Field::MemSwapLimit => "linux.resources.memory.swap",
-        Field::MemKernelLimit => "linux.resources.memory.kernel",
-        Field::MemTcpLimit => "linux.resources.memory.kernel_tcp",
-        Field::MemSwappiness => "linux.resources.memory.swappiness",
-        Field::MemDisableOomKiller => "linux.resources.memory.disable_oom_killer",
-        Field::MemUseHierarchy => "linux.resources.memory.use_hierarchy",
-        Field::CpuShares => "linux.resources.cpu.shares",
-        Field::CpuQuota => "linux.resources.cpu.quota",
-        Field::CpuPeriod => "linux.resources.cpu.period",
-        Field::CpuRealtimeRuntime => "linux.resources.cpu.realtime_runtime",
-        Field::CpuRealtimePeriod => "linux.resources.cpu.realtime_period",
-        Field::CpuSetCpUs => "linux.resources.cpu.cpus",
-        Field::CpuSetMems => "linux.resources.cpu.mems",
-        Field::PidsLimit => "linux.resources.pids",
-        Field::HugepageLimits => "linux.resources.hugepage_limits",
-        Field::BlockioClass => "linux.resources.blockio_class",
-        Field::RdtClass => "linux.resources.rdt_class",
-        Field::CgroupsUnified => "linux.resources.unified",
         Field::CgroupsPath => "linux.cgroups_path",
         Field::OomScoreAdj => "linux.oom_score_adj",
         Field::Rlimits => "rlimits",
@@ -182,6 +154,7 @@ fn name(field: i32, key: &str) -> String {
         Field::RdtSchemata => "linux.rdt.schemata",
         Field::RdtEnableMonitoring => "linux.rdt.enable_monitoring",
         Field::MemoryPolicy => "linux.memory_policy",
+        limit => limits::nri::name(limit),
     });
     if key.is_empty() { name.to_owned() } else { format!("{name}[{key}]") }
 }

@@ -8,7 +8,10 @@ use serde_json::json;
 use super::{merge::Merge, owners::Owners, updates::Updates};
 use crate::{
     model::spec_edit::SpecEdit,
-    translate::{limits::nri::read as limits_of, parse::adjustment::adjustment},
+    translate::{
+        limits::nri::{Claim as _, read as limits_of},
+        parse::adjustment::adjustment,
+    },
     wire::nri,
 };
 
@@ -260,6 +263,17 @@ fn what_two_plugins_set_is_a_conflict() {
         let wanted = format!("NRI plugins 10-one and 20-two both set {field} of container {ID}");
         assert_eq!(conflict.to_string(), wanted);
     }
+}
+
+#[test]
+fn every_field_has_a_name() {
+    let mut owners = Owners::default();
+    let fields: Vec<_> = (1..).map_while(|number| nri::Field::try_from(number).ok()).collect();
+    for field in &fields {
+        owners.claims(ID, "10-one").claim(*field, "").unwrap();
+    }
+    let names = owners.of(ID);
+    assert!(names.len() == fields.len() && !names.contains_key("?"), "{names:?}");
 }
 
 #[test]
