@@ -1,11 +1,11 @@
 //! Limits of a container, as CRI states them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
 /// `LinuxContainerResources` of CRI, and limits that only NRI plugins set: zero and empty mean "not set".
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
     /// CFS period in microseconds.
@@ -34,6 +34,33 @@ pub struct Resources {
     /// Bytes of memory that are reclaimed last. Not in CRI.
     #[serde(skip_serializing_if = "is_unset")]
     pub memory_reservation: i64,
+}
+
+/// The pod-level resources that kubelet sent last; it manages the pod's cgroup itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodResources {
+    /// What the pod costs beyond its containers.
+    pub overhead: Option<Resources>,
+    /// Sum of the containers' resources.
+    pub resources: Option<Resources>,
+}
+
+/// One `HugepageLimit` of CRI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HugepageLimit {
+    /// As the kernel names it, e.g. `2MB`.
+    pub page_size: String,
+    /// Bytes.
+    pub limit: u64,
+}
+
+impl fmt::Debug for Resources {
+    /// In the form of labels. A limit that is left out while it is unset changes no recorded text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Resources {}", serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
 }
 
 impl Resources {
@@ -116,23 +143,3 @@ pub const UNLIMITED: i64 = -1;
 pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
 /// The cgroup v2 key for swap alone.
 pub const SWAP_MAX: &str = "memory.swap.max";
-
-/// The pod-level resources that kubelet sent last; it manages the pod's cgroup itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PodResources {
-    /// What the pod costs beyond its containers.
-    pub overhead: Option<Resources>,
-    /// Sum of the containers' resources.
-    pub resources: Option<Resources>,
-}
-
-/// One `HugepageLimit` of CRI.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HugepageLimit {
-    /// As the kernel names it, e.g. `2MB`.
-    pub page_size: String,
-    /// Bytes.
-    pub limit: u64,
-}
