@@ -27,6 +27,7 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
         cpuset_mems: word(),
         ..Resources::default()
     };
+    #[allow(clippy::needless_update, reason = "a limit that is added later is not set here")]
     let kernel = Limits {
         cpu_period: held_period,
         cpu_quota: held_quota,
@@ -40,6 +41,7 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
         cpus: Some(word()),
         mems: Some(word()),
         oom_score_adj: held_score,
+        ..Limits::default()
     };
     let (size, pages, high) = (word(), word(), word());
     let unified = CgroupFile::unified("memory.high", &high);

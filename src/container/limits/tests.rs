@@ -30,6 +30,7 @@ fn requested() -> Resources {
     }
 }
 
+#[allow(clippy::needless_update, reason = "a limit that is added later is not set here")]
 fn kernel() -> Limits {
     Limits {
         cpu_period: Some(100_000),
@@ -40,6 +41,7 @@ fn kernel() -> Limits {
         cpus: Some("0-2".to_owned()),
         mems: Some("0".to_owned()),
         oom_score_adj: Some(0),
+        ..Limits::default()
     }
 }
 

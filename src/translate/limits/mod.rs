@@ -5,3 +5,6 @@ pub mod cgroup_files;
 pub mod cri;
 pub mod docker;
 pub mod nri;
+
+#[cfg(test)]
+mod tests;

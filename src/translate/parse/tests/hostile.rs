@@ -238,18 +238,18 @@ const CONTAINER: &[ContainerChange] = &[
 ];
 
 fn limits(text: &str, number: i64) -> cri::LinuxContainerResources {
-    cri::LinuxContainerResources {
-        cpu_period: number,
-        cpu_quota: number,
-        cpu_shares: number,
-        memory_limit_in_bytes: number,
-        oom_score_adj: number,
-        cpuset_cpus: text.to_owned(),
-        cpuset_mems: text.to_owned(),
-        hugepage_limits: vec![cri::HugepageLimit { page_size: text.to_owned(), limit: 1 }],
-        unified: [(text.to_owned(), text.to_owned())].into(),
-        memory_swap_limit_in_bytes: number,
-    }
+    let mut limits = sample::resources();
+    limits.cpu_period = number;
+    limits.cpu_quota = number;
+    limits.cpu_shares = number;
+    limits.memory_limit_in_bytes = number;
+    limits.oom_score_adj = number;
+    limits.cpuset_cpus = text.to_owned();
+    limits.cpuset_mems = text.to_owned();
+    limits.hugepage_limits = vec![cri::HugepageLimit { page_size: text.to_owned(), limit: 1 }];
+    limits.unified = [(text.to_owned(), text.to_owned())].into();
+    limits.memory_swap_limit_in_bytes = number;
+    limits
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "an odd number is as good as another")]

@@ -146,7 +146,8 @@ fn mounts() -> Vec<cri::Mount> {
     ]
 }
 
-fn resources() -> cri::LinuxContainerResources {
+/// Every limit of the CRI. `translate::limits::tests` passes each of them through all interfaces.
+pub(in crate::translate) fn resources() -> cri::LinuxContainerResources {
     cri::LinuxContainerResources {
         cpu_period: 100_000,
         cpu_quota: -1,
