@@ -215,8 +215,9 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
             "Labels": body.labels, "Entrypoint": body.entrypoint, "Cmd": body.cmd, "Env": body.env,
         },
         "HostConfig": {
-            "Mounts": host.mounts, "NetworkMode": host.network_mode, "IpcMode": host.ipc_mode,
-            "CpuShares": host.cpu_shares, "Init": host.init,
+            "Mounts": host.mounts, "NetworkMode": host.network_mode.unwrap_or_default(),
+            "IpcMode": host.ipc_mode.unwrap_or_default(),
+            "CpuShares": host.cpu_shares.unwrap_or_default(), "Init": host.init,
         },
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).expect("an inspect");

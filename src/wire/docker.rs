@@ -26,22 +26,16 @@ use super::nullable::nullable;
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerInspect {
     /// 64 hexadecimal digits.
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// With a leading slash.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// RFC 3339 with nanoseconds.
-    #[serde(deserialize_with = "nullable")]
     pub created: String,
     /// Id of the image it was made from.
-    #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// SELinux label of its files, empty without SELinux.
-    #[serde(deserialize_with = "nullable")]
     pub mount_label: String,
     /// Path of the log file, empty where the driver has none.
-    #[serde(deserialize_with = "nullable")]
     pub log_path: String,
     #[serde(deserialize_with = "nullable")]
     pub state: InspectState,
@@ -63,16 +57,13 @@ pub struct ContainerInspect {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectMount {
     /// `bind`, `volume`, `tmpfs`, `image`, …
-    #[serde(rename = "Type", deserialize_with = "nullable")]
+    #[serde(rename = "Type")]
     pub kind: String,
-    #[serde(deserialize_with = "nullable")]
     pub source: String,
-    #[serde(deserialize_with = "nullable")]
     pub destination: String,
-    #[serde(rename = "RW", deserialize_with = "nullable")]
+    #[serde(rename = "RW")]
     pub writable: bool,
     /// `rprivate`, `rslave`, `rshared`, …
-    #[serde(deserialize_with = "nullable")]
     pub propagation: String,
 }
 
@@ -81,25 +72,18 @@ pub struct InspectMount {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectState {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
-    #[serde(deserialize_with = "nullable")]
     pub status: String,
-    #[serde(deserialize_with = "nullable")]
     pub running: bool,
-    #[serde(rename = "OOMKilled", deserialize_with = "nullable")]
+    #[serde(rename = "OOMKilled")]
     pub oom_killed: bool,
     /// On the host; 0 when there is none.
-    #[serde(deserialize_with = "nullable")]
     pub pid: i64,
-    #[serde(deserialize_with = "nullable")]
     pub exit_code: i64,
     /// Why the last start failed.
-    #[serde(deserialize_with = "nullable")]
     pub error: String,
     /// RFC 3339, year 1 for never.
-    #[serde(deserialize_with = "nullable")]
     pub started_at: String,
     /// RFC 3339, year 1 for never.
-    #[serde(deserialize_with = "nullable")]
     pub finished_at: String,
 }
 
@@ -107,22 +91,16 @@ pub struct InspectState {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectConfig {
-    #[serde(deserialize_with = "nullable")]
     pub image: String,
     /// Container labels, merged with the image's.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "nullable")]
     pub tty: bool,
-    #[serde(deserialize_with = "nullable")]
     pub open_stdin: bool,
     /// Standard input ends with the first attach.
-    #[serde(deserialize_with = "nullable")]
     pub stdin_once: bool,
     /// Signal of a stop: the request's, or the image's.
-    #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
-    #[serde(deserialize_with = "nullable")]
     pub hostname: String,
     /// Entrypoint of the request, or the image's.
     #[serde(deserialize_with = "lenient")]
@@ -140,52 +118,37 @@ pub struct InspectConfig {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
     /// `none`, `host`, `bridge`, `default`, `container:<id>`, …
-    #[serde(deserialize_with = "nullable")]
     pub network_mode: String,
     /// Empty, `host` or `container:<id>`.
-    #[serde(deserialize_with = "nullable")]
     pub pid_mode: String,
     /// `private`, `shareable`, `host`, `container:<id>`.
-    #[serde(deserialize_with = "nullable")]
     pub ipc_mode: String,
     /// Whether the engine's init runs as process 1; none if the request did not say.
     pub init: Option<bool>,
     /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
-    #[serde(deserialize_with = "nullable")]
     pub runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub sysctls: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub annotations: BTreeMap<String, String>,
     /// Empty for the engine's default.
-    #[serde(deserialize_with = "nullable")]
     pub cgroup_parent: String,
-    #[serde(deserialize_with = "nullable")]
     pub privileged: bool,
-    #[serde(deserialize_with = "nullable")]
     pub cpu_period: i64,
-    #[serde(deserialize_with = "nullable")]
     pub cpu_quota: i64,
-    #[serde(deserialize_with = "nullable")]
     pub cpu_shares: i64,
-    #[serde(deserialize_with = "nullable")]
     pub memory: i64,
-    #[serde(deserialize_with = "nullable")]
     pub memory_swap: i64,
-    #[serde(deserialize_with = "nullable")]
     pub oom_score_adj: i64,
     /// Limit of processes; zero and negative are none.
     #[serde(deserialize_with = "nullable")]
     pub pids_limit: i64,
     /// Memory that is reclaimed last, in bytes.
-    #[serde(deserialize_with = "nullable")]
     pub memory_reservation: i64,
-    #[serde(deserialize_with = "nullable")]
     pub cpuset_cpus: String,
     /// Memory nodes, in the kernel's list format.
-    #[serde(deserialize_with = "nullable")]
     pub cpuset_mems: String,
 }
 
@@ -193,9 +156,7 @@ pub struct InspectHostConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct RequestedMount {
-    #[serde(deserialize_with = "nullable")]
     pub source: String,
-    #[serde(deserialize_with = "nullable")]
     pub target: String,
 }
 
@@ -204,10 +165,10 @@ pub struct RequestedMount {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
     /// Address on the default bridge; gone with API 1.52.
-    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
+    #[serde(rename = "IPAddress")]
     pub ip_address: String,
     /// IPv6 address on the default bridge; gone with API 1.52.
-    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
+    #[serde(rename = "GlobalIPv6Address")]
     pub global_ipv6_address: String,
     /// Network name → end point.
     #[serde(deserialize_with = "nullable")]
@@ -218,9 +179,9 @@ pub struct InspectNetwork {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectEndpoint {
-    #[serde(rename = "IPAddress", deserialize_with = "nullable")]
+    #[serde(rename = "IPAddress")]
     pub ip_address: String,
-    #[serde(rename = "GlobalIPv6Address", deserialize_with = "nullable")]
+    #[serde(rename = "GlobalIPv6Address")]
     pub global_ipv6_address: String,
 }
 
@@ -228,14 +189,12 @@ pub struct InspectEndpoint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageInspect {
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     #[serde(deserialize_with = "nullable")]
     pub repo_tags: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
     /// Bytes; with containerd's store those of the compressed layers.
-    #[serde(deserialize_with = "nullable")]
     pub size: i64,
     /// What containerd's store has of the image, one for each platform; only on request.
     #[serde(deserialize_with = "lenient")]
@@ -259,7 +218,6 @@ pub struct ImageManifest {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct GraphDriver {
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// The driver's own facts; none of containerd's snapshotters.
     #[serde(deserialize_with = "labels")]
@@ -270,11 +228,9 @@ pub struct GraphDriver {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageConfig {
-    #[serde(deserialize_with = "nullable")]
     pub user: String,
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "nullable")]
     pub stop_signal: String,
     /// Paths that get a volume each.
     #[serde(deserialize_with = "nullable")]
@@ -285,15 +241,15 @@ pub struct ImageConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    #[serde(rename = "Type", deserialize_with = "nullable")]
+    #[serde(rename = "Type")]
     pub kind: String,
     /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
-    #[serde(rename = "Action", deserialize_with = "nullable")]
+    #[serde(rename = "Action")]
     pub action: String,
     #[serde(rename = "Actor", deserialize_with = "nullable")]
     pub actor: EventActor,
     /// Nanoseconds since the epoch.
-    #[serde(rename = "timeNano", deserialize_with = "nullable")]
+    #[serde(rename = "timeNano")]
     pub time_nano: i64,
 }
 
@@ -302,7 +258,7 @@ pub struct Event {
 #[serde(default)]
 pub struct EventActor {
     /// Container id; image id or reference.
-    #[serde(rename = "ID", deserialize_with = "nullable")]
+    #[serde(rename = "ID")]
     pub id: String,
     /// Labels and details, e.g. `exitCode`.
     #[serde(rename = "Attributes", deserialize_with = "labels")]
@@ -313,9 +269,7 @@ pub struct EventActor {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Version {
-    #[serde(deserialize_with = "nullable")]
     pub version: String,
-    #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
 }
 
@@ -324,33 +278,24 @@ pub struct Version {
 #[serde(rename_all = "PascalCase", default)]
 pub struct Info {
     /// Identifier of the data root.
-    #[serde(rename = "ID", deserialize_with = "nullable")]
+    #[serde(rename = "ID")]
     pub id: String,
-    #[serde(deserialize_with = "nullable")]
     pub server_version: String,
     /// `cgroupfs`, `systemd` or `none`.
-    #[serde(deserialize_with = "nullable")]
     pub cgroup_driver: String,
-    #[serde(deserialize_with = "nullable")]
     pub cgroup_version: String,
-    #[serde(deserialize_with = "nullable")]
     pub docker_root_dir: String,
-    #[serde(deserialize_with = "nullable")]
     pub driver: String,
     #[serde(deserialize_with = "nullable")]
     pub driver_status: Vec<Vec<String>>,
     #[serde(deserialize_with = "nullable")]
     pub runtimes: BTreeMap<String, Runtime>,
-    #[serde(deserialize_with = "nullable")]
     pub default_runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub security_options: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
     pub logging_driver: String,
     /// Pods survive a daemon restart.
-    #[serde(deserialize_with = "nullable")]
     pub live_restore_enabled: bool,
-    #[serde(deserialize_with = "nullable")]
     pub kernel_version: String,
     #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
     pub cdi_spec_dirs: Vec<String>,
@@ -372,7 +317,6 @@ pub struct Info {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoContainerd {
-    #[serde(deserialize_with = "nullable")]
     pub address: String,
 }
 
@@ -381,7 +325,6 @@ pub struct InfoContainerd {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoFirewall {
     /// `iptables`, `iptables+firewalld`, `nftables`, …
-    #[serde(deserialize_with = "nullable")]
     pub driver: String,
 }
 
@@ -399,7 +342,6 @@ pub struct InfoRegistries {
 #[serde(default)]
 pub struct Runtime {
     /// The program; empty for one that is a shim of containerd.
-    #[serde(deserialize_with = "nullable")]
     pub path: String,
     /// What it is given before the words of each call.
     #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
@@ -414,7 +356,6 @@ pub struct Runtime {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     /// What the engine ignored.
     #[serde(deserialize_with = "nullable")]
@@ -426,10 +367,8 @@ pub struct CreateAnswer {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ExecInspect {
     /// Begun and not ended.
-    #[serde(deserialize_with = "nullable")]
     pub running: bool,
     /// Host pid, 0 before there is one.
-    #[serde(deserialize_with = "nullable")]
     pub pid: i64,
     /// Null until it has ended.
     pub exit_code: Option<i64>,
@@ -439,7 +378,6 @@ pub struct ExecInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorAnswer {
-    #[serde(deserialize_with = "nullable")]
     pub message: String,
 }
 
@@ -447,17 +385,13 @@ pub struct ErrorAnswer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Progress {
-    #[serde(deserialize_with = "nullable")]
     pub status: String,
-    #[serde(deserialize_with = "nullable")]
     pub id: String,
     #[serde(rename = "progressDetail", deserialize_with = "nullable")]
     pub detail: ProgressDetail,
     /// Free text of a load.
-    #[serde(deserialize_with = "nullable")]
     pub stream: String,
     /// The message of `error_detail` alone, as older engines send it.
-    #[serde(deserialize_with = "nullable")]
     pub error: String,
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]
     pub error_detail: ErrorAnswer,
@@ -468,12 +402,9 @@ pub struct Progress {
 #[serde(default)]
 pub struct ProgressDetail {
     /// Bytes done.
-    #[serde(deserialize_with = "nullable")]
     pub current: i64,
     /// Bytes in all, 0 when unknown.
-    #[serde(deserialize_with = "nullable")]
     pub total: i64,
     /// What is counted; nothing for bytes, `s` for seconds that went by.
-    #[serde(deserialize_with = "nullable")]
     pub units: String,
 }

@@ -1,5 +1,6 @@
-//! `null` in JSON and YAML. Programs in Go write it for empty maps and lists, and read it as if the
-//! field were absent, so it means the default in everything that a peer sends.
+//! `null` in JSON and YAML. Programs in Go write it for empty maps, lists and pointers, and read it as if
+//! the field were absent, so it means the default in everything that a peer sends. They cannot write it
+//! for a text, a number or a bool that is not behind a pointer.
 
 use serde::{Deserialize, Deserializer};
 
