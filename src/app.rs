@@ -57,9 +57,6 @@ use crate::{
 /// Serves the CRI with `settings` until `stop` resolves, then waits for running operations.
 ///
 /// Docker need not run yet: the socket answers while dockbridge waits for Docker.
-///
-/// # Errors
-/// See [`AppError`].
 pub async fn run(
     settings: Settings,
     environment: Environment,
@@ -72,9 +69,6 @@ pub async fn run(
 }
 
 /// The same as [`run`], with other deadlines and any capabilities, for tests.
-///
-/// # Errors
-/// See [`AppError`].
 pub async fn run_within(
     settings: Settings,
     environment: Environment,

@@ -40,9 +40,6 @@ pub enum ClientError {
 
 /// Sends a request to the dockbridge that has this run directory, and writes its answer to `out`. Returns
 /// whether the answer was a success.
-///
-/// # Errors
-/// See [`ClientError`].
 pub fn run(
     run_dir: &Path,
     requests: Vec<(Method, &'static str, String)>,
@@ -68,9 +65,6 @@ pub fn run(
 
 /// Prints whether dockbridge works and whether pods can run, each on a line with the reasons. Returns
 /// whether both are true.
-///
-/// # Errors
-/// See [`ClientError`].
 pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError> {
     let mut good = true;
     for (question, path) in [("alive", HEALTH), ("pods can run", READY)] {

@@ -85,9 +85,6 @@ impl Checkpoints {
     }
 
     /// Stores a sandbox; the old file stays until the new one is complete.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub async fn save(
         &self,
         checkpoint: &SandboxCheckpoint,
@@ -98,9 +95,6 @@ impl Checkpoints {
 
     /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file
     /// is no error.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
         let (cri_dockerd, of) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&of)).await {
@@ -117,9 +111,6 @@ impl Checkpoints {
     }
 
     /// Stores a single file; if it would be empty, there is no file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), CheckpointError> {
         let path = self.paths.root.join(T::NAME);
         if *body == T::default() {

@@ -7,9 +7,6 @@ use super::error::ConfigError;
 use crate::host::file;
 
 /// The variables of the file. If one is set several times, the last value counts.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     let text = file::read_text(path, LONGEST)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;

@@ -43,9 +43,6 @@ impl OciRuntimeFiles {
     }
 
     /// Writes the edits of a container of this engine before its start.
-    ///
-    /// # Errors
-    /// The directory cannot be written.
     pub async fn write(
         &self,
         id: &str,
@@ -66,9 +63,6 @@ impl OciRuntimeFiles {
 
     /// The containers of this engine that have a directory. Also old directories without edits, which belong
     /// to no engine: a server ended after it had created the directory.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, ContainerError> {
         let engine = engine.daemon_id.clone();
         let list = move |directory: &EditsDirectory, _: &str| {

@@ -33,9 +33,6 @@ impl PodFilesRoot {
     }
 
     /// Creates missing files and returns the mounts of containers of this pod.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, ContainerError> {
         let document = &sandbox.document;
         let spec = &document.spec;
@@ -74,9 +71,6 @@ impl PodFilesRoot {
     }
 
     /// Removes a pod's files.
-    ///
-    /// # Errors
-    /// The directory cannot be removed.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), ContainerError> {
         let directory = self.root.join(id.as_str());
         match tokio::fs::remove_dir_all(&directory).await {

@@ -8,9 +8,6 @@ use crate::model::id::ContainerId;
 impl Containers {
     /// Removes a container, and kills it before if necessary. Unknown ids are accepted. Returns when the
     /// store no longer shows the container.
-    ///
-    /// # Errors
-    /// The engine fails.
     pub async fn remove(&self, id: &str) -> Result<(), ContainerError> {
         let Some(id) = self.node.find_id(id).await? else { return Ok(()) };
         let service = self.clone();

@@ -91,9 +91,6 @@ impl SavedChanges {
     }
 
     /// Saves what plugins want of a new container.
-    ///
-    /// # Errors
-    /// The disk refuses.
     pub(super) async fn put_edits(
         &self,
         id: &ContainerId,
@@ -109,9 +106,6 @@ impl SavedChanges {
     }
 
     /// Records an update of a pod; fields that are not set stay.
-    ///
-    /// # Errors
-    /// The disk refuses.
     pub async fn put_pod_limits(
         &self,
         id: &SandboxId,

@@ -99,9 +99,6 @@ impl Engine {
 
     /// Removes a container and its anonymous volumes, running or not. Returns when it is gone, also if
     /// another client removes or has removed it.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.removal(id).await {
             // A forced removal conflicts only with another removal. If that one does not end in time, the
@@ -138,9 +135,6 @@ impl Engine {
     }
 
     /// All containers of any program, running or not, without duplicates.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
         let mut seen = HashSet::new();
         self.container_list("{}", |entry: ContainerSummary, has_dropped| {
@@ -157,9 +151,6 @@ impl Engine {
     }
 
     /// Ids of the containers created from an image by any program, running or not.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
         // The engine's filter also matches containers of images that were built on this one.
@@ -167,9 +158,6 @@ impl Engine {
     }
 
     /// Ids of the containers with this label whose name starts with this prefix, running or not.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn containers_named(
         &self,
         start: &str,

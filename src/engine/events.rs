@@ -28,9 +28,6 @@ pub struct Events {
 
 impl Engine {
     /// Opens the event stream. It has all events from the call on, and a few earlier ones.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn events(&self) -> Result<Events, EngineError> {
         // The engine filters out all others, because each probe makes three exec events.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();

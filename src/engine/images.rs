@@ -20,9 +20,6 @@ use crate::{
 
 impl Engine {
     /// All images except intermediate layers, without duplicates, with the data of the list.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.request(Method::GET, "list images", Subject::Engine, "/images/json")?;
         let mut seen = HashSet::new();
@@ -88,9 +85,6 @@ impl Engine {
     /// Size of all images in bytes. Shared layers count once.
     ///
     /// Slow, because the engine walks its store. Before 23.0 it also walks containers' layers and volumes.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn image_bytes(&self) -> Result<u64, EngineError> {
         let by_type = self.version().await? >= ApiVersion::DISK_USAGE_BY_TYPE;
         let target = if by_type { "/system/df?type=image" } else { "/system/df" };

@@ -10,9 +10,6 @@ use crate::{model::engine::EngineInfo, translate::observe, wire::docker};
 
 impl Engine {
     /// Reads `docker info` and `docker version`.
-    ///
-    /// # Errors
-    /// See [`EngineError`].
     pub async fn info(&self) -> Result<EngineInfo, EngineError> {
         let about = |verb, path| self.request(Method::GET, verb, Subject::Engine, path);
         let version = self.json::<docker::Version>(about("read the engine's version", "/version")?);

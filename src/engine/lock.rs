@@ -49,9 +49,6 @@ impl EngineLocks {
     }
 
     /// The server that has the lock of the engine.
-    ///
-    /// # Errors
-    /// The lock's file cannot be read.
     pub fn holder(&self, engine: &EngineInfo) -> Result<Option<Holder>, HostError> {
         self.file(engine).map_or(Ok(None), |file| Lock::holder(&file))
     }

@@ -33,9 +33,6 @@ pub enum NodeType {
 }
 
 /// Reads the device file at `path`. Links are followed. None if it is not a device.
-///
-/// # Errors
-/// The path does not exist, or cannot be read.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
     let found = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
     let kind = match found.file_type() {

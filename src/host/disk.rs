@@ -25,9 +25,6 @@ impl Size {
 }
 
 /// The size of the file system of `place`. May hang with a network file system.
-///
-/// # Errors
-/// The path does not exist, or cannot be read.
 pub fn size(place: &Path) -> Result<Size, HostError> {
     let facts = statvfs(place)
         .map_err(|e| HostError::new("read the size of the file system of", place, e))?;

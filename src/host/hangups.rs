@@ -5,17 +5,11 @@ use std::io;
 use nix::sys::signal::{SigSet, Signal};
 
 /// Blocks the signal from now on. Must be called before other threads exist, because they inherit this.
-///
-/// # Errors
-/// The system call fails.
 pub fn hold() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_block()?)
 }
 
 /// Unblocks the signal, in the same thread. If it has arrived since then, it is delivered now.
-///
-/// # Errors
-/// The system call fails.
 pub fn release() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_unblock()?)
 }

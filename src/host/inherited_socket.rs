@@ -42,9 +42,6 @@ pub enum InheritedSocketError {
 }
 
 /// Takes the sockets that were passed to this process. Only the first call in a process returns them.
-///
-/// # Errors
-/// See [`InheritedSocketError`].
 pub fn take() -> Result<Vec<InheritedSocket>, InheritedSocketError> {
     // With the variables of a parent there are names but no sockets, which the crate calls an error.
     if sd_notify::listen_fds().map_err(InheritedSocketError::Variables)?.len() == 0 {

@@ -35,9 +35,6 @@ pub struct ListeningSocket {
 
 impl ListeningSocket {
     /// Binds `path` with a mode, and replaces a socket that nobody serves. Its directory must exist.
-    ///
-    /// # Errors
-    /// See [`BindError`].
     pub async fn bind(path: &Path, mode: u32) -> Result<(Self, UnixListener), BindError> {
         clear_stale(path).await?;
         // No other user can connect in between: the file has no more permissions than the socket, whatever

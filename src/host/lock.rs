@@ -82,9 +82,6 @@ impl Lock {
     }
 
     /// The holder of the lock at `path`. None if there is no such file.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
         let file = match options().open(path) {
             Ok(file) => file,

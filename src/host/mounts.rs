@@ -67,9 +67,6 @@ impl MountTable {
     }
 
     /// The propagation at `place`, or at its nearest existing parent directory.
-    ///
-    /// # Errors
-    /// The path cannot be read.
     pub fn propagation(&self, place: &Path) -> io::Result<MountPropagation> {
         Ok(self.propagation_of(&resolved(place)?))
     }

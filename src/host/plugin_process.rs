@@ -32,9 +32,6 @@ pub struct PluginProcess {
 
 impl PluginProcess {
     /// Starts a program with only these variables, and without input and output.
-    ///
-    /// # Errors
-    /// The program cannot be started.
     pub fn start(
         program: &Path,
         environment: &[(&str, &str)],

@@ -67,9 +67,6 @@ impl Processes {
     }
 
     /// Every process.
-    ///
-    /// # Errors
-    /// The table cannot be read.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
         let fail = |source: io::Error| HostError::new("list processes in", &self.root, source);
         let mut found = Vec::new();

@@ -8,9 +8,6 @@ use std::{
 
 /// Whether the loaded policy has a context such as `system_u:system_r:container_t:s0:c1,c2`. None if
 /// SELinux is off.
-///
-/// # Errors
-/// The kernel's file cannot be written.
 pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
     check(Path::new(CONTEXT), context)
 }

@@ -111,9 +111,6 @@ impl Images {
     }
 
     /// The image of pause containers. It is loaded or pulled when the engine does not have it.
-    ///
-    /// # Errors
-    /// The image cannot be loaded or pulled.
     pub async fn pause(&self) -> Result<ImageId, ImageError> {
         if let Some(id) = self.cached_pause() {
             return Ok(id);

@@ -117,9 +117,6 @@ impl ImageInspection {
     /// The bytes of a file that [`Self::file`] found. For every read, the engine looks up the file's owner
     /// in the image's own `/etc/passwd` and `/etc/group`. If one of them is a pipe, the engine never
     /// finishes its answer and never releases the container.
-    ///
-    /// # Errors
-    /// The engine fails.
     pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, ImageFilesError> {
         match self.engine.read_path(self.id(), file, limit).await? {
             Some(PathContent::File(bytes)) => Ok(Some(bytes)),

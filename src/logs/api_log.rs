@@ -29,9 +29,6 @@ pub struct ApiLog {
 impl ApiLog {
     /// Starts a log, or continues from the position of an earlier run or of a
     /// [`super::json_file_tailer::JsonFileTailer`]. Creates the CRI file and its directories.
-    ///
-    /// # Errors
-    /// The CRI file cannot be created.
     pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
         let position = position.filter(|position| position.mark.is_some());
         let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;

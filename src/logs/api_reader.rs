@@ -42,9 +42,6 @@ pub(super) enum ResponseEnd {
 
 impl ApiReader {
     /// Starts reading. Must be called inside a runtime.
-    ///
-    /// # Errors
-    /// The CRI file cannot be created.
     pub(super) fn start(
         engine: &Engine,
         container: &LoggedContainer,

@@ -41,9 +41,6 @@ pub struct WrittenSince<'a> {
 
 impl CriFiles {
     /// Lists the files, without those that kubelet has compressed.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
     pub fn list(target: &LogPath) -> Result<Self, LogError> {
         let directory = target.name().parent().unwrap_or(Path::new(""));
         let own = target.name().file_name().unwrap_or_default();

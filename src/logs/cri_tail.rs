@@ -93,9 +93,6 @@ fn add(count: &mut u32, more: u32) {
 }
 
 /// The last entries of a CRI file. None if it has no complete line.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn last(file: &File) -> io::Result<Option<Written>> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;
@@ -111,9 +108,6 @@ pub fn last(file: &File) -> io::Result<Option<Written>> {
 }
 
 /// Truncates the file after the last newline. Returns the number of removed bytes.
-///
-/// # Errors
-/// The file cannot be read or truncated.
 pub fn cut(file: &File) -> io::Result<u64> {
     let torn = torn(file)?;
     if torn > 0 {

@@ -50,9 +50,6 @@ pub struct CriWriter {
 
 impl CriWriter {
     /// Opens the log and finds out what was written.
-    ///
-    /// # Errors
-    /// The file or its directories cannot be created or read.
     pub fn open(
         target: LogPath,
         position: Option<&OutputPosition>,
@@ -159,9 +156,6 @@ impl CriWriter {
 
     /// Forgets how many bytes to skip, because their entries are gone or in another file. Returns the
     /// entries that were written last.
-    ///
-    /// # Errors
-    /// The file cannot be read or truncated.
     pub fn lose_track(&mut self) -> Result<Written, LogError> {
         let (before, _) = self.before(false)?;
         self.repeated = 0;

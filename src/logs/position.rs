@@ -69,9 +69,6 @@ pub struct Place {
 
 impl Place {
     /// The place at this offset. If the file is shorter, no bytes are compared.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn at(file: &File, offset: u64) -> io::Result<Self> {
         let length = usize::try_from(offset).unwrap_or(COMPARED).min(COMPARED);
         let before = read_before(file, offset, length)?.unwrap_or_default();
@@ -86,9 +83,6 @@ impl Place {
     }
 
     /// Whether the file still has the same bytes before this place.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn is_in(&self, file: &File) -> io::Result<bool> {
         Ok(read_before(file, self.offset, self.before.len())?.as_ref() == Some(&self.before))
     }

@@ -75,9 +75,6 @@ impl RotatedFiles {
     ///
     /// If the maximum number of files is open, newer files are not opened yet. Those that the engine
     /// removes in this time are lost. The open files have no gap between them.
-    ///
-    /// # Errors
-    /// The files cannot be read.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
         let mut gap = false;
         for file in &mut self.newer {
@@ -109,9 +106,6 @@ impl RotatedFiles {
 
     /// Skips files until at most `limit` bytes are left in the newer files and in a part of one file.
     /// Returns how many bytes of that file to skip.
-    ///
-    /// # Errors
-    /// The files cannot be read.
     pub fn leave_out(&mut self, limit: u64) -> Result<u64, LogError> {
         loop {
             self.refresh()?;

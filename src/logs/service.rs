@@ -105,9 +105,6 @@ impl Logs {
     }
 
     /// Returns when the log of a container that was just started exists, or when this takes too long.
-    ///
-    /// # Errors
-    /// The link cannot be created.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((container, run)) = wanted(record) else { return Ok(()) };
         let Some(all) = &self.all else { return self.make_link(container).await };

@@ -84,9 +84,6 @@ impl Network {
     }
 
     /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
-    ///
-    /// # Errors
-    /// The cache cannot be read.
     pub async fn has_attachment(&self, sandbox: &SandboxId) -> Result<bool, NetworkError> {
         let (found, whole) = self.cached_of(sandbox).await;
         if found.is_empty() {

@@ -12,9 +12,6 @@ pub enum QuantityError {
 }
 
 /// Reads a rate in bits per second, rounded up, between 1k and 1P.
-///
-/// # Errors
-/// See [`QuantityError`].
 pub fn rate(text: &str) -> Result<u64, QuantityError> {
     let (digits, suffix) = split(text.strip_prefix('+').unwrap_or(text));
     let value = number(digits)?.times(scale(suffix)?).ok_or(QuantityError::Range)?;

@@ -191,9 +191,6 @@ impl EditsDirectory {
     }
 
     /// The containers that have a directory.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
     pub fn ids(&self) -> Result<Vec<String>, HostError> {
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,

@@ -60,9 +60,6 @@ impl CriSocket {
     }
 
     /// Starts listening. Clients that waited at a socket of systemd are accepted first.
-    ///
-    /// # Errors
-    /// See [`ListenError`].
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
         if inherited.is_empty() {

@@ -39,9 +39,6 @@ impl Default for ClientTimeouts {
 }
 
 /// Serves until `stop` resolves, then lets running calls finish for at most [`DRAIN_TIMEOUT`].
-///
-/// # Errors
-/// The listener failed.
 pub async fn serve(
     listeners: Vec<UnixListener>,
     runtime: RuntimeRpc,

@@ -74,9 +74,6 @@ impl Stats {
     }
 
     /// Usage of one container. If it does not run, only its layer.
-    ///
-    /// # Errors
-    /// See [`StatsError`].
     pub async fn container(
         &self,
         record: &Arc<ContainerRecord>,
@@ -87,9 +84,6 @@ impl Stats {
     }
 
     /// Usage of the requested running containers, newest first.
-    ///
-    /// # Errors
-    /// See [`StatsError`].
     pub async fn containers(
         &self,
         now: &Snapshot,
@@ -102,9 +96,6 @@ impl Stats {
     }
 
     /// Usage of one pod. If its pause container does not run, only that of its containers.
-    ///
-    /// # Errors
-    /// See [`StatsError`].
     pub async fn pod(
         &self,
         now: &Snapshot,
@@ -116,9 +107,6 @@ impl Stats {
     }
 
     /// Usage of the requested pods whose pause container runs, newest first.
-    ///
-    /// # Errors
-    /// See [`StatsError`].
     pub async fn pods(
         &self,
         now: &Snapshot,

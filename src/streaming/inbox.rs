@@ -119,9 +119,6 @@ impl Inbox {
 }
 
 /// Reads from a client into `input`. Returns false at the end.
-///
-/// # Errors
-/// The connection broke.
 pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> io::Result<bool> {
     if input.capacity() - input.len() < SHARED {
         input.reserve(LARGEST_PIECE);

@@ -78,9 +78,6 @@ pub enum Refusal {
 }
 
 /// Finds a protocol that `request` and dockbridge support.
-///
-/// # Errors
-/// See [`Refusal`].
 pub fn negotiate<B>(request: &Request<B>, purpose: Purpose) -> Result<Upgrade, Refusal> {
     let headers = request.headers();
     if !holds(headers, &CONNECTION, "upgrade") {

@@ -6,9 +6,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 /// Resolves when the process shall end: at SIGTERM or SIGINT.
-///
-/// # Errors
-/// The handlers cannot be installed.
 pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -22,9 +19,6 @@ pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
 }
 
 /// Resolves at SIGHUP, which asks to read the settings again.
-///
-/// # Errors
-/// The handler cannot be installed.
 pub fn hangups() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }

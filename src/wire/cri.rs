@@ -12,9 +12,6 @@ pub use generated::*;
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cri.descriptors"));
 
 /// Decodes the items of a list that are still encoded.
-///
-/// # Errors
-/// An item cannot be decoded.
 pub fn items<T: Message + Default>(encoded: Vec<Bytes>) -> Result<Vec<T>, DecodeError> {
     encoded.into_iter().map(T::decode).collect()
 }

@@ -5,9 +5,6 @@
 use serde::{Deserialize, Deserializer};
 
 /// Reads `null` as the default; to be combined with `default`, for absent fields.
-///
-/// # Errors
-/// The value is not of this type.
 pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

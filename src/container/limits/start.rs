@@ -18,9 +18,6 @@ use crate::{
 
 impl Limits {
     /// Sets the limits that the engine does not set, for a running container.
-    ///
-    /// # Errors
-    /// A requested limit cannot be set.
     pub(in crate::container) async fn apply(
         &self,
         record: &ContainerRecord,

@@ -48,9 +48,6 @@ impl ResultCache {
     }
 
     /// Stores an ADD. Blocks on the disk.
-    ///
-    /// # Errors
-    /// The directory cannot be created or written.
     pub fn write(&self, entry: &CachedResult) -> Result<(), HostError> {
         let path = self.path(&entry.network, &entry.container, &entry.interface);
         let text =
@@ -61,9 +58,6 @@ impl ResultCache {
 
     /// The cached ADD of an interface. None if the file is damaged, because DEL can also run without it.
     /// Blocks on the disk.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn read(
         &self,
         network: &str,

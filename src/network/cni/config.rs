@@ -62,9 +62,6 @@ pub enum ConfigError {
 
 impl NetworkConfigList {
     /// Reads the content of a `.conflist` file.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
     pub fn from_list(text: &str) -> Result<Self, ConfigError> {
         Self::from_object(object(text)?)
     }
@@ -92,9 +89,6 @@ impl NetworkConfigList {
     }
 
     /// Reads the content of a `.conf` or `.json` file: one plugin.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
     pub fn from_single(text: &str) -> Result<Self, ConfigError> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {

@@ -40,9 +40,6 @@ impl ResultError {
 ///
 /// Addresses without an interface are the pod's. Addresses on other interfaces (a bridge on the host, a
 /// second interface in the pod) are not.
-///
-/// # Errors
-/// See [`ResultError`].
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
     let fields =
         AddResult::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
