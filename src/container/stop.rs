@@ -147,8 +147,10 @@ pub async fn kill(engine: &Engine, id: &str) -> Result<(), ContainerError> {
     ended_is_fine(engine.kill_container(id, "SIGKILL").await)
 }
 
-/// Waits until the store no longer shows the container as running, which `runs` decides. Errors: the
-/// engine does not answer, or the process survives SIGKILL.
+/// Waits until the store no longer shows the container as running, which `runs` decides.
+///
+/// # Errors
+/// The engine does not answer, or the process survives SIGKILL.
 pub async fn await_end(
     store: &Store,
     id: &str,

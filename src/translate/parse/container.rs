@@ -140,8 +140,10 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     })
 }
 
-/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default. Refuses numbers that
-/// the interface does not define.
+/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default.
+///
+/// # Errors
+/// Refuses numbers that the interface does not define.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;

@@ -71,8 +71,10 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
     found.ok_or_else(|| ParseError::invalid(format!("is not a port: {port}")))
 }
 
-/// Reads the command, its container and the timeout. The error names the first field that is missing or
-/// malformed.
+/// Reads the command, its container and the timeout.
+///
+/// # Errors
+/// Names the first field that is missing or malformed.
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;
