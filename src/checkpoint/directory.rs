@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{
     cri_dockerd::CriDockerdCheckpoints,
@@ -196,7 +196,7 @@ impl Paths {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if file::is_draft(&name) {
-            remove_draft(&entry.path());
+            file::remove_draft(&entry.path());
         } else if let Some(stem) = name.strip_suffix(SUFFIX) {
             match read_sandbox(&entry.path(), stem) {
                 Ok(checkpoint) => loaded.sandboxes.push(checkpoint),
@@ -214,7 +214,7 @@ impl Paths {
                 [PodCidrs::NAME, PulledImages::NAME, ChangesSinceCreate::NAME, MemoryKills::NAME];
             let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
             if file::is_draft(&name) && name.strip_prefix('.').is_some_and(ours) {
-                remove_draft(&entry.path());
+                file::remove_draft(&entry.path());
             }
         }
     }
@@ -270,15 +270,6 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
     }
     let refused = |e: HostError| Untrusted::Unreadable(e.source.to_string());
     file::read_if_present(path, MAX_BYTES).map_err(refused)
-}
-
-fn remove_draft(draft: &Path) {
-    match fs::remove_file(draft) {
-        Ok(()) => info!(file = %draft.display(), "removed the file of an unfinished write"),
-        Err(error) => {
-            warn!(file = %draft.display(), %error, "cannot remove the file of an unfinished write");
-        }
-    }
 }
 
 /// Moves a file that cannot be trusted into `quarantine` under a name that is free there, and reports it. It

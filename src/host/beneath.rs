@@ -19,7 +19,10 @@ use nix::{
     unistd::{UnlinkatFlags, symlinkat, unlinkat},
 };
 
-use super::{error::HostError, file};
+use super::{
+    error::HostError,
+    file::{self, not_regular, regular},
+};
 
 /// Creates the parents (0755) of a file or link `below` the directory `root`, which may not exist yet.
 ///
@@ -82,7 +85,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     let opened = descend(root, parent, Missing::Made).and_then(|directory| {
         unlink_in(&directory, name)?;
         let way = APPENDING | OFlag::O_CREAT;
-        regular(openat(&directory, name, way, Mode::from_bits_truncate(mode))?)
+        regular(openat(&directory, name, way, Mode::from_bits_truncate(mode))?.into())
     });
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
@@ -94,7 +97,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     let (parent, name) = split(root, below)?;
     let opened = descend(root, parent, Missing::Refused)
-        .and_then(|directory| regular(openat(&directory, name, APPENDING, Mode::empty())?));
+        .and_then(|directory| regular(openat(&directory, name, APPENDING, Mode::empty())?.into()));
     opened.map_err(|e| HostError::new("open", &root.join(below), e))
 }
 
@@ -177,18 +180,6 @@ fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
         Err(Errno::ENOENT) => Ok(None),
         found => Ok(Some(SFlag::from_bits_truncate(found?.st_mode & SFlag::S_IFMT.bits()))),
     }
-}
-
-fn regular(opened: OwnedFd) -> io::Result<File> {
-    let file = File::from(opened);
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(not_regular())
-}
-
-fn not_regular() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 fn is_a_link() -> io::Error {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use nix::{errno::Errno, libc};
+use tracing::{info, warn};
 
 use super::error::HostError;
 
@@ -55,18 +56,7 @@ pub fn replace_for(
     bytes: &[u8],
     durability: Durability,
 ) -> Result<(), HostError> {
-    let draft = draft_of(path);
-    let done = write_draft(&draft, bytes, readers, durability)
-        .and_then(|()| fs::rename(&draft, path).map_err(|e| HostError::new("replace", path, e)));
-    if done.is_err() {
-        // The first failure is reported; a remaining draft is skipped by readers.
-        let _ = fs::remove_file(&draft);
-    }
-    done?;
-    match durability {
-        Durability::Synced => sync_parent(path),
-        Durability::Written => Ok(()),
-    }
+    rename_draft(readers, path, bytes, durability, |_| Ok(()))
 }
 
 /// Replaces a file of somebody else: its mode, its owner and a link that leads to it stay. An absent
@@ -87,19 +77,11 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let Ok(facts) = fs::metadata(path) else {
         return replace_for(Readers::Everyone, path, bytes, Durability::Synced);
     };
-    let draft = draft_of(path);
-    let done = write_draft(&draft, bytes, Readers::Owner, Durability::Synced).and_then(|()| {
+    rename_draft(Readers::Owner, path, bytes, Durability::Synced, |draft| {
         // The owner first: a change of it takes set-user-id bits.
-        std::os::unix::fs::chown(&draft, Some(facts.uid()), Some(facts.gid()))
-            .and_then(|()| fs::set_permissions(&draft, facts.permissions()))
-            .and_then(|()| fs::rename(&draft, path))
-            .map_err(|e| HostError::new("replace", path, e))
-    });
-    if done.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    done?;
-    sync_parent(path)
+        std::os::unix::fs::chown(draft, Some(facts.uid()), Some(facts.gid()))?;
+        fs::set_permissions(draft, facts.permissions())
+    })
 }
 
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
@@ -148,11 +130,12 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
-fn regular(file: File) -> io::Result<File> {
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+pub(super) fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+pub(super) fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 /// Makes a directory and those above it, with `mode` for the ones it makes.
@@ -162,6 +145,30 @@ fn regular(file: File) -> io::Result<File> {
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(|e| HostError::new("create directory", path, e))
+}
+
+/// Writes a draft, lets `prepare` change it, and renames it.
+fn rename_draft(
+    readers: Readers,
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+    prepare: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), HostError> {
+    let draft = draft_of(path);
+    let done = write_draft(&draft, bytes, readers, durability).and_then(|()| {
+        let renamed = prepare(&draft).and_then(|()| fs::rename(&draft, path));
+        renamed.map_err(|e| HostError::new("replace", path, e))
+    });
+    if done.is_err() {
+        // The first failure is reported; a remaining draft is skipped by readers.
+        let _ = fs::remove_file(&draft);
+    }
+    done?;
+    match durability {
+        Durability::Synced => sync_parent(path),
+        Durability::Written => Ok(()),
+    }
 }
 
 fn write_draft(
@@ -257,6 +264,16 @@ pub fn is_abandoned_draft(name: &str) -> bool {
     };
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     is_number(pid) && is_number(serial) && !Path::new("/proc").join(pid).exists()
+}
+
+/// Removes a draft that is [`is_draft`] or [`is_abandoned_draft`].
+pub fn remove_draft(draft: &Path) {
+    match fs::remove_file(draft) {
+        Ok(()) => info!(file = %draft.display(), "removed the file of an unfinished write"),
+        Err(error) => {
+            warn!(file = %draft.display(), %error, "cannot remove the file of an unfinished write");
+        }
+    }
 }
 
 /// The process id and a counter keep two writers of one target apart. A draft of an earlier

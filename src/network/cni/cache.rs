@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::result;
 use crate::host::{
@@ -98,14 +98,8 @@ impl ResultCache {
         let Ok(entries) = fs::read_dir(&self.results) else { return };
         let abandoned =
             |entry: &fs::DirEntry| file::is_abandoned_draft(&entry.file_name().to_string_lossy());
-        for draft in entries.flatten().filter(abandoned).map(|entry| entry.path()) {
-            match fs::remove_file(&draft) {
-                Ok(()) => info!(file = %draft.display(), "removed the file of an unfinished write"),
-                Err(error) => {
-                    warn!(file = %draft.display(), %error, "cannot remove the file of an unfinished write");
-                }
-            }
-        }
+        let abandoned = entries.flatten().filter(abandoned);
+        abandoned.for_each(|draft| file::remove_draft(&draft.path()));
     }
 
     /// All readable entries, in no order, and why others cannot be read. Blocks on the disk.
