@@ -72,17 +72,7 @@ impl SavedChanges {
         id: &ContainerId,
         limits: &Resources,
     ) -> Result<(), CheckpointError> {
-        let _saving = self.saving.lock().await;
-        let before = self.known.lock().containers.insert(id.clone(), limits.clone());
-        let saved = self.save().await;
-        if saved.is_err() {
-            let mut known = self.known.lock();
-            match before {
-                Some(before) => drop(known.containers.insert(id.clone(), before)),
-                None => drop(known.containers.remove(id)),
-            }
-        }
-        saved
+        self.change(|known| drop(known.containers.insert(id.clone(), limits.clone()))).await
     }
 
     /// What plugins wanted of a container; none if it was not saved.
@@ -96,13 +86,7 @@ impl SavedChanges {
         id: &ContainerId,
         wanted: Vec<SpecEdit>,
     ) -> Result<(), CheckpointError> {
-        let _saving = self.saving.lock().await;
-        self.known.lock().edits.insert(id.clone(), wanted);
-        let saved = self.save().await;
-        if saved.is_err() {
-            self.known.lock().edits.remove(id);
-        }
-        saved
+        self.change(|known| drop(known.edits.insert(id.clone(), wanted))).await
     }
 
     /// Records an update of a pod; fields that are not set stay.
@@ -111,46 +95,29 @@ impl SavedChanges {
         id: &SandboxId,
         newer: PodResources,
     ) -> Result<(), CheckpointError> {
-        let _saving = self.saving.lock().await;
-        let before = self.pod(id);
-        let after = PodResources {
-            overhead: newer.overhead.or_else(|| before.overhead.clone()),
-            resources: newer.resources.or_else(|| before.resources.clone()),
-        };
-        if after == before {
-            return Ok(());
-        }
-        self.known.lock().pods.insert(id.clone(), after);
-        let saved = self.save().await;
-        if saved.is_err() {
-            self.known.lock().pods.insert(id.clone(), before);
-        }
-        saved
+        self.change(|known| {
+            let mut pod = known.pods.get(id).cloned().unwrap_or_default();
+            pod.overhead = newer.overhead.or(pod.overhead);
+            pod.resources = newer.resources.or(pod.resources);
+            if pod != PodResources::default() {
+                known.pods.insert(id.clone(), pod);
+            }
+        })
+        .await
     }
 
     /// Removes the changes of pods and containers that are gone, once everything was inspected.
     pub async fn remove_gone(&self, store: &Store) {
-        let _saving = self.saving.lock().await;
-        // Read under the lock: it has everything whose changes were saved before.
-        let now = store.snapshot();
-        if !now.is_complete() {
-            return;
-        }
-        let is_kept = |known: &ChangesSinceCreate| {
-            let mut containers = known.containers.keys().chain(known.edits.keys());
-            containers.all(|id| now.container(id.as_str()).is_some())
-                && known.pods.keys().all(|id| now.sandbox(id.as_str()).is_some())
-        };
-        if is_kept(&self.known.lock()) {
-            return;
-        }
-        {
-            let mut known = self.known.lock();
-            known.containers.retain(|id, _| now.container(id.as_str()).is_some());
-            known.edits.retain(|id, _| now.container(id.as_str()).is_some());
-            known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
-        }
-        if let Err(error) = self.save().await {
+        let removed = self.change(|known| {
+            // This snapshot has everything whose changes were saved before.
+            let now = store.snapshot();
+            if now.is_complete() {
+                known.containers.retain(|id, _| now.container(id.as_str()).is_some());
+                known.edits.retain(|id, _| now.container(id.as_str()).is_some());
+                known.pods.retain(|id, _| now.sandbox(id.as_str()).is_some());
+            }
+        });
+        if let Err(error) = removed.await {
             warn!(
                 error = chain(&error),
                 "cannot remove saved changes of removed containers; retrying"
@@ -158,8 +125,23 @@ impl SavedChanges {
         }
     }
 
-    async fn save(&self) -> Result<(), CheckpointError> {
-        let known = self.known.lock().clone();
-        self.checkpoints.save_file(&known).await
+    /// Makes and saves a change. If it cannot be saved, what was known before counts.
+    async fn change(
+        &self,
+        edit: impl FnOnce(&mut ChangesSinceCreate),
+    ) -> Result<(), CheckpointError> {
+        let _saving = self.saving.lock().await;
+        let before = self.known.lock().clone();
+        let mut after = before.clone();
+        edit(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        self.known.lock().clone_from(&after);
+        let saved = self.checkpoints.save_file(&after).await;
+        if saved.is_err() {
+            *self.known.lock() = before;
+        }
+        saved
     }
 }
