@@ -247,14 +247,11 @@ impl Engine {
                     Err(reason) => warn!(%call, reason, "skipped an unreadable entry of a list"),
                 }
             }
-            let garbled = |reason: &str| EngineError::Garbled {
-                call: call.clone(),
-                reason: reason.to_owned(),
-            };
-            entries
-                .is_whole_list()
-                .then_some(listed)
-                .ok_or_else(|| garbled("the list is incomplete"))
+            if !entries.is_whole_list() {
+                let (call, reason) = (call.clone(), "the list is incomplete".to_owned());
+                return Err(EngineError::Garbled { call, reason });
+            }
+            Ok(listed)
         })
         .await
     }
