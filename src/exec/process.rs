@@ -163,7 +163,11 @@ impl Exec {
             Ok(Ok(Lookup::Hidden)) => match self.inspect().await {
                 Ok(state) if state.has_ended() => None,
                 Err(ExecError::Forgotten { .. }) => None,
-                _ => return Err(self.hidden_process()),
+                _ => {
+                    return Err(
+                        self.named(|exec, container| ExecError::HiddenProcess { exec, container })
+                    );
+                }
             },
             // The engine does not report the pid, but processes with the marker are known.
             Err(_) => {
@@ -172,7 +176,9 @@ impl Exec {
                     Ok(state) if state.ending().is_some() => Ok(killed),
                     Ok(state) if state.pid.is_some() => Err(self.shared.finder.unkillable()),
                     Err(ExecError::Forgotten { .. }) => Ok(killed),
-                    _ => Err(self.not_started()),
+                    _ => {
+                        Err(self.named(|exec, container| ExecError::NotStarted { exec, container }))
+                    }
                 };
             }
         };
@@ -250,29 +256,15 @@ impl Exec {
     async fn inspect(&self) -> Result<ExecState, ExecError> {
         self.shared.engine.inspect_exec(&self.shared.id).await.map_err(|error| {
             if error.is_not_found() {
-                let (exec, container) =
-                    (self.shared.id.clone(), self.shared.finder.container.clone());
-                return ExecError::Forgotten { exec, container };
+                return self.named(|exec, container| ExecError::Forgotten { exec, container });
             }
             error.into()
         })
     }
 
-    fn hidden_process(&self) -> ExecError {
-        let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
-        ExecError::HiddenProcess { exec, container }
-    }
-
-    fn not_started(&self) -> ExecError {
-        let (exec, container) = (self.shared.id.clone(), self.shared.finder.container.clone());
-        ExecError::NotStarted { exec, container }
-    }
-
-    fn no_exit_code(&self) -> ExecError {
-        ExecError::NoExitCode {
-            exec: self.shared.id.clone(),
-            container: self.shared.finder.container.clone(),
-        }
+    /// An error that names the exec and its container.
+    fn named(&self, error: fn(String, String) -> ExecError) -> ExecError {
+        error(self.shared.id.clone(), self.shared.finder.container.clone())
     }
 }
 
@@ -301,7 +293,9 @@ impl Process for Exec {
         loop {
             let asked = self.poll(LONGEST_PAUSE, |answer, passed| match answer {
                 Ok(state) if state.conclusion().is_some() || !main_has_ended => Some(Ok(state)),
-                Ok(_) => (passed > ENGINE_DELAY).then(|| Err(self.no_exit_code())),
+                Ok(_) => (passed > ENGINE_DELAY).then(|| {
+                    Err(self.named(|exec, container| ExecError::NoExitCode { exec, container }))
+                }),
                 Err(error) if error.is_absence() && passed < AWAY_BEFORE_ERROR => None,
                 Err(error) => Some(Err(error)),
             });
