@@ -132,8 +132,9 @@ fn file_page() -> String {
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman(
         "The file named by --config or by the variable DOCKBRIDGE_CONFIG. It is flat TOML, one line \
-         for each setting: its name, an equals sign, and the value as a string. A flag overrides the \
-         environment, the environment the file, the file the default. An unknown name is an error. \
+         for each setting: its name, an equals sign, and the value as a string or a list of strings. A \
+         flag overrides the environment, the environment overrides the file, and the file overrides the \
+         default. An unknown name is an error. \
          \"dockbridge config\" prints every value with its source.",
     )]);
     page.control("SH", ["SETTINGS"]);
@@ -262,7 +263,7 @@ const FILES: &[(&str, &[(&str, &str)])] = &[
             ("/run/dockbridge/dockbridge.sock", "The CRI socket (--listen)."),
             ADMIN,
             ("/run/dockbridge", "Network namespaces and image volumes of pods (--run-dir)."),
-            ("/var/lib/dockbridge", "What must survive a restart (--state-dir)."),
+            ("/var/lib/dockbridge", "What must survive a reboot (--state-dir)."),
             ("/etc/cni/net.d", "CNI configurations (--cni-conf-dir)."),
             ("/var/run/docker.sock", "Docker's socket (--docker)."),
         ],
