@@ -31,12 +31,12 @@ pub(super) fn protection(floor: i64) -> Finding {
         );
     }
     let seen = format!(
-        "engines here lack CAP_SYS_RESOURCE: OOM scores below {floor} are raised to {floor} \
+        "the engine lacks CAP_SYS_RESOURCE: OOM scores below {floor} are raised to {floor} \
          (guaranteed pods and pause containers are less protected)"
     );
     Finding::warn(
         Subject::OomScore,
         seen,
-        "none needed in CI; on a node, run the engine as root of the host",
+        "nothing to do in CI; on a node, run the engine as root of the host",
     )
 }

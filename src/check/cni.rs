@@ -58,8 +58,8 @@ pub(super) fn judge(
     let stopped = packets.bridged_filtered && packets.dropped;
     if stopped && has_plugin(selected, "bridge") && !has_plugin(selected, "firewall") {
         let seen = format!(
-            "pods of {} cannot reach each other: the packet filter sees what crosses a bridge \
-             (net.bridge.bridge-nf-call-iptables is 1), and FORWARD drops, as Docker sets it",
+            "pods of {} cannot reach each other: bridged packets pass the packet filter \
+             (net.bridge.bridge-nf-call-iptables is 1), where Docker sets the policy of FORWARD to DROP",
             selected.list.name
         );
         findings.push(Finding::warn(Subject::Network, seen, FIREWALL));
@@ -72,8 +72,7 @@ fn has_plugin(selected: &SelectedConfig, kind: &str) -> bool {
 }
 
 fn connected(selected: &SelectedConfig) -> Finding {
-    let kinds: Vec<&str> =
-        selected.list.plugins.iter().map(|plugin| plugin.kind.as_str()).collect();
+    let kinds: Vec<_> = selected.list.plugins.iter().map(|one| one.kind.as_str()).collect();
     let (name, file) = (&selected.list.name, &selected.file);
     let seen = format!("network {name} from {file}, plugins: {}", kinds.join(", "));
     Finding::ok(Subject::Network, seen)

@@ -25,7 +25,7 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     info.map_err(|error| {
         let advice = match &error {
             // The text of this error already says what to do.
-            EngineError::Unreachable { .. } => "dockbridge itself can wait for Docker",
+            EngineError::Unreachable { .. } => "dockbridge itself connects once Docker answers",
             EngineError::Deadline { .. } => HANGS,
             _ => "see the log of Docker: journalctl -u docker",
         };

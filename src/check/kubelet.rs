@@ -238,7 +238,7 @@ fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option
     if file::is_same(path, socket) {
         return None;
     }
-    let seen = format!("it uses {endpoint}, not this server");
+    let seen = format!("kubelet uses {endpoint}, not this server");
     let advice = format!("set containerRuntimeEndpoint: unix://{} in kubelet", socket.display());
     Some(Finding::warn(Subject::Kubelet, seen, advice))
 }

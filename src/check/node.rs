@@ -59,12 +59,12 @@ pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Fin
         return warn(seen, "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d");
     }
     if bridged && kubelet && !packets.bridged_filtered {
-        let seen = "the packet filter does not see what crosses a bridge: kube-proxy's Services \
-                    fail between pods of this node";
+        let seen = "bridged packets bypass the packet filter: kube-proxy's Services fail between \
+                    pods of this node";
         let advice = "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1";
         return warn(seen, advice);
     }
-    Finding::ok(Subject::Forwarding, "the kernel forwards what pods send")
+    Finding::ok(Subject::Forwarding, "the kernel forwards packets of pods")
 }
 
 /// The part of `daemon.json` with defaults of containers.
@@ -135,7 +135,7 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
-/// Space and inodes of a disk of Docker's.
+/// Space and inodes of a disk that Docker uses.
 pub(super) fn disk(place: &Path) -> Option<Finding> {
     Some(judge_disk(place, disk::size(place).ok()?))
 }

@@ -117,10 +117,10 @@ const PROTECT: &str = "chown root and chmod go-w: plugins run as root and can ch
 const OTHER_SOCKET: &str =
     "run as root, or choose another path with --nri-socket: no plugin can connect there";
 const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin of both changes each container \
-                            twice, and Docker tells it nothing of pods";
+                            twice, and Docker does not report pods to it";
 const ONE_OF_BOTH: &str =
     "remove nri-opts from /etc/docker/daemon.json, then run: systemctl reload docker";
 const CONNECT: &str =
-    "install it, or make sure that it connects by itself; no pod starts before that";
+    "install it, or make sure that it connects by itself; no pod starts until it is connected";
 const SETUP: &str =
     "`dockbridge setup` registers dockbridge-runtime, which supports all other changes";

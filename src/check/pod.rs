@@ -105,7 +105,7 @@ async fn verify<W: Write>(
     steps.print("PodSandboxStatus", format!("ready at {address}"))?;
     let status = client.container(container).await?;
     if status.state() != cri::ContainerState::ContainerRunning {
-        let words = format!("it does not run: {} {}", status.reason, status.message);
+        let words = format!("the container does not run: {} {}", status.reason, status.message);
         return Err(unexpected("ContainerStatus", words).into());
     }
     Ok(steps.print("ContainerStatus", "running")?)
@@ -133,7 +133,7 @@ async fn clear_away<W: Write>(
             match stopped.and(client.remove_sandbox(&id).await) {
                 Ok(()) => steps.print("clean-up", format!("removed {}", short(&id)))?,
                 Err(error) => {
-                    steps.print("clean-up", format!("{} is left: {error}", short(&id)))?;
+                    steps.print("clean-up", format!("cannot remove {}: {error}", short(&id)))?;
                 }
             }
         }

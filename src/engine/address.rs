@@ -12,12 +12,12 @@ pub(super) fn authority(socket: &Path) -> String {
     hex(socket.as_os_str().as_bytes())
 }
 
-/// `/containers/<id><tail>`. None if the id is impossible.
+/// `/containers/<id><tail>`. None if no object can have this id.
 pub(super) fn container(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/containers/{id}{tail}"))
 }
 
-/// `/exec/<id><tail>`. None if the id is impossible.
+/// `/exec/<id><tail>`. None if no object can have this id.
 pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/exec/{id}{tail}"))
 }

@@ -87,5 +87,5 @@ const ACTIONS: [&str; 17] = [
     "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
-/// How long before the call the stream begins. This is more than two clocks of one host differ.
+/// How long before the call the stream begins. Clock readings of two programs can differ a little.
 const OVERLAP: Duration = Duration::from_secs(1);

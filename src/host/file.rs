@@ -59,8 +59,8 @@ pub fn replace_for(
     rename_draft(readers, path, bytes, durability, |_| Ok(()))
 }
 
-/// Replaces a file of somebody else: its mode, its owner and a link that leads to it stay. An absent
-/// one, and its directory, are made for everybody to read, where the link leads. Survives a power loss.
+/// Replaces the text of another program's file. Its mode and owner stay, and a symbolic link at `path` is
+/// followed. A missing file and its directory are created readable for everybody. Survives a power loss.
 ///
 /// # Errors
 /// As [`replace`].

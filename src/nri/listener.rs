@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-/// Waits until this holds.
+/// Waits until `is_so` returns true.
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         sleep(LOOK_EVERY).await;

@@ -119,7 +119,7 @@ impl Reading<'_> {
                     Reached::restart(&format!("dockerd (process {pid}) does not answer: {error}"))
                 }
                 None if self.is_changed => {
-                    let told = format!("Docker reads it when it starts (now: {error})");
+                    let told = format!("Docker will read the file when it starts ({error})");
                     Reached { is_done: true, told }
                 }
                 None => Reached { is_done: true, told: "nothing was changed".to_owned() },

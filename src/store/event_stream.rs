@@ -106,7 +106,7 @@ impl EventStream {
                 }
                 () = self.relist.notified(), if lists.is_empty() => due = due.min(not_before),
                 Some(listed) = lists.join_next() => {
-                    let panicked = |_| EventStreamEnd::Disconnected("internal error: the task listing its containers and images panicked".to_owned());
+                    let panicked = |_| EventStreamEnd::Disconnected("internal error: the task that lists containers and images panicked".to_owned());
                     let listing = listed.map_err(panicked)??;
                     let has_images = listing.images.is_some();
                     let interval = match has_images {

@@ -20,7 +20,7 @@ use prometheus_client::{
 
 /// Counted by a [`Gauge`] until it is dropped.
 #[derive(Debug)]
-#[must_use = "counted only until it is dropped"]
+#[must_use = "the gauge counts this only until this guard is dropped"]
 pub struct GaugeGuard(Gauge);
 
 impl GaugeGuard {
@@ -100,7 +100,7 @@ impl<const N: usize> Family<Histogram, N> {
 
 /// Measures until it is finished or dropped.
 #[derive(Debug)]
-#[must_use = "its time ends when it is dropped"]
+#[must_use = "the measured time ends when this timer is dropped"]
 pub struct Timer<const N: usize> {
     histograms: Family<Histogram, N>,
     labels: [&'static str; N],

@@ -60,7 +60,7 @@ impl<const N: usize> Operations<N> {
 
 /// An operation in progress.
 #[derive(Debug)]
-#[must_use = "it ends when this is dropped"]
+#[must_use = "the operation ends when this value is dropped"]
 pub struct Operation<const N: usize> {
     timer: Timer<N>,
     span_guard: Option<SpanGuard>,

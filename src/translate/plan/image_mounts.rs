@@ -40,7 +40,7 @@ impl<'a> ImageMounts<'a> {
         };
         let refused = |reason| failed(Kind::InvalidArgument, reason);
         if mount.propagation != Propagation::Private {
-            return Err(refused("its propagation is not private, and nothing is mounted below it"));
+            return Err(refused("its propagation must be private: nothing is mounted below it"));
         }
         let unready = || failed(Kind::Internal, "it was not prepared");
         let volume = self.ready.next().ok_or_else(unready)?;
