@@ -8,7 +8,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{finding::Finding, subject::Subject};
 use crate::{
     host::{
-        capability,
+        capability, descriptors,
         disk::{self, Size},
         file,
         process::{self, Program},
@@ -155,8 +155,10 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
 }
 
 /// Compares the limit of open files of a process (`/proc/<pid>/limits`) with the number of pods of a node.
+/// Up to a quarter is used by cgroup files (`host::cgroup::open_files`).
 pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
-    let allowed = open_files(limits).map_or(u64::MAX, |limit| limit / PER_POD);
+    let limit = open_files(limits).unwrap_or(u64::MAX);
+    let allowed = (limit / 4 * 3).saturating_sub(OTHER_FILES) / PER_POD;
     if allowed >= u64::from(pods) {
         let seen = format!("enough for the {pods} pods of this node");
         return Finding::ok(Subject::Descriptors, seen);
@@ -166,10 +168,12 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
 }
 
-/// The hard limit, because dockbridge raises the soft limit when it starts. None if there is no limit.
+/// The limit after dockbridge has raised it. None if the text has none.
 fn open_files(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+    // `unlimited` is not a number.
+    let mut limits = line.split_whitespace().map(|limit| limit.parse().unwrap_or(u64::MAX));
+    Some(descriptors::raised(limits.next()?, limits.next()?))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,8 +253,10 @@ const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 const LEAST_BYTES: u64 = 15;
 /// kubelet's default for `imagefs.inodesFree`, in percent.
 const LEAST_INODES: u64 = 5;
-/// Measured for a pod with two containers while kubelet uses pod statistics; otherwise it is 22.
-const PER_POD: u64 = 31;
+/// The engine's log and the CRI's log of two containers.
+const PER_POD: u64 = 4;
+/// For streams, which use two each, and for connections and files of dockbridge.
+const OTHER_FILES: u64 = 256;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
 /// systemd's soft limit for a unit that sets none.
@@ -313,14 +319,18 @@ mod tests {
 
     #[test]
     fn open_files_are_compared_with_the_pods() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
-                      Max open files            1024                 3100                 files\n";
-        assert_eq!(descriptors(limits, 100).severity, Severity::Ok);
-        let few = descriptors(limits, 101);
-        assert!(few.severity == Severity::Warn && few.seen.contains("about 100 pods"), "{few:?}");
+        // dockbridge raises its soft limit to 16,384, however high the hard limit is.
+        for (soft, hard, pods) in
+            [("1024", "1024", 128), ("1024", "unlimited", 3008), ("65536", "1048576", 12_224)]
+        {
+            let limits = format!("Max open files            {soft}   {hard}   files\n");
+            assert_eq!(descriptors(&limits, pods).severity, Severity::Ok);
+            let few = descriptors(&limits, pods + 1);
+            assert!(few.seen.contains(&format!("about {pods} pods")), "{few:?}");
+        }
+        let endless = "Max open files            unlimited   unlimited   files\n";
+        assert_eq!(descriptors(endless, u32::MAX).severity, Severity::Ok);
         assert_eq!(descriptors("", 1000).severity, Severity::Ok);
-        let endless = "Max open files            unlimited            unlimited            files\n";
-        assert_eq!(descriptors(endless, 1000).severity, Severity::Ok);
     }
 
     #[test]

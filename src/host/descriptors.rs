@@ -10,17 +10,19 @@ use nix::{
 /// Raises the soft limit of file descriptors, if the hard limit allows it, because each log, stream and pod
 /// needs some. A higher limit stays. Child processes inherit it.
 pub fn raise_limit() {
-    let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = ENOUGH.min(most);
-    if now < wanted {
-        // If this fails, the limit stays.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, most);
-    }
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    // If this fails, the limit stays.
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, raised(soft, hard), hard);
+}
+
+/// The soft limit with which dockbridge runs if it starts with these limits.
+pub fn raised(soft: u64, hard: u64) -> u64 {
+    soft.max(hard.min(ENOUGH))
 }
 
 /// The current soft limit.
 pub fn limit() -> usize {
-    let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(now, _)| now);
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
     limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
