@@ -140,7 +140,7 @@ pub(super) fn disk(place: &Path) -> Option<Finding> {
     Some(judge_disk(place, disk::size(place).ok()?))
 }
 
-/// kubelet removes images and evicts pods below its thresholds.
+/// kubelet removes images and evicts pods below its thresholds. The defaults are used here.
 fn judge_disk(place: &Path, size: Size) -> Finding {
     let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
     let (bytes, inodes) =
@@ -149,7 +149,7 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
     if bytes >= LEAST_BYTES && inodes >= LEAST_INODES {
         return Finding::ok(Subject::Disk, seen);
     }
-    let seen = format!("{seen}, {inodes} % of the inodes; kubelet evicts pods below 15 % and 5 %");
+    let seen = format!("{seen}, {inodes} % of the inodes; kubelet's defaults are 15 % and 5 %");
     let advice = "docker image prune --all, or give Docker a larger disk (data-root)";
     Finding::warn(Subject::Disk, seen, advice)
 }
