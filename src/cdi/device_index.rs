@@ -110,7 +110,7 @@ impl DeviceIndex {
     }
 }
 
-/// Specification files, sorted by name; none when there is no such directory.
+/// Specification files, sorted by name; none if there is no such directory.
 fn files(directory: &Path) -> io::Result<Option<Vec<(PathBuf, Format)>>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

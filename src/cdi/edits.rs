@@ -20,8 +20,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
-/// The edits of all devices together. `engine` is given when the engine has to do them without our OCI
-/// runtime: it returns whether the engine can do an edit, or the name of what it has no field for.
+/// The edits of all devices together. `engine` is given if the engine has to do them without our OCI
+/// runtime. It returns whether the engine can do an edit, or names what the engine has no field for.
 pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],

@@ -22,7 +22,7 @@ pub struct Finding {
     pub severity: Severity,
     pub subject: Subject,
     pub seen: String,
-    /// What to do; empty when there is nothing to do.
+    /// What to do; empty if there is nothing to do.
     pub advice: String,
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// The settings of `over`. Those that it does not have are taken from `self`.
+    /// The settings of `over`. Settings that it does not have are taken from `self`.
     fn with(self, over: Self) -> Self {
         Self {
             cgroup_driver: over.cgroup_driver.or(self.cgroup_driver),
@@ -64,7 +64,7 @@ impl Config {
     }
 }
 
-/// Looks for a kubelet. None when there is neither a process nor a configuration file.
+/// Looks for a kubelet. None if there is neither a process nor a configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = blocking(running).await;
     let path = PathBuf::from(option(&words, "--config").unwrap_or(CONFIG));

@@ -50,7 +50,7 @@ fn socket_in_place(socket: &Path) -> Finding {
     }
 }
 
-/// A directory that dockbridge writes to. It is created at start when it does not exist.
+/// A directory that dockbridge writes to. dockbridge creates it at start if it does not exist.
 pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),

@@ -98,7 +98,7 @@ pub struct Loaded {
 /// A file that could not be trusted.
 #[derive(Debug)]
 pub struct Quarantined {
-    /// Where the file is now. If it could not be moved, where it was.
+    /// The path of the file now, or its old path if it could not be moved.
     pub path: PathBuf,
     /// What is wrong with it, for the operator.
     pub reason: String,

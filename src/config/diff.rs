@@ -63,7 +63,7 @@ pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, Config
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// The names of the settings, for one line of text; empty when there are none.
+/// The names of the settings, for one line of text; empty if there are none.
 pub fn names<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
     let names: Vec<&str> = differences.into_iter().map(|one| one.key.name()).collect();
     names.join(", ")

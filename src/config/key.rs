@@ -41,7 +41,7 @@ pub struct Definition {
     pub name: &'static str,
     /// The value when the setting is set nowhere.
     pub default: &'static str,
-    /// cri-dockerd's flag without dashes; empty when it has no such flag or the same one.
+    /// cri-dockerd's flag without dashes; empty if it has no such flag or the same one.
     pub legacy_flag: &'static str,
     pub change: Change,
     /// What the value is called in `--help`.

@@ -115,7 +115,7 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
     })
 }
 
-/// Names the configuration file when no flag does so.
+/// Names the configuration file if no flag does so.
 pub const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
 /// All variables of dockbridge start with it.
 const PREFIX: &str = "DOCKBRIDGE_";

@@ -1,4 +1,4 @@
-//! RemoveContainer: kills and removes a container with all its data. An unknown id is a success.
+//! RemoveContainer: kills and removes a container with all its data. Also succeeds for an unknown id.
 
 use tracing::info;
 

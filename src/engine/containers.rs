@@ -47,7 +47,7 @@ impl Engine {
         Ok(answer.id)
     }
 
-    /// Starts a container. If it already runs, this is a success.
+    /// Starts a container. Also succeeds if it already runs.
     ///
     /// Never repeated after a broken connection. The engine would start an exited container again, so a
     /// short command would run twice.
@@ -58,8 +58,8 @@ impl Engine {
         self.done(self.post(Call::START, id, "/start", &[])?).await
     }
 
-    /// Tells the main process to stop, and kills it after `grace`. If it has already ended, this is a
-    /// success.
+    /// Tells the main process to stop, and kills it after `grace`. Also succeeds if the container
+    /// has already ended.
     ///
     /// Never repeated after a broken connection, because many programs exit at once on a second SIGTERM.
     ///

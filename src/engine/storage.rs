@@ -32,10 +32,10 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// The possible layer directories of containerd's snapshotter, the most certain one first: where the host's
-/// mount table has layers of running containers, below the configured root of containerd, below the default
-/// root of the engine's own containerd and of the system's. So a directory left by an earlier configuration
-/// comes after the one in use.
+/// The possible layer directories of containerd's snapshotter, the most certain one first: that of layers in
+/// the host's mount table, then below the configured root of containerd, then below the default roots of the
+/// engine's own containerd and of the system's. So a directory left by an earlier configuration comes after
+/// the one in use.
 fn containerds_layers(
     engine: &EngineInfo,
     table: &str,

@@ -172,7 +172,7 @@ impl Cgroups {
         })
     }
 
-    /// Whether a hierarchy of this version has the controller; none when that is not visible.
+    /// Whether a hierarchy of this version has the controller; none if that is not visible.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.mount_table().ok()?.mounts;
         if mounts.is_empty() {

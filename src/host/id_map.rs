@@ -70,7 +70,7 @@ fn attach_copy(
     if let Some(ids) = ids {
         map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
     }
-    // As peers, the mounts below would end at the source too when the copy is unmounted.
+    // If the copy were a peer of the source, unmounting it would also unmount the mounts below the source.
     follow(&copy).map_err(|e| fail("change the propagation of the copy of", e))?;
     let restrict = MountAttributes { set: restrictions, ..MountAttributes::default() };
     change(&copy, &restrict, 0).map_err(|e| fail("restrict the copy of", e))?;
@@ -217,7 +217,7 @@ impl Overlay {
         setfsuid(Uid::from_raw(uid));
         // Options with relative paths are short: all of them have to fit into one page.
         let options = self.mount_options()?;
-        // An image brings nodes of the host's devices along, and here they belong to the pod's users.
+        // An image can contain nodes of the host's devices. Here they belong to the pod's users.
         mount(Some("overlay"), place, Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str()))?;
         Ok(open_tree(CWD, place, flags)?)
     }
@@ -263,7 +263,7 @@ impl Layers {
     /// Layers are `<base>/<layer>/<directory>` or `<base>/l/<link>`. An engine with many of them
     /// names them relative to the base.
     fn overlay(mut self, point: &Path) -> Option<Overlay> {
-        // An empty one, where there is one layer only.
+        // The list is empty if there is only one layer.
         self.lower.retain(|layer| layer != point);
         let above = |path: &Path| Some(path.parent()?.parent()?.to_owned());
         let named = self.upper.as_deref().or(self.lower.first().map(PathBuf::as_path))?;
@@ -285,7 +285,7 @@ impl Layers {
 }
 
 /// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
-/// point. Fine when there is nothing.
+/// point. Also succeeds if nothing is mounted there.
 ///
 /// # Errors
 /// Not permitted, or something is in the directory.

@@ -114,7 +114,7 @@ pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
     mount_of.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Ends the mount at `at`, and others that are stacked on it. Fine when there is none.
+/// Ends the mount at `at`, and others that are stacked on it. Also succeeds if there is none.
 pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
     for _ in 0..MAX_STACKED {
         match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {

@@ -36,7 +36,7 @@ use super::{
 
 /// Pins the network namespace of process `pid` at `at`. Creates the directories above it.
 ///
-/// If this namespace is already pinned there, this is a success. The pin of another namespace is replaced.
+/// Also succeeds if this namespace is already pinned there. The pin of another namespace is replaced.
 ///
 /// # Errors
 /// The process has ended, is in dockbridge's own namespace (because the pid was reused, or by mistake:
@@ -91,7 +91,7 @@ pub fn is_used(at: &Path) -> bool {
 
 /// Removes the pin at `at` and its file. The namespace ends with its last process.
 ///
-/// If there is no pin, no file, or no directory (as after a reboot), this is a success.
+/// Also succeeds if there is no pin, no file, or no directory (as after a reboot).
 ///
 /// # Errors
 /// Access is denied, or `at` is a directory.

@@ -84,7 +84,7 @@ fn end(processes: &Processes, wait: Duration) {
     }
 }
 
-/// The programs of dockbridges that have ended, and how many processes may be some.
+/// The programs of dockbridges that have ended, and the number of processes that may be such programs.
 fn find(processes: &Processes) -> (Vec<Identity>, usize) {
     // The environment of a pod's process is the pod's.
     let leads = |one: &Process| {

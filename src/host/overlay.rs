@@ -63,7 +63,7 @@ fn by_descriptor(held: &[File]) -> String {
     format!("lowerdir={}", named.join(":"))
 }
 
-/// Unmounts `at` and removes the directory. If it does not exist, this is a success. A container that has
+/// Unmounts `at` and removes the directory. Also succeeds if it does not exist. A container that has
 /// the mount keeps it.
 ///
 /// # Errors

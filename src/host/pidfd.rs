@@ -50,7 +50,7 @@ impl ProcessHandle {
         Ok(held.is_same().then_some(held))
     }
 
-    /// Sends a signal. If the process has ended, this is a success.
+    /// Sends a signal. Also succeeds if the process has ended.
     ///
     /// # Errors
     /// Access is denied.

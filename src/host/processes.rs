@@ -101,8 +101,8 @@ impl Processes {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
     }
 
-    /// The value of a variable in its environment, if it has one; none while it has no environment, which is
-    /// so for a moment of every execve, and always for a process without one.
+    /// The value of a variable in its environment, if it has one. None while its environment is empty: for a
+    /// moment during every execve, and always for a process that was started without one.
     pub fn variable(&self, pid: u32, name: &str) -> Option<Option<String>> {
         let variables = self.text(pid, "environ").filter(|text| !text.is_empty())?;
         let value = |one: &str| Some(one.strip_prefix(name)?.strip_prefix('=')?.to_owned());

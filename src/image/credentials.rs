@@ -147,7 +147,7 @@ struct Answer {
 
 impl RegistryAuth {
     /// User name and password, which are usually packed into `auth` as base64 of `user:password`;
-    /// none when the entry has neither.
+    /// none if the entry has neither.
     fn user(&self) -> Option<(String, String)> {
         let packed = STANDARD.decode(self.auth.trim()).ok();
         let packed = packed.and_then(|bytes| String::from_utf8(bytes).ok());

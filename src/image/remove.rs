@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Images {
-    /// The id of the image that the engine finds by `name`; none when there is no such image.
+    /// The id of the image that the engine finds by `name`; none if there is no such image.
     ///
     /// The engine may also take a short name for the prefix of an id. The answer is used only when the
     /// image has the name.

@@ -153,7 +153,7 @@ impl LogTask {
         let text = chain(error);
         self.failures = self.failures.saturating_add(1);
         if request.leave {
-            // The engine may refuse, because the container is gone. The CRI file should not.
+            // An error of the engine is normal, because the container is gone. An error of the CRI file is not.
             if matches!(error, LogError::Target(_)) {
                 warn!(%container, error = text, "container removed before its whole log was written; the rest is lost");
             }

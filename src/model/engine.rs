@@ -113,7 +113,7 @@ pub struct EngineInfo {
     /// Pods keep running while the daemon restarts.
     pub live_restore: bool,
     pub kernel: String,
-    /// CDI specification directories; empty when CDI is off.
+    /// CDI specification directories; empty if CDI is off.
     pub cdi_spec_dirs: Vec<String>,
     pub warnings: Vec<String>,
     /// Identifier of the daemon's data root (`/info` ID).

@@ -209,7 +209,7 @@ impl Process {
         matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
 
-    /// Whether this state is from the engine's list, because no inspect has answered yet.
+    /// Whether this state is from the engine's list, because the engine has not answered an inspect yet.
     pub const fn is_listed(&self) -> bool {
         matches!(self, Self::Listed(_))
     }
@@ -287,6 +287,6 @@ pub struct ImageRecord {
     pub stop_signal: Option<String>,
     /// `Config.Volumes` of the image: paths in its containers.
     pub volumes: std::collections::BTreeSet<String>,
-    /// Whether its inspect has answered. The engine's list has no user, stop signal or volumes.
+    /// Whether the engine has answered an inspect of it. The engine's list has no user, stop signal or volumes.
     pub inspected: bool,
 }

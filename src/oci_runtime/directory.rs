@@ -92,14 +92,14 @@ impl EditsDirectory {
             VERSION => {}
             newer if newer > VERSION => {
                 return Err(malformed(format!(
-                    "version {newer} is newer than this runtime, which knows {VERSION}: update \
+                    "version {newer} is newer than version {VERSION} of this runtime: update \
                      dockbridge-runtime"
                 )));
             }
             older => {
                 return Err(malformed(format!(
-                    "version {older} is older than this runtime, which knows {VERSION}: restart \
-                     dockbridge and remove the container, kubelet creates another"
+                    "version {older} is older than version {VERSION} of this runtime: restart \
+                     dockbridge and remove the container. kubelet then creates another one"
                 )));
             }
         }

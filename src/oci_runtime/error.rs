@@ -13,8 +13,8 @@ pub enum OciRuntimeError {
     Host(#[from] HostError),
     /// The container is marked as one that needs edits, but has none.
     #[error(
-        "container {id} cannot start: {}, which dockbridge writes before each start, is missing; \
-         start it through the CRI, or remove it and kubelet creates another",
+        "container {id} cannot start: {} is missing. dockbridge writes it before each start. Start the \
+         container through the CRI, or remove it: kubelet then creates another one",
         path.display()
     )]
     NoEdits {

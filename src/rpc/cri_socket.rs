@@ -22,7 +22,7 @@ pub struct CriSocket {
 #[derive(Debug)]
 pub struct Opened {
     pub listeners: Vec<UnixListener>,
-    /// dockbridge's own socket. Those of systemd stay, and clients wait there for the next server.
+    /// dockbridge's own socket. Sockets of systemd stay, and clients wait there for the next server.
     pub own: Option<ListeningSocket>,
 }
 

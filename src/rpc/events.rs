@@ -188,7 +188,7 @@ impl Events {
         is_unheard
     }
 
-    /// Without objects that plugins have not accepted yet. Those have events when plugins have accepted
+    /// Without objects that plugins have not accepted yet. Their events are sent once plugins have accepted
     /// them.
     fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
         self.nri.shown(Arc::clone(now))

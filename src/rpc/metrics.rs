@@ -21,7 +21,7 @@ pub struct RpcMetrics {
     pub(super) listeners: Gauge,
     /// Events, each counted once for all listeners.
     pub events: Counter,
-    /// The engine calls for which RPCs may wait.
+    /// Calls of the engine that an RPC may wait for.
     pub(super) engine: EngineMetrics,
 }
 

@@ -49,7 +49,7 @@ impl Sandboxes {
         self.with_user_pin(id, make).await
     }
 
-    /// Unpins the user namespace. If it is not pinned, this is a success.
+    /// Unpins the user namespace. Also succeeds if it is not pinned.
     pub(super) async fn unpin_user(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.with_user_pin(id, netns::unpin).await
     }

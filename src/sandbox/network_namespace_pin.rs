@@ -19,7 +19,7 @@ impl Sandboxes {
         self.netns_dir.join(id.as_str())
     }
 
-    /// Pins the namespace of the process `pid`. If it is already pinned, this is a success.
+    /// Pins the namespace of the process `pid`. Also succeeds if it is already pinned.
     pub(super) async fn pin(&self, id: &SandboxId, pid: u32) -> Result<(), SandboxError> {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
@@ -45,7 +45,7 @@ impl Sandboxes {
         blocking(move || netns::is_pinned(&at)).await
     }
 
-    /// Unpins the namespace and the pod's user namespace. If they are not pinned, this is a success.
+    /// Unpins the namespace and the pod's user namespace. Also succeeds if they are not pinned.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.mount(id, netns::unpin).await?;
         self.unpin_user(id).await

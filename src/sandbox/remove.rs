@@ -1,4 +1,4 @@
-//! RemovePodSandbox: removes containers, network, pause container and files. An unknown pod is a success.
+//! RemovePodSandbox: removes containers, network, pause container and files. Also succeeds for an unknown pod.
 
 use std::sync::Arc;
 

@@ -174,8 +174,8 @@ impl<W> InspectQueue<W> {
         true
     }
 
-    /// Queues an inspect for a waiting caller. If the engine has answered a call of this caller, a running
-    /// inspect is enough if it began after the call's event.
+    /// Queues an inspect for a waiting caller. `answered` is a call of this caller that the engine has
+    /// answered. An inspect that began after the event of that call is enough.
     pub(super) fn wait(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         let running = matches!(entry.phase, Phase::Running(_));

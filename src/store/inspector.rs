@@ -125,8 +125,8 @@ impl Inspector {
         found(Observed::Container(oom::with_cause(cause, record)))
     }
 
-    /// Runs the hook. If it takes long, a container that was never shown is shown without its end.
-    /// Otherwise kubelet would see that it is missing and create it again.
+    /// Runs the hook. If it takes long, a container that was never shown is shown as running. Otherwise
+    /// kubelet would see that it is missing and create it again.
     async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
         let mut hook = std::pin::pin!(self.hooks.before_shown(record));
         if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {

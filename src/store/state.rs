@@ -92,7 +92,7 @@ pub(super) struct StoreState<W, E> {
     progress: Progress,
     /// Objects of the first lists that were not inspected yet, and when the list began.
     uninspected: HashMap<Target, Generation>,
-    /// Those of the first list of containers that nothing is shown without (see [`Listing::unclear`]).
+    /// Objects of the first list that must be inspected before anything is shown (see [`Listing::unclear`]).
     unclear: HashSet<Target>,
 }
 

@@ -42,7 +42,7 @@ impl UpdateDelay {
         }
     }
 
-    /// The latest inspect has answered.
+    /// The engine has answered the latest inspect.
     pub(super) fn inspected(&mut self, object: &str) {
         self.inspected.extend(self.inspecting.remove(object));
     }

@@ -1,9 +1,9 @@
 //! Docker Engine API bodies.
 //!
 //! Requests use bollard's models: they are complete and generated from the engine's own
-//! description. Answers decode into the lenient structs below, where every field we can live
-//! without is optional and no enum is closed: an engine newer than us must not break a list
-//! (bollard's closed enums fail the whole reply on one unknown word).
+//! description. Answers decode into the lenient structs below. Every field that is not necessary is
+//! optional, and no enum is closed: bollard's closed enums fail a whole answer for one unknown word,
+//! so a newer engine could break a list.
 
 mod lenient;
 pub mod summary;

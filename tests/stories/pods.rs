@@ -189,8 +189,8 @@ pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers of a pod with a shared PID namespace see each other, and the pause process as pid 1. Those of
-/// an ordinary pod see only themselves.
+/// Containers of a pod with a shared PID namespace see each other, and the pause process as pid 1.
+/// Containers of an ordinary pod see only themselves.
 pub(crate) async fn with_one_process_table(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_one_process_table").await?;
     for (name, mode) in

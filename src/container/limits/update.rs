@@ -77,7 +77,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limits of `plan` until one is refused. Adds the names of the limits it has set to `set`.
+    /// Sets the limits of `plan` until one is refused. Adds to `set` the names of these limits.
     async fn set(
         &self,
         record: &ContainerRecord,

@@ -37,8 +37,8 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// A part of the descriptors beyond the usual limit, up to a maximum: when there are few, pods
-    /// need them more.
+    /// A part of the descriptors beyond the usual limit, up to a maximum. If there are few, logs and
+    /// streams need them.
     pub(super) fn usual() -> Self {
         let spare = descriptors::limit().saturating_sub(descriptors::USUAL);
         Self::of((MOST_BYTES / page()).min(spare / PART))

@@ -42,7 +42,7 @@ pub struct Plugins {
 pub struct Call<'a> {
     pub command: &'static str,
     pub container: &'a str,
-    /// `CNI_NETNS`; empty when there is none any more.
+    /// `CNI_NETNS`; empty if the namespace is gone.
     pub netns: &'a str,
     pub interface: &'a str,
     pub arguments: &'a str,

@@ -20,7 +20,7 @@ use crate::{
 pub struct Merge {
     original: nri::Container,
     pub owners: Owners,
-    /// Those of other containers that plugins requested.
+    /// Updates of other containers that plugins requested.
     pub updates: Updates,
     annotations: Entries<String>,
     mounts: Entries<nri::Mount>,

@@ -22,7 +22,7 @@ use crate::{
 pub enum AdjustmentError {
     #[error("NRI plugins set limits that no container can have")]
     Limits(#[from] ParseError),
-    #[error("NRI plugin {plugin} asks for {many} changes, where {MOST_CHANGES} are permitted")]
+    #[error("NRI plugin {plugin} asks for {many} changes; {MOST_CHANGES} are permitted")]
     Changes { plugin: String, many: usize },
     #[error("NRI plugin {plugin}: {field}: {reason}")]
     Unsupported {

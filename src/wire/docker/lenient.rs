@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Reads `null`, and what is of another form than we know, as the default: a list is one answer for
-/// all objects, and must not fail for a field of one.
+/// Reads `null`, and values of an unknown form, as the default. A list is one answer for all objects, so
+/// it must not fail for one field of one object.
 pub(super) fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -20,7 +20,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads the pieces that a connection passes on.
+    /// Reads the pieces of one stream that its connection has received.
     pub(crate) const fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
         Self { pieces, pending: Vec::new() }
     }

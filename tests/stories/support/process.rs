@@ -115,8 +115,8 @@ impl Process {
     }
 
     /// Waits until it has at most this many file descriptors. A busy moment leaves one more unused
-    /// connection to the engine, so this waits longer than such a connection is kept: up to twice the 30 s
-    /// of the pool, which searches for unused connections once in this time.
+    /// connection to the engine. The pool searches for such connections every 30 s and keeps each for up
+    /// to a minute, so this waits longer.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(90));
         while self.descriptors()? > most {

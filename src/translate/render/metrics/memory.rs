@@ -46,10 +46,10 @@ rows! {
             let memory = subject.container.and_then(|_| memory(subject));
             out.value(memory.and_then(|memory| memory.oom_kills));
         };
-    gauge "container_spec_memory_limit_bytes" [] "Memory limit, in bytes; 0 without one."
+    gauge "container_spec_memory_limit_bytes" [] "Memory limit, in bytes; 0 without a limit."
         |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.limit)));
     gauge "container_spec_memory_swap_limit_bytes" []
-        "Limit of memory and swap together, in bytes; 0 without one."
+        "Limit of memory and swap together, in bytes; 0 without a limit."
         |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.swap_limit)));
     gauge "container_spec_memory_reservation_limit_bytes" []
         "Memory it keeps when memory is short, in bytes; 0 without a reservation."

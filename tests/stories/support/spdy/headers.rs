@@ -10,7 +10,7 @@ use crate::support::failure::{Outcome, ensure_eq, fail};
 pub(crate) struct Deflater(Compress);
 
 impl Deflater {
-    /// Before the first block, with the dictionary.
+    /// A compressor with the dictionary, before the first block.
     pub(crate) fn new() -> Outcome<Self> {
         let mut compress = Compress::new(Compression::best(), true);
         compress.set_dictionary(&DICTIONARY)?;
