@@ -13,7 +13,7 @@ use super::{
     log_state::{LogState, ObserveReply},
     log_task::LogTask,
     logged_container::{LoggedContainer, RunState},
-    poll::{Log, Tools},
+    poll::{Log, Shared},
     position_store::Saved,
     progress::Progress,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// The logs by container. Dropping this aborts their tasks.
 #[derive(Debug)]
 pub(super) struct AllLogs {
-    tools: Arc<Tools>,
+    shared: Arc<Shared>,
     known: Mutex<Known>,
     _watching: Option<AbortOnDropHandle<()>>,
 }
@@ -37,23 +37,23 @@ struct Known {
     saved: HashMap<ContainerId, Saved>,
     /// Recently removed containers, the latest last. An inspect that began before a removal may still
     /// report one of them. Docker never reuses an id.
-    departed: VecDeque<ContainerId>,
+    removed: VecDeque<ContainerId>,
 }
 
 impl AllLogs {
     /// No log yet. `saved` says how far an earlier process has written each log.
     pub(super) fn new(
-        tools: Arc<Tools>,
+        shared: Arc<Shared>,
         saved: HashMap<ContainerId, Saved>,
         events: Option<TailEvents>,
     ) -> Self {
         let known = Mutex::new(Known { saved, ..Known::default() });
         let watching = events.map(|events| {
-            let tools = Arc::clone(&tools);
-            let watching = tokio::spawn(async move { tools.watches.wake_logs(events).await });
+            let shared = Arc::clone(&shared);
+            let watching = tokio::spawn(async move { shared.watches.wake_logs(events).await });
             AbortOnDropHandle::new(watching)
         });
-        Self { tools, known, _watching: watching }
+        Self { shared, known, _watching: watching }
     }
 
     /// The store has seen this container. None if its log is no longer written.
@@ -63,7 +63,7 @@ impl AllLogs {
         run: RunState,
     ) -> Option<ObserveReply> {
         let mut known = self.known.lock();
-        if known.departed.contains(&container.id) || self.tools.places.is_closed() {
+        if known.removed.contains(&container.id) || self.shared.permits.is_closed() {
             return None;
         }
         let log = match known.logs.get(&container.id) {
@@ -77,8 +77,8 @@ impl AllLogs {
         let id = container.id.clone();
         let saved = known.saved.remove(&id).unwrap_or_default();
         let state = Arc::new(LogState::new(container.clone(), saved.complete));
-        let log = Log::new(container.clone(), saved.position, Arc::clone(&state.woken));
-        let task = LogTask::new(Arc::clone(&state), Arc::clone(&self.tools)).run(log);
+        let log = Log::new(container.clone(), saved.position, Arc::clone(&state.wake));
+        let task = LogTask::new(Arc::clone(&state), Arc::clone(&self.shared)).run(log);
         known.logs.insert(id.clone(), Arc::clone(&state));
         let all = Arc::downgrade(self);
         known.tasks.spawn(async move {
@@ -100,20 +100,20 @@ impl AllLogs {
     /// The container is gone. The returned channel closes when its log is closed.
     pub(super) fn forget(&self, id: &ContainerId) -> watch::Receiver<Progress> {
         let mut known = self.known.lock();
-        if !known.departed.contains(id) {
-            known.departed.push_back(id.clone());
-            if known.departed.len() > REMEMBERED {
-                known.departed.pop_front();
+        if !known.removed.contains(id) {
+            known.removed.push_back(id.clone());
+            if known.removed.len() > REMEMBERED {
+                known.removed.pop_front();
             }
         }
         if let Some(log) = known.logs.get(id) {
-            return log.leave();
+            return log.mark_removed();
         }
         let (done, receiver) = watch::channel(Progress::default());
         if known.saved.remove(id).is_some() {
-            let (tools, id) = (Arc::clone(&self.tools), id.clone());
+            let (shared, id) = (Arc::clone(&self.shared), id.clone());
             drop(blocking(move || {
-                tools.positions.remove(&id);
+                shared.positions.remove(&id);
                 drop(done);
             }));
         }
@@ -129,12 +129,12 @@ impl AllLogs {
     /// Starts no more polls, waits for running ones unless they hang, and saves the positions of all logs
     /// whose container still exists.
     pub(super) async fn close(&self) {
-        self.tools.places.close();
+        self.shared.permits.close();
         let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known.lock());
-        logs.values().for_each(|log| log.woken.notify_one());
+        logs.values().for_each(|log| log.wake.notify_one());
         drop(logs);
         let ended = async { while tasks.join_next().await.is_some() {} };
-        let _ = timeout(self.tools.poll_limit, ended).await;
+        let _ = timeout(self.shared.poll_limit, ended).await;
         // Callers that wait for a log with a hanging poll return when its task is aborted.
         tasks.shutdown().await;
     }

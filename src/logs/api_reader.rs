@@ -27,7 +27,7 @@ pub(super) struct ApiReader {
     api_log: ApiLog,
     messages: mpsc::Receiver<Result<LogMessage, EngineError>>,
     /// Messages from the queue that may not be written yet.
-    held: Vec<LogMessage>,
+    pending: Vec<LogMessage>,
     reader: AbortHandle,
     end: Option<ResponseEnd>,
 }
@@ -36,7 +36,7 @@ pub(super) struct ApiReader {
 #[derive(Clone, Debug)]
 pub(super) enum ResponseEnd {
     /// Normally: the container or the engine has ended.
-    Orderly,
+    Finished,
     Failed(EngineError),
 }
 
@@ -46,7 +46,7 @@ impl ApiReader {
         engine: &Engine,
         container: &LoggedContainer,
         position: Option<Position>,
-        woken: &Arc<Notify>,
+        wake: &Arc<Notify>,
     ) -> Result<Self, LogError> {
         let api_log = ApiLog::resume(container.target.clone(), position)?;
         let (sender, messages) = mpsc::channel(QUEUE);
@@ -54,22 +54,22 @@ impl ApiReader {
             engine: engine.clone(),
             container: container.clone(),
             sender,
-            woken: Arc::clone(woken),
+            wake: Arc::clone(wake),
         };
         let since = api_log.since(Timestamp::now());
         let reader = tokio::spawn(reader.run(since)).abort_handle();
-        Ok(Self { api_log, messages, held: Vec::new(), reader, end: None })
+        Ok(Self { api_log, messages, pending: Vec::new(), reader, end: None })
     }
 
     /// Writes the messages that have arrived.
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         let more = self.gather();
-        let entries: Vec<LogEntry<'_>> = self.held.iter().map(entry).collect();
+        let entries: Vec<LogEntry<'_>> = self.pending.iter().map(entry).collect();
         self.api_log.take(&entries, buffers)?;
-        let moved = self.held.iter().map(|message| message.text.len()).sum::<usize>();
-        self.held.clear();
-        let moved = u64::try_from(moved).unwrap_or(u64::MAX);
-        Ok(if more { ReadProgress::More(moved) } else { ReadProgress::CaughtUp(moved) })
+        let bytes = self.pending.iter().map(|message| message.text.len()).sum::<usize>();
+        self.pending.clear();
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Ok(if more { ReadProgress::More(bytes) } else { ReadProgress::CaughtUp(bytes) })
     }
 
     pub(super) fn reopen(&mut self) -> Result<(), LogError> {
@@ -82,21 +82,21 @@ impl ApiReader {
 
     /// How the answer ended. None until all of it is written.
     pub(super) fn end(&self) -> Option<&ResponseEnd> {
-        self.end.as_ref().filter(|_| self.held.is_empty())
+        self.end.as_ref().filter(|_| self.pending.is_empty())
     }
 
     /// Takes as many messages from the queue as one poll may write. Returns whether there are more.
     fn gather(&mut self) -> bool {
-        let mut size: usize = self.held.iter().map(|message| message.text.len()).sum();
-        while size < TURN {
+        let mut size: usize = self.pending.iter().map(|message| message.text.len()).sum();
+        while size < POLL_BYTES {
             match self.messages.try_recv() {
                 Ok(Ok(message)) => {
                     size += message.text.len();
-                    self.held.push(message);
+                    self.pending.push(message);
                 }
                 Ok(Err(error)) => self.end = Some(ResponseEnd::Failed(error)),
                 Err(TryRecvError::Disconnected) => {
-                    self.end.get_or_insert(ResponseEnd::Orderly);
+                    self.end.get_or_insert(ResponseEnd::Finished);
                     return false;
                 }
                 Err(TryRecvError::Empty) => return false,
@@ -116,12 +116,12 @@ struct Reader {
     engine: Engine,
     container: LoggedContainer,
     sender: mpsc::Sender<Result<LogMessage, EngineError>>,
-    woken: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
 impl Reader {
     async fn run(self, since: Option<Timestamp>) {
-        let Self { engine, container, sender, woken } = self;
+        let Self { engine, container, sender, wake } = self;
         let opened = engine.follow_logs(container.id.as_str(), container.tty, since).await;
         match opened {
             Err(error) => drop(sender.send(Err(error)).await),
@@ -130,13 +130,13 @@ impl Reader {
                     if sender.send(message).await.is_err() {
                         return;
                     }
-                    woken.notify_one();
+                    wake.notify_one();
                 }
             }
         }
         // The next poll notices the end of the queue.
         drop(sender);
-        woken.notify_one();
+        wake.notify_one();
     }
 }
 
@@ -147,4 +147,4 @@ fn entry(message: &LogMessage) -> LogEntry<'_> {
 /// How many messages are read ahead of the writer, each of at most about 16 KiB.
 const QUEUE: usize = 256;
 /// Bytes written in one poll.
-const TURN: usize = 1 << 20;
+const POLL_BYTES: usize = 1 << 20;

@@ -17,15 +17,15 @@ use crate::{error::Kind, model::time::Nanos};
 #[derive(Debug)]
 pub(super) struct LogState {
     /// The engine's file has changed, or a caller wants something.
-    pub(super) woken: Arc<Notify>,
+    pub(super) wake: Arc<Notify>,
     wanted: Mutex<Wanted>,
 }
 
 #[derive(Debug)]
 struct Wanted {
     container: LoggedContainer,
-    /// The run that has ended, if any.
-    over: Option<Nanos>,
+    /// The start of the run that has ended, if one has.
+    ended: Option<Nanos>,
     complete: Option<Nanos>,
     /// The run whose end was shown before its log was complete.
     given_up: Option<Nanos>,
@@ -57,18 +57,18 @@ impl LogState {
         let progress = Progress { complete: complete.is_some(), ..Progress::default() };
         let wanted = Wanted {
             container,
-            over: complete,
+            ended: complete,
             complete,
             given_up: None,
             reopen: Vec::new(),
             is_removed: false,
             progress: watch::Sender::new(progress),
         };
-        let woken = Arc::new(Notify::new());
+        let wake = Arc::new(Notify::new());
         if complete.is_none() {
-            woken.notify_one();
+            wake.notify_one();
         }
-        Self { woken, wanted: Mutex::new(wanted) }
+        Self { wake, wanted: Mutex::new(wanted) }
     }
 
     pub(super) fn observe(&self, container: LoggedContainer, run: RunState) -> ObserveReply {
@@ -76,38 +76,38 @@ impl LogState {
         wanted.container = container;
         let changed = match run {
             // The log of a later run continues the log of an earlier one.
-            RunState::InProgress(start) if wanted.over.is_none_or(|over| over == start) => None,
+            RunState::InProgress(start) if wanted.ended.is_none_or(|ended| ended == start) => None,
             RunState::InProgress(_) => Some(None),
-            RunState::Over(start) if wanted.over == Some(start) => None,
-            RunState::Over(start) => Some(Some(start)),
+            RunState::Ended(start) if wanted.ended == Some(start) => None,
+            RunState::Ended(start) => Some(Some(start)),
         };
-        if let Some(over) = changed {
-            (wanted.over, wanted.complete) = (over, None);
+        if let Some(ended) = changed {
+            (wanted.ended, wanted.complete) = (ended, None);
             wanted.progress.send_modify(|now| now.complete = false);
-            self.woken.notify_one();
+            self.wake.notify_one();
         }
-        let over = wanted.over;
-        let worth_waiting = over.is_some() && over != wanted.complete && over != wanted.given_up;
+        let ended = wanted.ended;
+        let worth_waiting = ended.is_some() && ended != wanted.complete && ended != wanted.given_up;
         ObserveReply { progress: wanted.progress.subscribe(), worth_waiting }
     }
 
     /// Callers no longer wait for the log of this run.
     pub(super) fn give_up(&self) {
         let mut wanted = self.wanted.lock();
-        wanted.given_up = wanted.over;
+        wanted.given_up = wanted.ended;
     }
 
     pub(super) fn reopen(&self, reply: oneshot::Sender<Result<(), Arc<LogError>>>) {
         self.wanted.lock().reopen.push(reply);
-        self.woken.notify_one();
+        self.wake.notify_one();
     }
 
     /// The container was removed. The returned channel closes when its log is closed.
-    pub(super) fn leave(&self) -> watch::Receiver<Progress> {
+    pub(super) fn mark_removed(&self) -> watch::Receiver<Progress> {
         let mut wanted = self.wanted.lock();
         wanted.is_removed = true;
-        wanted.over.get_or_insert(Nanos(i64::MAX));
-        self.woken.notify_one();
+        wanted.ended.get_or_insert(Nanos(i64::MAX));
+        self.wake.notify_one();
         wanted.progress.subscribe()
     }
 
@@ -119,16 +119,16 @@ impl LogState {
     /// not polled, because the engine may be removing its files.
     pub(super) fn next_poll(&self, busy: bool) -> Option<NextPoll> {
         let mut wanted = self.wanted.lock();
-        let complete = wanted.over.is_some() && wanted.over == wanted.complete;
+        let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;
         if complete && wanted.reopen.is_empty() && !wanted.is_removed {
             return None;
         }
         let reopening = std::mem::take(&mut wanted.reopen);
         let request = PollRequest {
             reopen: !reopening.is_empty(),
-            over: wanted.over,
+            ended: wanted.ended,
             complete,
-            leave: wanted.is_removed,
+            removed: wanted.is_removed,
             busy,
         };
         Some(NextPoll { container: wanted.container.clone(), request, reopening })
@@ -138,14 +138,14 @@ impl LogState {
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
         let mut wanted = self.wanted.lock();
         if outcome.is_hopeless() || outcome.state == ReadState::Complete {
-            wanted.complete = request.over;
+            wanted.complete = request.ended;
         }
-        let complete = wanted.over.is_some() && wanted.over == wanted.complete;
+        let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;
         wanted.progress.send_modify(|progress| {
             progress.opened |= outcome.opened;
-            progress.moved = progress.moved.saturating_add(outcome.moved);
+            progress.bytes = progress.bytes.saturating_add(outcome.bytes);
             progress.complete = complete;
-            progress.left = outcome.left;
+            progress.remaining = outcome.remaining;
         });
     }
 }

@@ -1,15 +1,15 @@
 //! The task of one log: polls it on a thread whenever there may be more, and waits in between.
 //!
 //! ```text
-//!              woken, or due                place free               poll over
+//!              woken, or due               permit free               poll ended
 //!   waiting ───────────────────▶ queued ───────────────▶ polling ─────────────────▶ waiting
 //!                                   ▲                       │ there is more
 //!                                   └───────────────────────┘
 //! ```
 //!
-//! Places for polls are given in the order in which tasks queue for them, and a log that has more
+//! Permits for polls are given in the order in which tasks queue for them, and a log that has more
 //! queues behind the others: a container that writes without end delays them by one poll each. A poll
-//! that hangs in a file system loses its place to the next one.
+//! that hangs in a file system gives its permit to the next one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 use super::{
     error::LogError,
     log_state::{LogState, NextPoll},
-    poll::{Log, PollOutcome, PollRequest, ReadState, Tools},
+    poll::{Log, PollOutcome, PollRequest, ReadState, Shared},
 };
 use crate::{
     concurrency::{backoff::Backoff, blocking::blocking},
@@ -35,10 +35,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct LogTask {
     state: Arc<LogState>,
-    tools: Arc<Tools>,
+    shared: Arc<Shared>,
     failures: u32,
-    trouble: Option<String>,
-    moved_at: Option<Instant>,
+    last_error: Option<String>,
+    output_at: Option<Instant>,
     /// The container writes often, so the log is polled again soon without an event.
     busy: bool,
     /// Bytes that waited after the last poll.
@@ -54,18 +54,18 @@ enum Pause {
     /// Another poll at this time, or when it is woken.
     Until(Instant),
     /// None until it is woken.
-    Asleep,
+    UntilWoken,
 }
 
 impl LogTask {
-    pub(super) fn new(state: Arc<LogState>, tools: Arc<Tools>) -> Self {
+    pub(super) fn new(state: Arc<LogState>, shared: Arc<Shared>) -> Self {
         Self {
             state,
-            _followed: GaugeGuard::of(tools.metrics.followed.clone()),
-            tools,
+            _followed: GaugeGuard::of(shared.metrics.followed.clone()),
+            shared,
             failures: 0,
-            trouble: None,
-            moved_at: None,
+            last_error: None,
+            output_at: None,
             busy: false,
             behind: 0,
         }
@@ -73,74 +73,74 @@ impl LogTask {
 
     /// Writes the log until its container is removed, or until no more polls are begun.
     pub(super) async fn run(mut self, mut log: Log) {
-        let (tools, state) = (Arc::clone(&self.tools), Arc::clone(&self.state));
-        let mut pause = Pause::Asleep;
+        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
+        let mut pause = Pause::UntilWoken;
         loop {
             self.wait(pause).await;
-            let Ok(place) = tools.places.acquire().await else { break };
+            let Ok(permit) = shared.permits.acquire().await else { break };
             let Some(NextPoll { container, request, reopening }) = state.next_poll(self.busy)
             else {
-                pause = Pause::Asleep;
+                pause = Pause::UntilWoken;
                 continue;
             };
             log.container = container.clone();
-            pause = match poll(log, request, &tools, place).await {
+            pause = match poll(log, request, &shared, permit).await {
                 Ok((polled, mut outcome)) => {
                     log = polled;
-                    self.note(&log.container.id, request, &outcome);
+                    self.record(&log.container.id, request, &outcome);
                     if let Some(reopened) = outcome.reopened.take() {
                         let reopened = reopened.map_err(Arc::new);
                         // A caller may have gone.
                         reopening.into_iter().for_each(|one| drop(one.send(reopened.clone())));
                     }
-                    if request.leave && outcome.state != ReadState::More {
-                        return tools.watches.remove(&state.woken);
+                    if request.removed && outcome.state != ReadState::More {
+                        return shared.watches.remove(&state.wake);
                     }
                     state.report(request, &outcome);
                     self.pause_after(request, &outcome)
                 }
                 Err(error) => {
                     warn!(container = %container.id, %error, "internal error: panic while writing a container log; continuing from its saved position");
-                    let saved = tools.positions.read(&container.id).unwrap_or_default();
-                    log = Log::new(container, saved.position, Arc::clone(&state.woken));
+                    let saved = shared.positions.read(&container.id).unwrap_or_default();
+                    log = Log::new(container, saved.position, Arc::clone(&state.wake));
                     self.failures = self.failures.saturating_add(1);
-                    Pause::Until(Instant::now() + AFTER_A_BUG)
+                    Pause::Until(Instant::now() + AFTER_PANIC)
                 }
             };
         }
         blocking(move || match state.is_removed() {
-            true => tools.positions.remove(&log.container.id),
-            false => log.close(&tools.positions),
+            true => shared.positions.remove(&log.container.id),
+            false => log.close(&shared.positions),
         })
         .await;
     }
 
     async fn wait(&self, pause: Pause) {
-        let woken = self.state.woken.notified();
+        let notified = self.state.wake.notified();
         match pause {
             Pause::None => {}
-            Pause::Asleep => woken.await,
+            Pause::UntilWoken => notified.await,
             Pause::Until(due) => tokio::select! {
-                () = woken => {}
+                () = notified => {}
                 () = sleep_until(due) => {}
             },
         }
     }
 
-    fn note(&mut self, container: &ContainerId, request: PollRequest, outcome: &PollOutcome) {
-        let metrics = &self.tools.metrics;
-        metrics.converted.inc_by(outcome.moved);
-        let behind = outcome.left.filter(|_| outcome.state == ReadState::More).unwrap_or(0);
+    fn record(&mut self, container: &ContainerId, request: PollRequest, outcome: &PollOutcome) {
+        let metrics = &self.shared.metrics;
+        metrics.converted.inc_by(outcome.bytes);
+        let behind = outcome.remaining.filter(|_| outcome.state == ReadState::More).unwrap_or(0);
         let behind = i64::try_from(behind).unwrap_or(i64::MAX);
         metrics.behind.inc_by(behind - self.behind);
         self.behind = behind;
         match &outcome.error {
             Some(error) => {
                 metrics.errors.inc();
-                self.note_failure(container, request, error);
+                self.record_failure(container, request, error);
             }
             None => {
-                if self.trouble.take().is_some() {
+                if self.last_error.take().is_some() {
                     info!(%container, "writing the container log again");
                 }
                 self.failures = 0;
@@ -149,67 +149,67 @@ impl LogTask {
     }
 
     /// Logs one line for each change of state, not one for each try.
-    fn note_failure(&mut self, container: &ContainerId, request: PollRequest, error: &LogError) {
+    fn record_failure(&mut self, container: &ContainerId, request: PollRequest, error: &LogError) {
         let text = chain(error);
         self.failures = self.failures.saturating_add(1);
-        if request.leave {
+        if request.removed {
             // An error of the engine is normal, because the container is gone. An error of the CRI file is not.
             if matches!(error, LogError::Target(_)) {
                 warn!(%container, error = text, "container removed before its whole log was written; the rest is lost");
             }
-        } else if self.trouble.as_ref() == Some(&text) {
+        } else if self.last_error.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
-        } else if !(self.failures == 1 && is_passing(error)) {
+        } else if !(self.failures == 1 && is_transient(error)) {
             warn!(%container, error = text, "cannot write the container log; retrying");
-            self.trouble = Some(text);
+            self.last_error = Some(text);
         }
     }
 
     fn pause_after(&mut self, request: PollRequest, outcome: &PollOutcome) -> Pause {
         let now = Instant::now();
         if outcome.error.is_some() {
-            let rest = now + Backoff::new(FIRST_REST, LONGEST_REST).after(self.failures);
-            return if outcome.is_hopeless() { Pause::Asleep } else { Pause::Until(rest) };
+            let retry = now + Backoff::new(FIRST_RETRY, LONGEST_RETRY).after(self.failures);
+            return if outcome.is_hopeless() { Pause::UntilWoken } else { Pause::Until(retry) };
         }
-        let moved_just_now = self.moved_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
-        let moved = outcome.moved > 0;
-        self.busy = moved && (moved_just_now || outcome.moved >= BUSY_BYTES);
-        if moved {
-            self.moved_at = Some(now);
+        let is_recent = self.output_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
+        let has_output = outcome.bytes > 0;
+        self.busy = has_output && (is_recent || outcome.bytes >= BUSY_BYTES);
+        if has_output {
+            self.output_at = Some(now);
         }
         match outcome.state {
             ReadState::More => Pause::None,
-            ReadState::Complete => Pause::Asleep,
+            ReadState::Complete => Pause::UntilWoken,
             ReadState::CaughtUp if self.busy => Pause::Until(now + POLL),
             // The container no longer writes often: the next poll sets the watch.
             ReadState::CaughtUp if request.busy => Pause::None,
-            ReadState::CaughtUp if outcome.is_watched => Pause::Asleep,
+            ReadState::CaughtUp if outcome.is_watched => Pause::UntilWoken,
             ReadState::CaughtUp => Pause::Until(now + UNWATCHED),
         }
     }
 }
 
-/// Polls the log on a thread. The place is free again when this returns, or when the poll is late.
+/// Polls the log on a thread. The permit is free again when this returns, or when the poll is late.
 ///
 /// # Errors
 /// The poll panicked; the log is lost with it.
 async fn poll(
     mut log: Log,
     request: PollRequest,
-    tools: &Arc<Tools>,
-    place: SemaphorePermit<'_>,
+    shared: &Arc<Shared>,
+    permit: SemaphorePermit<'_>,
 ) -> Result<(Log, PollOutcome), JoinError> {
     let container = log.container.clone();
-    let tools = Arc::clone(tools);
-    let limit = tools.poll_limit;
+    let shared = Arc::clone(shared);
+    let limit = shared.poll_limit;
     let mut polling = task::spawn_blocking(move || {
-        let outcome = log.poll(request, &tools);
+        let outcome = log.poll(request, &shared);
         (log, outcome)
     });
     if let Ok(polled) = timeout(limit, &mut polling).await {
         return polled;
     }
-    drop(place);
+    drop(permit);
     warn!(
         container = %container.id, directory = %container.target.root().display(),
         "cannot write the container log: the file system of its directory does not answer; other \
@@ -221,7 +221,7 @@ async fn poll(
 }
 
 /// Whether it usually passes by the next try.
-const fn is_passing(error: &LogError) -> bool {
+const fn is_transient(error: &LogError) -> bool {
     matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
 }
 
@@ -233,8 +233,8 @@ const BUSY_BYTES: u64 = 64 * 1024;
 const POLL: Duration = Duration::from_millis(10);
 /// How often a log without events is polled.
 const UNWATCHED: Duration = Duration::from_millis(500);
-const FIRST_REST: Duration = Duration::from_millis(100);
+const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// A disk that was full is noticed to have room again within this time.
-const LONGEST_REST: Duration = Duration::from_secs(5);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// When a log whose poll panicked is polled again.
-const AFTER_A_BUG: Duration = Duration::from_secs(1);
+const AFTER_PANIC: Duration = Duration::from_secs(1);

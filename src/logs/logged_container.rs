@@ -25,7 +25,7 @@ pub(super) struct LoggedContainer {
 pub(super) enum RunState {
     InProgress(Nanos),
     /// The process has ended, so its output is complete.
-    Over(Nanos),
+    Ended(Nanos),
 }
 
 impl LoggedContainer {
@@ -48,7 +48,7 @@ impl RunState {
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {
             Process::Running { started_at, .. } => Some(Self::InProgress(*started_at)),
-            Process::Exited { started_at, .. } => Some(Self::Over(*started_at)),
+            Process::Exited { started_at, .. } => Some(Self::Ended(*started_at)),
             Process::Created | Process::Listed(_) | Process::Unknown => None,
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct Log {
     saved_at: Instant,
     generation: u64,
     /// Wakes the log's task.
-    woken: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -45,14 +45,14 @@ enum Writer {
 
 /// What the polls of all logs share.
 #[derive(Debug)]
-pub(super) struct Tools {
+pub(super) struct Shared {
     pub(super) engine: Engine,
     pub(super) positions: PositionStore,
     pub(super) watches: Watches,
     pub(super) metrics: LogMetrics,
     /// Limits concurrent polls, without those that a hanging file system blocks. It is closed when no more
     /// polls may start.
-    pub(super) places: Semaphore,
+    pub(super) permits: Semaphore,
     /// A poll that takes longer counts as late.
     pub(super) poll_limit: Duration,
     buffers: Mutex<Vec<Buffers>>,
@@ -65,12 +65,12 @@ pub(super) struct Tools {
 pub(super) struct PollRequest {
     /// kubelet has renamed the file.
     pub(super) reopen: bool,
-    /// The run that has ended, if any.
-    pub(super) over: Option<Nanos>,
+    /// The start of the run that has ended, if one has.
+    pub(super) ended: Option<Nanos>,
     /// The whole log of that run was written.
     pub(super) complete: bool,
     /// The container is gone, and its position may be removed.
-    pub(super) leave: bool,
+    pub(super) removed: bool,
     /// There is much output, so the log is polled again soon without an event.
     pub(super) busy: bool,
 }
@@ -78,7 +78,7 @@ pub(super) struct PollRequest {
 #[derive(Debug, Default)]
 pub(super) struct PollOutcome {
     /// Bytes of the engine's log that were converted.
-    pub(super) moved: u64,
+    pub(super) bytes: u64,
     pub(super) state: ReadState,
     /// The CRI file exists.
     pub(super) opened: bool,
@@ -88,7 +88,7 @@ pub(super) struct PollOutcome {
     pub(super) error: Option<LogError>,
     /// Bytes of the engine's file that are not converted yet, if that is known. Unknown for a running
     /// container without a backlog.
-    pub(super) left: Option<u64>,
+    pub(super) remaining: Option<u64>,
 }
 
 /// How far a log was read by a poll.
@@ -102,7 +102,7 @@ pub(super) enum ReadState {
     Complete,
 }
 
-impl Tools {
+impl Shared {
     pub(super) fn new(
         engine: Engine,
         positions: PositionStore,
@@ -115,7 +115,7 @@ impl Tools {
             positions,
             watches,
             metrics,
-            places: Semaphore::new(AT_ONCE),
+            permits: Semaphore::new(CONCURRENT_POLLS),
             poll_limit,
             buffers: Mutex::default(),
             #[cfg(test)]
@@ -128,33 +128,33 @@ impl Log {
     pub(super) fn new(
         container: LoggedContainer,
         position: Option<Position>,
-        woken: Arc<Notify>,
+        wake: Arc<Notify>,
     ) -> Self {
         let saved_at = Instant::now();
-        Self { container, writer: None, position, saved_at, generation: 0, woken }
+        Self { container, writer: None, position, saved_at, generation: 0, wake }
     }
 
     /// Reads, converts and writes at most about 1 MiB. Blocks; must be called inside a runtime.
-    pub(super) fn poll(&mut self, request: PollRequest, tools: &Tools) -> PollOutcome {
+    pub(super) fn poll(&mut self, request: PollRequest, shared: &Shared) -> PollOutcome {
         #[cfg(test)]
-        assert!(!tools.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
+        assert!(!shared.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
         let mut outcome = PollOutcome::default();
-        let mut buffers = tools.buffers.lock().pop().unwrap_or_default();
+        let mut buffers = shared.buffers.lock().pop().unwrap_or_default();
         let has_work = !request.complete || request.reopen;
-        if has_work && let Err(error) = self.write(request, tools, &mut buffers, &mut outcome) {
+        if has_work && let Err(error) = self.write(request, shared, &mut buffers, &mut outcome) {
             if request.reopen && outcome.reopened.is_none() {
                 outcome.reopened = Some(Err(error));
             } else {
                 outcome.error = Some(error);
             }
         }
-        tools.buffers.lock().push(buffers);
-        self.report_losses(&tools.metrics);
-        let is_caught_up = outcome.state == ReadState::CaughtUp && request.over.is_some();
+        shared.buffers.lock().push(buffers);
+        self.report_losses(&shared.metrics);
+        let is_caught_up = outcome.state == ReadState::CaughtUp && request.ended.is_some();
         if is_caught_up || outcome.state == ReadState::More {
-            outcome.left = self.left();
+            outcome.remaining = self.remaining();
         }
-        self.keep_position(request, tools, &outcome);
+        self.keep_position(request, shared, &outcome);
         outcome
     }
 
@@ -169,15 +169,15 @@ impl Log {
     fn write(
         &mut self,
         request: PollRequest,
-        tools: &Tools,
+        shared: &Shared,
         buffers: &mut Buffers,
         outcome: &mut PollOutcome,
     ) -> Result<(), LogError> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
             // The engine has nothing more to read, and kubelet may have removed the CRI file.
-            None if request.leave => return Ok(()),
-            None => self.open(request, tools)?,
+            None if request.removed => return Ok(()),
+            None => self.open(request, shared)?,
         };
         let writer = self.writer.insert(writer);
         outcome.opened = true;
@@ -185,15 +185,15 @@ impl Log {
         if request.reopen {
             outcome.reopened = Some(writer.reopen());
         }
-        note(writer.step(buffers)?, outcome);
-        let quiet = outcome.state == ReadState::CaughtUp && !request.busy && request.over.is_none();
-        if quiet
+        record(writer.step(buffers)?, outcome);
+        let idle = outcome.state == ReadState::CaughtUp && !request.busy && request.ended.is_none();
+        if idle
             && let Writer::JsonFileTailer(tailer) = writer
             && let Some(source) = &self.container.source
         {
-            outcome.is_watched = tools.watches.set(source, &self.woken);
+            outcome.is_watched = shared.watches.set(source, &self.wake);
             // Output from before the watch was set causes no event.
-            note(tailer.step(buffers)?, outcome);
+            record(tailer.step(buffers)?, outcome);
         }
         self.check_end(request, outcome)
     }
@@ -206,13 +206,13 @@ impl Log {
     ) -> Result<(), LogError> {
         let end = match &self.writer {
             Some(Writer::JsonFileTailer(_)) if outcome.state == ReadState::CaughtUp => {
-                if request.over.is_some() {
+                if request.ended.is_some() {
                     outcome.state = ReadState::Complete;
                 }
                 return Ok(());
             }
-            Some(Writer::ApiReader(relay, after_the_end)) => {
-                relay.end().map(|end| (end.clone(), *after_the_end))
+            Some(Writer::ApiReader(reader, after_the_end)) => {
+                reader.end().map(|end| (end.clone(), *after_the_end))
             }
             _ => None,
         };
@@ -220,16 +220,16 @@ impl Log {
         let position = self.writer.take().and_then(|writer| writer.position());
         self.position = position.or(self.position.take());
         match end {
-            ResponseEnd::Orderly if after_the_end => outcome.state = ReadState::Complete,
-            ResponseEnd::Orderly if request.over.is_some() => outcome.state = ReadState::More,
-            ResponseEnd::Orderly => return Err(LogError::Interrupted),
+            ResponseEnd::Finished if after_the_end => outcome.state = ReadState::Complete,
+            ResponseEnd::Finished if request.ended.is_some() => outcome.state = ReadState::More,
+            ResponseEnd::Finished => return Err(LogError::Interrupted),
             ResponseEnd::Failed(error) => return Err(LogError::Engine(error)),
         }
         Ok(())
     }
 
     /// Opens the engine's file. If it cannot be read, asks the engine for the log.
-    fn open(&self, request: PollRequest, tools: &Tools) -> Result<Writer, LogError> {
+    fn open(&self, request: PollRequest, shared: &Shared) -> Result<Writer, LogError> {
         let (container, position) = (&self.container, || self.position.clone());
         if let Some(source) = &container.source {
             let (target, created_at) = (container.target.clone(), container.created_at);
@@ -238,31 +238,31 @@ impl Log {
                 opened => return opened.map(|tailer| Writer::JsonFileTailer(Box::new(tailer))),
             }
         }
-        let relay = ApiReader::start(&tools.engine, container, position(), &self.woken)?;
-        Ok(Writer::ApiReader(Box::new(relay), request.over.is_some()))
+        let reader = ApiReader::start(&shared.engine, container, position(), &self.wake)?;
+        Ok(Writer::ApiReader(Box::new(reader), request.ended.is_some()))
     }
 
     /// Saves the position if reading again after a crash would cost more than saving.
-    fn keep_position(&mut self, request: PollRequest, tools: &Tools, outcome: &PollOutcome) {
-        let complete = request.over.filter(|_| outcome.state == ReadState::Complete);
-        if request.leave && outcome.state != ReadState::More {
+    fn keep_position(&mut self, request: PollRequest, shared: &Shared, outcome: &PollOutcome) {
+        let complete = request.ended.filter(|_| outcome.state == ReadState::Complete);
+        if request.removed && outcome.state != ReadState::More {
             self.writer = None;
-            return tools.positions.remove(&self.container.id);
+            return shared.positions.remove(&self.container.id);
         }
         let Some(writer) = &self.writer else {
             if complete.is_some() {
                 let saved = Saved::new(self.position.clone(), complete);
-                tools.positions.save(&self.container.id, &saved);
+                shared.positions.save(&self.container.id, &saved);
             }
             return;
         };
         let (generation, now) = (writer.generation(), Instant::now());
         let finished = generation != self.generation || outcome.reopened.is_some();
-        let old = outcome.moved > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
+        let old = outcome.bytes > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
         if finished || old || complete.is_some() {
             self.position = writer.position().or(self.position.take());
             (self.generation, self.saved_at) = (generation, now);
-            tools.positions.save(&self.container.id, &Saved::new(self.position.clone(), complete));
+            shared.positions.save(&self.container.id, &Saved::new(self.position.clone(), complete));
         }
         if complete.is_some() {
             self.writer = None;
@@ -288,7 +288,7 @@ impl Log {
         }
     }
 
-    fn left(&self) -> Option<u64> {
+    fn remaining(&self) -> Option<u64> {
         let position = self.writer.as_ref()?.position()?;
         let length = std::fs::metadata(self.container.source.as_ref()?).ok()?.len();
         Some(length.saturating_sub(position.source?.place.offset))
@@ -299,21 +299,21 @@ impl Writer {
     fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         match self {
             Self::JsonFileTailer(tailer) => tailer.step(buffers),
-            Self::ApiReader(relay, _) => relay.step(buffers),
+            Self::ApiReader(reader, _) => reader.step(buffers),
         }
     }
 
     fn reopen(&mut self) -> Result<(), LogError> {
         match self {
             Self::JsonFileTailer(tailer) => tailer.reopen(),
-            Self::ApiReader(relay, _) => relay.reopen(),
+            Self::ApiReader(reader, _) => reader.reopen(),
         }
     }
 
     fn position(&self) -> Option<Position> {
         match self {
             Self::JsonFileTailer(tailer) => Some(tailer.position()),
-            Self::ApiReader(relay, _) => relay.position(),
+            Self::ApiReader(reader, _) => reader.position(),
         }
     }
 
@@ -325,17 +325,17 @@ impl Writer {
     }
 }
 
-fn note(step: ReadProgress, outcome: &mut PollOutcome) {
-    let (state, moved) = match step {
-        ReadProgress::More(moved) => (ReadState::More, moved),
-        ReadProgress::CaughtUp(moved) => (ReadState::CaughtUp, moved),
+fn record(step: ReadProgress, outcome: &mut PollOutcome) {
+    let (state, bytes) = match step {
+        ReadProgress::More(bytes) => (ReadState::More, bytes),
+        ReadProgress::CaughtUp(bytes) => (ReadState::CaughtUp, bytes),
     };
     outcome.state = state;
-    outcome.moved = outcome.moved.saturating_add(moved);
+    outcome.bytes = outcome.bytes.saturating_add(bytes);
 }
 
 /// After a crash, at most the output of this time is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 /// How many polls may run at the same time. Each needs a thread that reads, converts and writes. More of
 /// them would take processor time from the containers that write.
-const AT_ONCE: usize = 2;
+const CONCURRENT_POLLS: usize = 2;

@@ -13,11 +13,11 @@ pub(super) struct Progress {
     /// The CRI file exists.
     pub(super) opened: bool,
     /// Bytes of the engine's log that this process has converted.
-    pub(super) moved: u64,
+    pub(super) bytes: u64,
     /// The CRI file has the container's whole output, or will never have more.
     pub(super) complete: bool,
     /// Bytes of the engine's log that are not converted yet, if that is known.
-    pub(super) left: Option<u64>,
+    pub(super) remaining: Option<u64>,
 }
 
 /// A caller waited too long. This is the last known state.
@@ -52,12 +52,12 @@ pub(super) async fn completion(
             return Ok(());
         }
         let until = give_up.min(Instant::now() + time_limit.standstill);
-        let moves = log.wait_for(|later| later.complete || later.moved != now.moved);
-        let Ok(moved) = timeout_at(until, moves).await.map(|moved| moved.is_ok()) else {
+        let change = log.wait_for(|later| later.complete || later.bytes != now.bytes);
+        let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
             return Err(TimedOut(*log.borrow()));
         };
         // The log is no longer written.
-        if !moved {
+        if !is_written {
             return Ok(());
         }
     }

@@ -12,7 +12,7 @@ use super::{
     log_path::LogPath,
     logged_container::{LoggedContainer, RunState},
     metrics::LogMetrics,
-    poll::Tools,
+    poll::Shared,
     position_store::PositionStore,
     progress::{TimedOut, WaitLimits, completion, opening},
     watches::Watches,
@@ -60,8 +60,8 @@ impl Logs {
         let loading = positions.clone();
         let saved = blocking(move || loading.load()).await;
         let watches = Watches::new(watch);
-        let tools = Arc::new(Tools::new(engine, positions, watches, metrics.clone(), POLL_LIMIT));
-        Self { all: Some(Arc::new(AllLogs::new(tools, saved, events))), metrics, directories }
+        let shared = Arc::new(Shared::new(engine, positions, watches, metrics.clone(), POLL_LIMIT));
+        Self { all: Some(Arc::new(AllLogs::new(shared, saved, events))), metrics, directories }
     }
 
     /// The log format of containers that are created from now on.
@@ -193,7 +193,7 @@ fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
 
 fn warn_late(id: &ContainerId, TimedOut(progress): TimedOut) {
     warn!(
-        container = %id, written = progress.moved, left = progress.left,
+        container = %id, written = progress.bytes, left = progress.remaining,
         "container shown as exited before its whole log was written; the rest follows"
     );
 }

@@ -19,14 +19,14 @@ fn logs(directory: &Path) -> Arc<AllLogs> {
 
 fn logs_with_limit(directory: &Path, poll_limit: Duration) -> Arc<AllLogs> {
     let (watch, events) = TailWatch::open().unwrap();
-    let tools = Tools::new(
+    let shared = Shared::new(
         Engine::new(directory.join("docker.sock"), Timeouts::default()),
         PositionStore::new(directory.join("positions")),
         Watches::new(Some(watch)),
         LogMetrics::default(),
         poll_limit,
     );
-    Arc::new(AllLogs::new(Arc::new(tools), HashMap::new(), Some(events)))
+    Arc::new(AllLogs::new(Arc::new(shared), HashMap::new(), Some(events)))
 }
 
 /// Each has its own directory.
@@ -60,7 +60,7 @@ async fn until(log: &mut watch::Receiver<Progress>, holds: impl FnMut(&Progress)
 }
 
 const RUNNING: RunState = RunState::InProgress(Nanos(1));
-const ENDED: RunState = RunState::Over(Nanos(1));
+const ENDED: RunState = RunState::Ended(Nanos(1));
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test]
@@ -89,12 +89,12 @@ async fn a_log_continues_after_a_poll_that_panicked() {
     let (logs, container) = (logs(directory.path()), container(directory.path(), 0));
     write(&container, 1);
     let mut progress = logs.observe(container.clone(), RUNNING).unwrap().progress;
-    until(&mut progress, |now| now.moved > 0).await;
-    logs.tools.panics.store(true, Ordering::SeqCst);
-    let before = progress.borrow_and_update().moved;
+    until(&mut progress, |now| now.bytes > 0).await;
+    logs.shared.panics.store(true, Ordering::SeqCst);
+    let before = progress.borrow_and_update().bytes;
     write(&container, 1);
-    until(&mut progress, |now| now.moved > before).await;
-    assert!(!logs.tools.panics.load(Ordering::SeqCst), "no poll panicked");
+    until(&mut progress, |now| now.bytes > before).await;
+    assert!(!logs.shared.panics.load(Ordering::SeqCst), "no poll panicked");
     logs.observe(container.clone(), ENDED).unwrap();
     until(&mut progress, |now| now.complete).await;
     assert_eq!(lines(&container), 2);
@@ -114,7 +114,7 @@ async fn a_released_log_is_not_tailed_again() {
     for n in 0..=u32::try_from(REMEMBERED).unwrap() {
         drop(logs.forget(&ContainerId::try_from(format!("{n:064x}")).unwrap()));
     }
-    assert_eq!(logs.known.lock().departed.len(), REMEMBERED, "it is bounded");
+    assert_eq!(logs.known.lock().removed.len(), REMEMBERED, "it is bounded");
 }
 
 /// With and without a last poll before the process ends.
@@ -123,10 +123,10 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
     for leaves in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let (logs, container) = (logs(directory.path()), container(directory.path(), 0));
-        let positions = logs.tools.positions.clone();
+        let positions = logs.shared.positions.clone();
         write(&container, 1);
         let mut progress = logs.observe(container.clone(), RUNNING).unwrap().progress;
-        until(&mut progress, |now| now.moved > 0).await;
+        until(&mut progress, |now| now.bytes > 0).await;
         if leaves {
             drop(logs.forget(&container.id));
         }
@@ -155,7 +155,7 @@ async fn directories_that_hang_keep_no_other_log() {
     let observed: Vec<_> =
         hung.iter().map(|one| logs.observe(one.clone(), RUNNING).unwrap().progress).collect();
     let mut progress = logs.observe(healthy.clone(), RUNNING).unwrap().progress;
-    let written = tokio::time::timeout(PATIENCE, progress.wait_for(|now| now.moved > 0));
+    let written = tokio::time::timeout(PATIENCE, progress.wait_for(|now| now.bytes > 0));
     let written = written.await.is_ok();
     let closed = tokio::time::timeout(PATIENCE, logs.close()).await.is_ok();
     let let_go = observed.into_iter().all(|log| log.has_changed().is_err());

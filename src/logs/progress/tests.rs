@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn moved(bytes: u64) -> Progress {
-    Progress { opened: true, moved: bytes, ..Progress::default() }
+fn converted(bytes: u64) -> Progress {
+    Progress { opened: true, bytes, ..Progress::default() }
 }
 
 const LONG: Duration = Duration::from_secs(600);
@@ -11,23 +11,23 @@ const SHORT: Duration = Duration::from_millis(30);
 
 #[tokio::test]
 async fn completion_is_waited_for() {
-    let (log, receiver) = watch::channel(moved(0));
+    let (log, receiver) = watch::channel(converted(0));
     let time_limit = WaitLimits { standstill: LONG, in_all: LONG };
     let waiting = tokio::spawn(completion(receiver, time_limit));
-    log.send_replace(moved(1));
+    log.send_replace(converted(1));
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
-    log.send_replace(Progress { complete: true, ..moved(5) });
+    log.send_replace(Progress { complete: true, ..converted(5) });
     assert_eq!(waiting.await.unwrap(), Ok(()));
 }
 
 /// A retry alone does not count as progress.
 #[tokio::test]
 async fn waiting_ends_when_nothing_moves() {
-    let (log, receiver) = watch::channel(moved(7));
+    let (log, receiver) = watch::channel(converted(7));
     let time_limit = WaitLimits { standstill: SHORT, in_all: LONG };
     let waiting = tokio::spawn(completion(receiver.clone(), time_limit));
-    let last = Progress { left: Some(9), ..moved(7) };
+    let last = Progress { remaining: Some(9), ..converted(7) };
     log.send_replace(last);
     assert_eq!(waiting.await.unwrap(), Err(TimedOut(last)));
     assert_eq!(opening(receiver, time_limit).await, Ok(()));
@@ -35,13 +35,13 @@ async fn waiting_ends_when_nothing_moves() {
 
 #[tokio::test]
 async fn a_wait_has_a_deadline() {
-    let (log, receiver) = watch::channel(moved(0));
+    let (log, receiver) = watch::channel(converted(0));
     let time_limit = WaitLimits { standstill: LONG, in_all: SHORT };
     let mut waiting = tokio::spawn(completion(receiver, time_limit));
     let mut bytes = 0;
     let end = loop {
         bytes += 1;
-        log.send_replace(moved(bytes));
+        log.send_replace(converted(bytes));
         if let Ok(end) = tokio::time::timeout(SHORT / 10, &mut waiting).await {
             break end.unwrap();
         }
