@@ -59,10 +59,10 @@ impl Writer {
     }
     /// Resolves when nothing more can be sent. So a client that has reset the stream or left is noticed
     /// even if it sends nothing.
-    pub async fn gone(&self) {
+    pub async fn closed(&self) {
         match self {
-            Self::Spdy(sender) => sender.gone().await,
-            Self::WebSocket(outgoing) => outgoing.gone().await,
+            Self::Spdy(sender) => sender.closed().await,
+            Self::WebSocket(outgoing) => outgoing.closed().await,
         }
     }
 }

@@ -25,8 +25,8 @@ use crate::host::socket;
 /// A connection that is no longer HTTP.
 #[derive(Debug)]
 pub struct ClientConnection {
-    ahead: Bytes,
-    line: Arc<SocketState>,
+    buffered: Bytes,
+    socket: Arc<SocketState>,
 }
 
 /// Notices that the client has left, even while nothing is read.
@@ -41,11 +41,11 @@ struct SocketState {
 }
 
 impl ClientConnection {
-    /// The connection of `stream`. `ahead` are bytes that were already read.
-    pub fn new(stream: TcpStream, ahead: Bytes) -> Self {
+    /// The connection of `stream`. `buffered` are bytes that were already read.
+    pub fn new(stream: TcpStream, buffered: Bytes) -> Self {
         Self {
-            ahead,
-            line: Arc::new(SocketState {
+            buffered,
+            socket: Arc::new(SocketState {
                 stream,
                 read: AtomicU64::new(0),
                 written: AtomicU64::new(0),
@@ -55,24 +55,24 @@ impl ClientConnection {
 
     /// Returns a watch of this connection.
     pub fn watch(&self) -> DisconnectWatch {
-        DisconnectWatch(Arc::clone(&self.line))
+        DisconnectWatch(Arc::clone(&self.socket))
     }
 }
 
 impl DisconnectWatch {
     /// Resolves when the client has closed its side, or the connection broke.
-    pub async fn left(&self) {
+    pub async fn disconnected(&self) {
         // PRIORITY means "closed for reading" without "readable". A socket error is also an end.
         drop(self.0.stream.ready(Interest::PRIORITY | Interest::ERROR).await);
     }
 
     /// Resolves when no byte was sent in either direction for `time_limit`.
     pub async fn idle(&self, time_limit: Duration) {
-        unchanged(time_limit, || self.moved()).await;
+        unchanged(time_limit, || self.transferred()).await;
     }
 
-    fn moved(&self) -> u64 {
-        self.0.read.load(Ordering::Acquire) + self.taken()
+    fn transferred(&self) -> u64 {
+        self.0.read.load(Ordering::Acquire) + self.delivered()
     }
 
     /// Closes the connection. To its users it looks as if the client had left.
@@ -81,17 +81,17 @@ impl DisconnectWatch {
     }
 
     /// How many bytes have reached the client's host. The number grows as long as the client reads.
-    fn taken(&self) -> u64 {
+    fn delivered(&self) -> u64 {
         let written = self.0.written.load(Ordering::Acquire);
         written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())
     }
 
     /// Resolves when the client has received nothing for `time_limit`, even if nothing was sent to it.
     pub async fn stalled(&self, time_limit: Duration) {
-        let mut before = self.taken();
+        let mut before = self.delivered();
         loop {
             sleep(time_limit).await;
-            let now = self.taken();
+            let now = self.delivered();
             if now == before {
                 return;
             }
@@ -106,20 +106,20 @@ impl AsyncRead for ClientConnection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.ahead.has_remaining() {
-            let length = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.split_to(length));
-            if self.ahead.is_empty() {
+        if self.buffered.has_remaining() {
+            let length = self.buffered.len().min(buffer.remaining());
+            buffer.put_slice(&self.buffered.split_to(length));
+            if self.buffered.is_empty() {
                 // Frees the buffer.
-                self.ahead = Bytes::new();
+                self.buffered = Bytes::new();
             }
             return Poll::Ready(Ok(()));
         }
         loop {
-            ready!(self.line.stream.poll_read_ready(context))?;
-            match self.line.stream.try_read_buf(buffer) {
+            ready!(self.socket.stream.poll_read_ready(context))?;
+            match self.socket.stream.try_read_buf(buffer) {
                 Ok(count) => {
-                    self.line.read.fetch_add(count as u64, Ordering::AcqRel);
+                    self.socket.read.fetch_add(count as u64, Ordering::AcqRel);
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -144,12 +144,12 @@ impl AsyncWrite for ClientConnection {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.line.stream.poll_write_ready(context))?;
-            match self.line.stream.try_write_vectored(pieces) {
+            ready!(self.socket.stream.poll_write_ready(context))?;
+            match self.socket.stream.try_write_vectored(pieces) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
                     let count = written.as_ref().map_or(0, |count| *count as u64);
-                    self.line.written.fetch_add(count, Ordering::AcqRel);
+                    self.socket.written.fetch_add(count, Ordering::AcqRel);
                     return Poll::Ready(written);
                 }
             }
@@ -165,7 +165,7 @@ impl AsyncWrite for ClientConnection {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.line.shutdown(Shutdown::Write))
+        Poll::Ready(self.socket.shutdown(Shutdown::Write))
     }
 }
 
@@ -180,12 +180,12 @@ impl SocketState {
 /// How long a stream may be idle. containerd has the same default, and kubelet for its own connections.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-/// Resolves when `moved` has not changed for `time_limit`.
-pub(super) async fn unchanged(time_limit: Duration, moved: impl Fn() -> u64) {
-    let (mut before, mut since) = (moved(), Instant::now());
+/// Resolves when `transferred` has not changed for `time_limit`.
+pub(super) async fn unchanged(time_limit: Duration, transferred: impl Fn() -> u64) {
+    let (mut before, mut since) = (transferred(), Instant::now());
     while since.elapsed() < time_limit {
         sleep(time_limit / IDLE_CHECKS).await;
-        let now = moved();
+        let now = transferred();
         if now != before {
             (before, since) = (now, Instant::now());
         }

@@ -105,7 +105,7 @@ async fn part(verb: &'static str, container: &str, client: Client, outcome: Opti
     match outcome {
         Some(outcome) => {
             debug!(container, verb, ?outcome, "stream ended");
-            client.part(&outcome).await;
+            client.finish(&outcome).await;
         }
         None => debug!(container, verb, "client disconnected"),
     }

@@ -16,14 +16,14 @@ use crate::telemetry::metric::Gauge;
 /// Limits how much data of a connection may wait to be read. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Window {
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     /// Waiting bytes of all connections.
     waiting: Gauge,
 }
 
 /// Adds the pieces of one stream.
 #[derive(Clone, Debug)]
-pub struct Inlet {
+pub struct InboxSender {
     pieces: mpsc::UnboundedSender<Piece>,
     window: Window,
 }
@@ -32,36 +32,36 @@ pub struct Inlet {
 #[derive(Debug)]
 pub struct Inbox {
     pieces: mpsc::UnboundedReceiver<Piece>,
-    /// The share of the last returned bytes, until the next ones are requested.
-    held: Option<Share>,
+    /// Counts the last returned bytes until the next ones are requested.
+    permit: Option<WindowPermit>,
 }
 
 #[derive(Debug)]
 struct Piece {
     bytes: Bytes,
-    share: Share,
+    permit: WindowPermit,
 }
 
-/// A part of the window.
+/// Bytes that count for the window until this is dropped.
 #[derive(Debug)]
-struct Share {
-    room: OwnedSemaphorePermit,
+struct WindowPermit {
+    permit: OwnedSemaphorePermit,
     waiting: Gauge,
 }
 
-impl Share {
-    fn new(room: OwnedSemaphorePermit, waiting: Gauge) -> Self {
-        let share = Self { room, waiting };
-        share.waiting.inc_by(share.size());
-        share
+impl WindowPermit {
+    fn new(permit: OwnedSemaphorePermit, waiting: Gauge) -> Self {
+        let permit = Self { permit, waiting };
+        permit.waiting.inc_by(permit.size());
+        permit
     }
 
     fn size(&self) -> i64 {
-        i64::try_from(self.room.num_permits()).unwrap_or_default()
+        i64::try_from(self.permit.num_permits()).unwrap_or_default()
     }
 }
 
-impl Drop for Share {
+impl Drop for WindowPermit {
     fn drop(&mut self) {
         self.waiting.dec_by(self.size());
     }
@@ -70,29 +70,29 @@ impl Drop for Share {
 impl Window {
     /// The window of a new connection. Waiting bytes are added to the gauge.
     pub fn new(waiting: Gauge) -> Self {
-        Self { room: Arc::new(Semaphore::new(WINDOW)), waiting }
+        Self { capacity: Arc::new(Semaphore::new(WINDOW)), waiting }
     }
 
     /// The two ends of a stream of this connection.
-    pub fn stream(&self) -> (Inlet, Inbox) {
+    pub fn stream(&self) -> (InboxSender, Inbox) {
         let (sender, pieces) = mpsc::unbounded_channel();
-        (Inlet { pieces: sender, window: self.clone() }, Inbox { pieces, held: None })
+        (InboxSender { pieces: sender, window: self.clone() }, Inbox { pieces, permit: None })
     }
 }
 
-impl Inlet {
+impl InboxSender {
     /// Waits for room in the window. Returns false if the reader was dropped.
-    pub async fn put(&self, bytes: Bytes) -> bool {
+    pub async fn send(&self, bytes: Bytes) -> bool {
         let cost = u32::try_from(bytes.len() + COST).unwrap_or(u32::MAX);
-        let room = tokio::select! {
-            room = Arc::clone(&self.window.room).acquire_many_owned(cost) => room.ok(),
+        let permit = tokio::select! {
+            permit = Arc::clone(&self.window.capacity).acquire_many_owned(cost) => permit.ok(),
             () = self.pieces.closed() => None,
         };
-        let Some(room) = room else { return false };
-        let share = Share::new(room, self.window.waiting.clone());
+        let Some(permit) = permit else { return false };
+        let permit = WindowPermit::new(permit, self.window.waiting.clone());
         // A small piece is copied, so that it does not keep the whole read buffer.
         let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
-        self.pieces.send(Piece { bytes, share }).is_ok()
+        self.pieces.send(Piece { bytes, permit }).is_ok()
     }
 }
 
@@ -100,20 +100,20 @@ impl Inbox {
     /// The next bytes of the input, never empty and at most [`LARGEST_PIECE`]. None at the end of the input.
     /// Cancel-safe. The previous bytes no longer count for the window.
     pub async fn next(&mut self) -> Option<Bytes> {
-        self.held = None;
+        self.permit = None;
         let piece = self.pieces.recv().await;
-        self.hold(piece)
+        self.keep_permit(piece)
     }
 
     /// The next bytes, if they have already arrived.
     pub fn next_now(&mut self) -> Option<Bytes> {
         let piece = self.pieces.try_recv().ok();
-        self.hold(piece)
+        self.keep_permit(piece)
     }
 
-    fn hold(&mut self, piece: Option<Piece>) -> Option<Bytes> {
-        let Piece { bytes, share } = piece?;
-        self.held = Some(share);
+    fn keep_permit(&mut self, piece: Option<Piece>) -> Option<Bytes> {
+        let Piece { bytes, permit } = piece?;
+        self.permit = Some(permit);
         Some(bytes)
     }
 }

@@ -12,12 +12,12 @@ use tokio::{
 use super::ClientConnection;
 
 #[tokio::test]
-async fn what_the_client_takes_is_seen_and_that_it_takes_nothing() {
+async fn delivered_bytes_are_counted_and_a_stalled_client_is_noticed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let mut wire = ClientConnection::new(listener.accept().await.unwrap().0, Bytes::new());
     let watch = wire.watch();
-    assert_eq!(watch.taken(), 0);
+    assert_eq!(watch.delivered(), 0);
     let chunk = vec![7; 1 << 20];
     let stuffed = async {
         loop {
@@ -26,12 +26,12 @@ async fn what_the_client_takes_is_seen_and_that_it_takes_nothing() {
     };
     assert!(timeout(Duration::from_millis(300), stuffed).await.is_err());
     watch.stalled(Duration::from_millis(1)).await;
-    let before = watch.taken();
+    let before = watch.delivered();
     let mut read = 0;
-    while watch.taken() == before {
+    while watch.delivered() == before {
         read += theirs.read(&mut vec![0; 1 << 20]).await.unwrap();
     }
-    assert!(read > 0 && watch.taken() > before);
+    assert!(read > 0 && watch.delivered() > before);
 }
 
 #[tokio::test]
@@ -41,13 +41,13 @@ async fn a_connection_on_which_nothing_moves_is_idle_and_can_be_closed() {
     let mut wire = ClientConnection::new(listener.accept().await.unwrap().0, Bytes::new());
     let watch = wire.watch();
     for _ in 0..2 {
-        let before = watch.moved();
+        let before = watch.transferred();
         theirs.write_all(b"x").await.unwrap();
         wire.read_exact(&mut [0]).await.unwrap();
-        assert_eq!(watch.moved(), before + 1, "from the client");
+        assert_eq!(watch.transferred(), before + 1, "from the client");
         wire.write_all(b"y").await.unwrap();
         theirs.read_exact(&mut [0]).await.unwrap();
-        while watch.moved() < before + 2 {
+        while watch.transferred() < before + 2 {
             tokio::task::yield_now().await;
         }
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    client::{Client, Expected, Line},
+    client::{Client, Expected, Transport},
     size::Sizes,
 };
 use crate::{
@@ -56,7 +56,7 @@ pub async fn open(
         error: writer(ERROR),
         version,
         idle: Vec::new(),
-        line: Line::WebSocket(socket),
+        transport: Transport::WebSocket(socket),
         watch,
     })
 }

@@ -29,32 +29,32 @@ pub struct Client {
     pub version: Version,
     /// Streams that are not used in this direction. Dropping them would reset them.
     pub idle: Vec<Writer>,
-    pub line: Line,
+    pub transport: Transport,
     /// Notices whether the client still receives data.
     pub watch: DisconnectWatch,
 }
 
 /// The connection of all the client's streams.
 #[derive(Debug)]
-pub enum Line {
+pub enum Transport {
     Spdy(Connection),
     WebSocket(Socket),
 }
 
-impl Line {
+impl Transport {
     /// Resolves when the client has left. Cancel-safe.
-    pub async fn gone(&mut self) {
+    pub async fn closed(&mut self) {
         match self {
             // Further streams are refused.
             Self::Spdy(connection) => while connection.accept().await.is_some() {},
-            Self::WebSocket(socket) => socket.gone().await,
+            Self::WebSocket(socket) => socket.closed().await,
         }
     }
 
     /// Sends the close and waits for the client's, because the client may still be reading.
     async fn close(&mut self) {
         match self {
-            Self::Spdy(_) => self.gone().await,
+            Self::Spdy(_) => self.closed().await,
             Self::WebSocket(socket) => socket.close().await,
         }
     }
@@ -69,7 +69,7 @@ impl Client {
 
     /// Ends the outputs, sends the outcome, and closes the connection after the client has read everything.
     /// If the client receives nothing for [`PAUSE`], or does not close, this stops waiting.
-    pub async fn part(mut self, outcome: &Outcome) {
+    pub async fn finish(mut self, outcome: &Outcome) {
         self.stdin = None;
         let watch = self.watch.clone();
         tokio::select! {
@@ -79,12 +79,12 @@ impl Client {
     }
 
     async fn send_and_close(&mut self, outcome: &Outcome) {
-        let Self { stdout, stderr, error, line, .. } = self;
+        let Self { stdout, stderr, error, transport, .. } = self;
         tokio::select! {
             () = send_outcome(stdout, stderr, error, outcome.encode(self.version)) => {}
-            () = line.gone() => return,
+            () = transport.closed() => return,
         }
-        self.line.close().await;
+        self.transport.close().await;
     }
 }
 

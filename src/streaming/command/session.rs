@@ -71,7 +71,7 @@ pub async fn copy<P: Terminal>(
                 Ok(outcome) => SessionEnd::Ended(outcome),
                 Err(error) => SessionEnd::Broken(chain(&error)),
             },
-            () = client.line.gone() => break SessionEnd::ClientGone,
+            () = client.transport.closed() => break SessionEnd::ClientGone,
             () = &mut stopping => break SessionEnd::Stopping,
             () = &mut feeding, if !fed => fed = true,
             () = &mut sizing => {}

@@ -1,7 +1,7 @@
 //! Exec and attach over SPDY: the client opens the streams in any order.
 
 use super::{
-    client::{Client, Expected, Line},
+    client::{Client, Expected, Transport},
     size::Sizes,
 };
 use crate::{
@@ -97,7 +97,7 @@ impl Open {
             error: writer(self.error?),
             version,
             idle,
-            line: Line::Spdy(connection),
+            transport: Transport::Spdy(connection),
             watch,
         })
     }

@@ -81,7 +81,7 @@ pub(super) async fn run(
     if !client_has_ended && matches!(writer, Writer::Spdy(_)) {
         tokio::select! {
             () = &mut up => {}
-            () = writer.gone() => drop(timeout(LAST_INPUT, up).await),
+            () = writer.closed() => drop(timeout(LAST_INPUT, up).await),
             () = unchanged(IDLE_TIMEOUT, || sent.load(Ordering::Relaxed)) => {}
         }
     }
@@ -105,11 +105,11 @@ async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, turn: &Mutex<()>) ->
     loop {
         let readable = tokio::select! {
             readable = from_pod.readable() => readable,
-            () = writer.gone() => return Down::Unwanted,
+            () = writer.closed() => return Down::Unwanted,
         };
         let _turn = tokio::select! {
             turn = turn.lock() => turn,
-            () = writer.gone() => return Down::Unwanted,
+            () = writer.closed() => return Down::Unwanted,
         };
         let mut buffer = BytesMut::with_capacity(LARGEST_PIECE);
         match readable.and_then(|()| from_pod.try_read_buf(&mut buffer)) {

@@ -19,7 +19,7 @@ use super::{
     limits::StreamCount,
     stream::{OfferedStream, Outgoing, SharedStream, Stream, StreamState},
 };
-use crate::streaming::inbox::{Inlet, Window};
+use crate::streaming::inbox::{InboxSender, Window};
 
 /// The streams of a connection, for the reading side.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct FrameReader {
 struct OpenStream {
     life: Arc<StreamState>,
     /// None after the peer has ended its direction.
-    inlet: Option<Inlet>,
+    sender: Option<InboxSender>,
 }
 
 impl FrameReader {
@@ -94,12 +94,12 @@ impl FrameReader {
         let life = Arc::new(StreamState::new(self.over.child_token()));
         life.received_last.store(last, Ordering::Release);
         life.sent_last.store(one_way, Ordering::Release);
-        let (inlet, inbox) = self.window.stream();
+        let (sender, inbox) = self.window.stream();
         let handle = SharedStream::new(id, Arc::clone(&life), self.control.clone(), place);
         let stream = Stream::new(handle, inbox, self.outbox.clone());
         offer.send(OfferedStream::new(headers, stream));
-        let inlet = (!last).then_some(inlet);
-        self.streams.insert(id, OpenStream { life, inlet });
+        let sender = (!last).then_some(sender);
+        self.streams.insert(id, OpenStream { life, sender });
         Ok(())
     }
 
@@ -116,19 +116,19 @@ impl FrameReader {
         }
         if let (true, Some(entry)) = (last, self.streams.get_mut(&id)) {
             entry.life.received_last.store(true, Ordering::Release);
-            entry.inlet = None;
+            entry.sender = None;
         }
     }
 
     async fn hand_on(&self, entry: &OpenStream, bytes: Bytes) {
-        let Some(inlet) = &entry.inlet else { return };
+        let Some(sender) = &entry.sender else { return };
         if bytes.is_empty() || entry.life.has_ended() {
             return;
         }
         self.watching(async {
             tokio::select! {
                 biased;
-                _ = inlet.put(bytes) => {}
+                _ = sender.send(bytes) => {}
                 () = entry.life.reset() => {}
             }
         })

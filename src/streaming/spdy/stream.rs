@@ -136,7 +136,7 @@ impl Sender {
     }
 
     /// Resolves when nothing more can be sent, because of a reset or the end of the connection.
-    pub async fn gone(&self) {
+    pub async fn closed(&self) {
         self.handle.life.gone.cancelled().await;
     }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::streaming::{
     client_connection::{ClientConnection, DisconnectWatch},
-    inbox::{self, Inlet},
+    inbox::{self, InboxSender},
     spdy::stream::Gone,
 };
 
@@ -58,7 +58,7 @@ struct Sink {
 struct MessageRouter {
     messages: MessageReader,
     /// By channel.
-    routes: Vec<Option<Inlet>>,
+    routes: Vec<Option<InboxSender>>,
     watch: DisconnectWatch,
     gone: CancellationToken,
 }
@@ -66,7 +66,7 @@ struct MessageRouter {
 impl Socket {
     /// Starts WebSocket on `wire`. Data on channel n goes to the n-th of `routes`. If that is none, it is
     /// discarded.
-    pub fn open(wire: ClientConnection, format: Format, routes: Vec<Option<Inlet>>) -> Self {
+    pub fn open(wire: ClientConnection, format: Format, routes: Vec<Option<InboxSender>>) -> Self {
         let watch = wire.watch();
         let (from, to) = split(wire);
         let sink = Sink { to, head: Bytes::new(), payload: Bytes::new(), is_closed: false };
@@ -84,14 +84,14 @@ impl Socket {
     }
 
     /// Resolves when the client has left or violated the protocol.
-    pub async fn gone(&self) {
+    pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
 
     /// Sends a close frame and waits for the client's.
     pub async fn close(&self) {
         self.frames.send_control(Opcode::Close, code(NORMAL)).await;
-        self.gone().await;
+        self.closed().await;
     }
 }
 
@@ -106,7 +106,7 @@ impl Outgoing {
     }
 
     /// Resolves when the client has left or violated the protocol.
-    pub async fn gone(&self) {
+    pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
 }
@@ -167,7 +167,7 @@ async fn read(
     if let Some(last) = said {
         tokio::select! {
             () = frames.send_control(Opcode::Close, last) => {}
-            () = router.watch.left() => {}
+            () = router.watch.disconnected() => {}
         }
     }
     router.gone.cancel();
@@ -218,14 +218,14 @@ impl MessageRouter {
 
     async fn put(&mut self, channel: u8, bytes: Bytes) {
         let Some(route) = self.routes.get_mut(usize::from(channel)) else { return };
-        let Some(inlet) = route else { return };
+        let Some(sender) = route else { return };
         let taken = {
-            let putting = inlet.put(bytes);
+            let putting = sender.send(bytes);
             tokio::pin!(putting);
             tokio::select! {
                 biased;
                 taken = &mut putting => taken,
-                () = self.watch.left() => {
+                () = self.watch.disconnected() => {
                     self.gone.cancel();
                     putting.await
                 }

@@ -19,7 +19,7 @@ pub struct Tunnel {
     io: ClientConnection,
     decoder: Decoder,
     input: BytesMut,
-    ahead: Bytes,
+    buffered: Bytes,
     /// Frames that are not written yet.
     unsent: BytesMut,
     is_closed: bool,
@@ -29,8 +29,8 @@ impl Tunnel {
     /// Starts WebSocket on `wire`.
     pub fn open(wire: ClientConnection) -> Self {
         let (input, unsent) = (BytesMut::new(), BytesMut::new());
-        let (decoder, ahead) = (Decoder::default(), Bytes::new());
-        Self { io: wire, decoder, input, ahead, unsent, is_closed: false }
+        let (decoder, buffered) = (Decoder::default(), Bytes::new());
+        Self { io: wire, decoder, input, buffered, unsent, is_closed: false }
     }
 
     fn put(&mut self, opcode: Opcode, payload: &[u8]) {
@@ -60,9 +60,9 @@ impl AsyncRead for Tunnel {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        while !this.ahead.has_remaining() {
+        while !this.buffered.has_remaining() {
             match this.decoder.next(&mut this.input) {
-                Ok(Some(Frame::Data { is_text: false, bytes, .. })) => this.ahead = bytes,
+                Ok(Some(Frame::Data { is_text: false, bytes, .. })) => this.buffered = bytes,
                 Ok(Some(Frame::Ping(bytes))) if this.unsent.len() < LARGEST_PIECE => {
                     this.put(Opcode::Pong, &bytes);
                 }
@@ -78,7 +78,7 @@ impl AsyncRead for Tunnel {
                 Ok(None) => {
                     // A pong. Even if writing fails, data from the client must still be read.
                     let _ = this.poll_unsent(context);
-                    this.ahead = Bytes::new();
+                    this.buffered = Bytes::new();
                     this.input.reserve(LARGEST_PIECE);
                     if ready!(poll_read_buf(Pin::new(&mut this.io), context, &mut this.input))? == 0
                     {
@@ -87,8 +87,8 @@ impl AsyncRead for Tunnel {
                 }
             }
         }
-        let length = this.ahead.len().min(buffer.remaining());
-        buffer.put_slice(&this.ahead.split_to(length));
+        let length = this.buffered.len().min(buffer.remaining());
+        buffer.put_slice(&this.buffered.split_to(length));
         Poll::Ready(Ok(()))
     }
 }

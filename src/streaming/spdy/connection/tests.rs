@@ -152,7 +152,7 @@ async fn a_reset_of_the_peer_ends_both_halves() {
     let (mut receiver, mut sender) = accepted(&mut connection, &mut peer, 1).await;
     peer.reset(1).await;
     assert_eq!(receiver.next().await, None);
-    sender.gone().await;
+    sender.closed().await;
     assert_eq!(sender.send(Bytes::from_static(b"x")).await, Err(Gone));
     drop((receiver, sender));
     peer.data(1, b"late", false).await;
@@ -223,7 +223,7 @@ async fn what_was_handed_over_is_written_before_the_end() {
     }
     drop(connection);
     assert_eq!(receiver.next().await, None);
-    sender.gone().await;
+    sender.closed().await;
     for _ in 0..3 {
         assert_eq!(peer.next().await, Some(Seen::Data(1, vec![7; LARGEST_PIECE], false)));
     }
@@ -242,7 +242,7 @@ async fn a_peer_that_leaves_wakes_everybody() {
         );
     drop(peer);
     assert_eq!(receiver.next().await, None);
-    sender.gone().await;
+    sender.closed().await;
     sending.await.unwrap();
     assert!(connection.accept().await.is_none());
 }
@@ -379,7 +379,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
         };
         assert!(timeout(Duration::from_millis(300), stuffed).await.is_err());
         drop(peer);
-        timeout(Duration::from_secs(300), sender.gone()).await.unwrap();
+        timeout(Duration::from_secs(300), sender.closed()).await.unwrap();
         assert!(connection.accept().await.is_none());
         assert!(everything(&mut lazy).await.len() <= 1 << 20);
     }
@@ -402,7 +402,7 @@ async fn what_a_peer_sent_before_it_left_is_delivered() {
         tokio::task::yield_now().await;
     }
     drop(peer);
-    sender.gone().await;
+    sender.closed().await;
     assert!(connection.accept().await.is_none());
     assert!(everything(&mut late).await == sent);
 }

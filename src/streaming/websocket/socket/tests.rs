@@ -91,7 +91,7 @@ async fn a_ping_is_answered_and_a_close_too() {
     client.close(Some(farewell.clone())).await.unwrap();
     assert_eq!(client.next().await.unwrap().unwrap(), Message::Close(Some(farewell)));
     assert_eq!(readers[0].next().await, None);
-    socket.gone().await;
+    socket.closed().await;
     assert!(socket.outgoing(1).send(Bytes::from_static(b"late")).await.is_err());
 }
 
