@@ -93,8 +93,8 @@ pub async fn run_within(
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
     let reloader =
         Reloader::new((source, values), (live.clone(), log.clone()), span_export.clone());
-    let (work, every, client_timeouts) =
-        ((&tracker, &stopping), deadlines.sweep_every, deadlines.client_timeouts);
+    let (work, sweep_interval, client_timeouts) =
+        ((&tracker, &stopping), deadlines.sweep_interval, deadlines.client_timeouts);
     let services = build((&settings, &live), deadlines, work, (&engines, endpoint.address)).await?;
     let context = admin::context(&services, log, (&reloader.metrics, reloads));
     let _reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(hangups, requests)));
@@ -104,7 +104,7 @@ pub async fn run_within(
         services.node.clone(),
         services.commands.clone(),
         tracker.clone(),
-        every,
+        sweep_interval,
     )));
     first_list(&services.node.store, &mut engines).await?;
     let Opened { listeners, own } = cri.open().await?;
@@ -131,7 +131,7 @@ pub async fn run_within(
         served = serving => served.map_err(AppError::from),
         () = store.ended() => Err(AppError::StoreStopped),
         error = engines.failed() => Err(error),
-        never = sweep(&node, &limits, &sandboxes, every) => match never {},
+        never = sweep(&node, &limits, &sandboxes, sweep_interval) => match never {},
         never = node.image_files.restore_volumes() => match never {},
         never = sweep_inspections_later(&node) => match never {},
         never = trim_heap() => match never {},

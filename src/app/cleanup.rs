@@ -24,7 +24,7 @@ pub(super) async fn recover(
     node: Arc<Node>,
     commands: Commands,
     tracker: TaskTracker,
-    every: Duration,
+    interval: Duration,
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
@@ -41,7 +41,7 @@ pub(super) async fn recover(
         };
         // Network plugins may hang.
         tracker.track_future(async { tokio::join!(sandboxes.clean_up(), images) }).await;
-        match sandboxes.repeat_releases(&tracker, every).await {}
+        match sandboxes.repeat_releases(&tracker, interval).await {}
     }
 }
 
@@ -51,23 +51,23 @@ pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
     sandboxes: &Sandboxes,
-    every: Duration,
+    interval: Duration,
 ) -> Infallible {
     loop {
-        if complete(store).await {
-            find_gone(store, logs).await;
+        if wait_until_inspected(store).await {
+            refresh_unlisted(store, logs).await;
             image_files.sweep().await;
             saved_changes.remove_gone(store).await;
             limits.restore().await;
             sandboxes.sweep_edits().await;
             sandboxes.reconcile_checkpoints().await;
         }
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(interval).await;
     }
 }
 
 /// Waits until everything was inspected. Warns if that takes long.
-async fn complete(store: &Store) -> bool {
+async fn wait_until_inspected(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {
             Ok(complete) => return complete.is_some(),
@@ -85,7 +85,7 @@ async fn complete(store: &Store) -> bool {
 
 /// Inspects containers that have a log but are in no list, because they were removed or renamed. A hook of
 /// the store cleans up after removed ones.
-async fn find_gone(store: &Store, logs: &Logs) {
+async fn refresh_unlisted(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {
         if now.container(id.as_str()).is_none()

@@ -42,7 +42,7 @@ pub struct Deadlines {
     /// The deadline of all CNI plugins of one ADD or DEL together.
     pub plugins: Duration,
     /// How often to remove what remains of removed containers.
-    pub sweep_every: Duration,
+    pub sweep_interval: Duration,
     /// Deadlines for clients that send nothing.
     pub client_timeouts: ClientTimeouts,
 }
@@ -53,13 +53,13 @@ impl Default for Deadlines {
             engine: Timeouts::default(),
             store: StoreSettings::default(),
             plugins: PLUGIN_DEADLINE,
-            sweep_every: SWEEP_EVERY,
+            sweep_interval: SWEEP_INTERVAL,
             client_timeouts: ClientTimeouts::default(),
         }
     }
 }
 
 /// How often to remove what remains of removed containers.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// How long all CNI plugins of one pod may take together. Plugins that work take less.
 const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);

@@ -57,7 +57,7 @@ struct SelfChecks {
     systemd: Systemd,
     socket: PathBuf,
     store: Store,
-    every: Duration,
+    interval: Duration,
     time_limit: Duration,
     ready: bool,
     last_status: LastStatus,
@@ -91,13 +91,13 @@ impl SelfChecks {
     fn new(systemd: Systemd, socket: PathBuf, store: Store) -> Self {
         // A check and the wait before it take at most three quarters of systemd's limit.
         let allowed = systemd.watchdog;
-        let every = allowed.map_or(EVERY, |allowed| EVERY.min(allowed / 2));
+        let interval = allowed.map_or(INTERVAL, |allowed| INTERVAL.min(allowed / 2));
         let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
         Self {
             systemd,
             socket,
             store,
-            every,
+            interval,
             time_limit,
             ready: false,
             last_status: LastStatus::Nothing,
@@ -105,7 +105,7 @@ impl SelfChecks {
     }
 
     async fn run(mut self) {
-        let mut due = time::interval(self.every);
+        let mut due = time::interval(self.interval);
         due.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             due.tick().await;
@@ -162,6 +162,6 @@ impl SelfChecks {
 
 /// How often the status is checked, which is how old systemd's status can be. A check takes a fraction of a
 /// millisecond.
-const EVERY: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(5);
 /// How long an answer may take when systemd sets no limit.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -129,13 +129,13 @@ fn without_a_watchdog_each_notification_is_sent_once() {
     let systemd = FakeSystemd::start(Duration::ZERO);
     let answers = Answers::default();
     let _served = serve(&systemd.socket(), answers.clone());
-    let every = Duration::from_millis(50);
-    let _watch = Watchdog::run(SelfChecks { every, ..systemd.checks() }).unwrap();
+    let interval = Duration::from_millis(50);
+    let _watch = Watchdog::run(SelfChecks { interval, ..systemd.checks() }).unwrap();
     assert_eq!(systemd.next(), "READY=1");
     assert_eq!(systemd.next(), SERVING);
     let asked = answers.asked.load(Ordering::SeqCst);
     while answers.asked.load(Ordering::SeqCst) < asked + 3 {
-        std::thread::sleep(every);
+        std::thread::sleep(interval);
     }
     assert_eq!(systemd.receive(Duration::ZERO), None);
 }

@@ -451,7 +451,7 @@ pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
             ..StoreSettings::default()
         },
         plugins: time_limit,
-        sweep_every: Duration::from_millis(300),
+        sweep_interval: Duration::from_millis(300),
         client_timeouts: ClientTimeouts::default(),
     }
 }
