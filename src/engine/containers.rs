@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::{
-        engine::{Claim, ListedContainer},
+        engine::{ListedContainer, Ownership},
         id::ImageId,
         label,
         record::Observed,
@@ -221,10 +221,10 @@ fn listed_container(entry: ContainerSummary) -> Option<ListedContainer> {
     Some(ListedContainer {
         id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
         image: ImageId::try_from(entry.image_id.as_str()).ok(),
-        claim: match entry.labels.get(label::TYPE).map(String::as_str) {
-            None => Claim::None,
-            Some(label::TYPE_CONTAINER) => Claim::Workload,
-            Some(_) => Claim::Other,
+        ownership: match entry.labels.get(label::TYPE).map(String::as_str) {
+            None => Ownership::None,
+            Some(label::TYPE_CONTAINER) => Ownership::Workload,
+            Some(_) => Ownership::Other,
         },
         observed: Some(Box::new(observe::listed::observe(entry))),
     })

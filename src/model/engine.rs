@@ -264,15 +264,15 @@ pub struct ListedContainer {
     pub id: String,
     /// The image that it was created from.
     pub image: Option<ImageId>,
-    pub claim: Claim,
+    pub ownership: Ownership,
     /// What the list says about it. None if its entry is incomplete.
     pub observed: Option<Box<Observed>>,
 }
 
-/// What a container is according to its labels. Labels may come from an image, so only an inspect shows
+/// Whose a container is by its labels. Labels may come from an image, so only an inspect shows
 /// whether this is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum Ownership {
     /// Not part of a pod. This is certain, because dockbridge's own containers have labels.
     None,
     Workload,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::inspect_queue::Generation;
 use crate::model::{
-    engine::{Claim, ListedContainer},
+    engine::{ListedContainer, Ownership},
     id::{ImageId, SandboxId},
     record::{ForeignContainer, Observed},
 };
@@ -82,11 +82,11 @@ impl HiddenContainers {
         let present: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         self.0.retain(|id, hidden| hidden.at > since || present.contains(id.as_str()));
         for one in listed {
-            match one.claim {
+            match one.ownership {
                 // The container may have its old name again. An inspect will follow.
-                Claim::Workload => self.set_owned(&one.id),
-                Claim::None | Claim::Other => {
-                    let foreign = one.claim == Claim::None;
+                Ownership::Workload => self.set_owned(&one.id),
+                Ownership::None | Ownership::Other => {
+                    let foreign = one.ownership == Ownership::None;
                     let joined = match one.observed.as_deref() {
                         Some(Observed::Foreign(container)) => container.joined.clone(),
                         _ => None,

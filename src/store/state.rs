@@ -18,7 +18,7 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
-        engine::{Claim, EngineEvent, EngineHealth, EngineInfo, ListedContainer},
+        engine::{EngineEvent, EngineHealth, EngineInfo, ListedContainer, Ownership},
         id::SandboxId,
         record::{ContainerRecord, ImageRecord, Observed, SandboxRecord},
         time::Nanos,
@@ -49,7 +49,7 @@ impl Listing {
     /// their entry could not be read.
     fn unclear(&self) -> HashSet<Target> {
         let is_unclear = |one: &&ListedContainer| {
-            one.claim != Claim::None
+            one.ownership != Ownership::None
                 && matches!(one.observed.as_deref(), None | Some(Observed::Foreign(_)))
         };
         let ids = self.containers.iter().filter(is_unclear).map(|one| one.id.clone());
@@ -163,7 +163,7 @@ impl<W, E> StoreState<W, E> {
         let since = self.objects.list_since.unwrap_or_else(|| self.inspects.next_generation());
         self.objects.list(&listing.containers, self.inspects.now());
         self.objects.list_images(listing.images.as_deref().unwrap_or_default(), since);
-        let ours = listing.containers.iter().filter(|container| container.claim != Claim::None);
+        let ours = listing.containers.iter().filter(|one| one.ownership != Ownership::None);
         let mut targets: Vec<Target> =
             ours.map(|container| Target::Container(container.id.clone())).collect();
         let images = listing.images.iter().flatten();

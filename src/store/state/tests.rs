@@ -27,8 +27,8 @@ fn state(checkpoints: Vec<SandboxCheckpoint>) -> StoreState<u64, String> {
 
 fn listed(number: u64) -> ListedContainer {
     let observed = as_listed(observed(number, 1), ListedState::Running);
-    let observed = Some(Box::new(observed));
-    ListedContainer { id: fixture::hex(number), image: None, claim: Claim::Workload, observed }
+    let (observed, ownership) = (Some(Box::new(observed)), Ownership::Workload);
+    ListedContainer { id: fixture::hex(number), image: None, ownership, observed }
 }
 
 fn pods(numbers: &[u64]) -> Listing {
@@ -163,13 +163,13 @@ fn hidden_containers_hold_their_images() {
         let id = |image: u64| ImageId::try_from(image_id(image)).unwrap();
         (1..=5).filter(|image| shown.is_used_by_hidden(&id(*image))).collect()
     };
-    let of = |number: u64, claim| {
+    let of = |number: u64, ownership| {
         let image = ImageId::try_from(image_id(number)).ok();
-        ListedContainer { id: fixture::hex(number), image, claim, observed: None }
+        ListedContainer { id: fixture::hex(number), image, ownership, observed: None }
     };
     state.connected();
-    let containers = vec![of(1, Claim::None), of(2, Claim::Other), of(3, Claim::Workload)];
-    state.listed(&listing(containers));
+    let listed = [(1, Ownership::None), (2, Ownership::Other), (3, Ownership::Workload)];
+    state.listed(&listing(listed.map(|(number, owner)| of(number, owner)).into()));
     answer(&mut state, |target| {
         Ok(Inspected::Container(Box::new(observed(number_of(target.name()), 1))))
     });
@@ -187,7 +187,7 @@ fn hidden_containers_hold_their_images() {
     assert!(state.has_changed());
     assert_eq!(held(&mut state), [2, 5]);
     state.listing();
-    state.listed(&listing(vec![of(2, Claim::Other)]));
+    state.listed(&listing(vec![of(2, Ownership::Other)]));
     assert_eq!(held(&mut state), [2], "the end of the other was missed");
 }
 
@@ -199,7 +199,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     let of = |number: u64| ListedContainer {
         id: fixture::hex(number),
         image: image(),
-        claim: Claim::None,
+        ownership: Ownership::None,
         observed: None,
     };
     let listing = |numbers: &[u64]| listing(numbers.iter().copied().map(of).collect());

@@ -7,7 +7,7 @@ use dockbridge::{
     engine::error::{EngineError, Subject},
     error::Kind,
     model::{
-        engine::{ApiVersion, CgroupDriver, Claim, ListedContainer},
+        engine::{ApiVersion, CgroupDriver, ListedContainer, Ownership},
         id::ImageId,
         label,
         record::Observed,
@@ -114,11 +114,11 @@ async fn all_containers_are_listed_with_what_they_claim() {
         (image, [stranger, pause, work])
     });
     let listed = engine(&docker).list_containers().await.unwrap();
-    let claims = [Claim::None, Claim::Other, Claim::Workload];
+    let owners = [Ownership::None, Ownership::Other, Ownership::Workload];
     let image = ImageId::try_from(image).ok();
-    let expected = ids.into_iter().zip(claims);
-    let expected: Vec<_> = expected.map(|(id, claim)| (id, image.clone(), claim)).collect();
-    let of = |one: &ListedContainer| (one.id.clone(), one.image.clone(), one.claim);
+    let expected = ids.into_iter().zip(owners);
+    let expected: Vec<_> = expected.map(|(id, owner)| (id, image.clone(), owner)).collect();
+    let of = |one: &ListedContainer| (one.id.clone(), one.image.clone(), one.ownership);
     assert_eq!(listed.iter().map(of).collect::<Vec<_>>(), expected);
     assert!(listed.iter().all(|one| one.observed.is_some()));
 }

@@ -5,7 +5,7 @@ use std::{os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 use dockbridge::{
     engine::{client::Engine, error::EngineError},
     error::Kind,
-    model::engine::Claim,
+    model::engine::Ownership,
     telemetry::registry::{RegisterMetrics as _, Registry},
 };
 use futures_util::future::join_all;
@@ -179,8 +179,8 @@ async fn one_large_object_hides_no_other() {
     let list = Fault::Huge(r#"[{"Labels":{"io.dockbridge.container":""#, LARGE, after);
     docker.inject(Rule::new("GET /containers/json", list));
     let listed = patient(&docker).list_containers().await.unwrap();
-    let seen: Vec<(&str, Claim)> = listed.iter().map(|one| (one.id.as_str(), one.claim)).collect();
-    assert_eq!(seen, [(ID, Claim::Workload), ("b", Claim::None)]);
+    let seen: Vec<_> = listed.iter().map(|one| (one.id.as_str(), one.ownership)).collect();
+    assert_eq!(seen, [(ID, Ownership::Workload), ("b", Ownership::None)]);
 }
 
 #[tokio::test]

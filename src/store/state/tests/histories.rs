@@ -470,12 +470,12 @@ fn is_unlabelled(number: u64) -> bool {
 }
 
 fn claimed(number: u64) -> ListedContainer {
-    let claim = match number {
-        _ if is_unlabelled(number) => Claim::None,
-        _ if is_pause(number) => Claim::Other,
-        _ => Claim::Workload,
+    let ownership = match number {
+        _ if is_unlabelled(number) => Ownership::None,
+        _ if is_pause(number) => Ownership::Other,
+        _ => Ownership::Workload,
     };
-    ListedContainer { image: image_of(number), claim, ..listed(number) }
+    ListedContainer { image: image_of(number), ownership, ..listed(number) }
 }
 
 /// As [`observed`] creates them.
