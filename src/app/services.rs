@@ -108,9 +108,9 @@ pub(super) async fn build(
     let sandboxes = Sandboxes::new(dependencies, settings.network, namespaces, tracker);
     let config = Arc::new(verbose_config(settings));
     let stats = Stats::start(store.clone(), cgroups);
-    let (leaving, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
-    let events = Events::new(&node, limits.clone(), leaving.clone(), metrics.events.clone());
-    let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), leaving };
+    let (shutdown, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
+    let events = Events::new(&node, limits.clone(), shutdown.clone(), metrics.events.clone());
+    let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), shutdown };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),
         containers,
@@ -125,7 +125,7 @@ pub(super) async fn build(
         live: live.clone(),
         sandbox_image: sandbox_image(settings).into(),
         checkpoints,
-        leaving: work.1.clone(),
+        shutdown: work.1.clone(),
         events,
         metrics,
         encoded: Arc::default(),

@@ -50,7 +50,7 @@ pub struct Commands {
     /// Owns the commands, so that dockbridge waits for their end before it exits.
     tracker: TaskTracker,
     /// Cancelled when dockbridge stops. Commands are then ended.
-    leaving: CancellationToken,
+    shutdown: CancellationToken,
     /// Records which commands run, for the next server.
     command_records: CommandRecords,
     pub metrics: ContainerMetrics,
@@ -66,7 +66,7 @@ impl Commands {
         Self {
             node: node.clone(),
             tracker: work.0.clone(),
-            leaving: work.1.clone(),
+            shutdown: work.1.clone(),
             command_records: CommandRecords::open(state_dir.join("execs")),
             metrics: ContainerMetrics::default(),
         }
@@ -99,7 +99,7 @@ impl Commands {
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
         let (engine, stopping, command_records) =
-            (self.node.engine.clone(), self.leaving.clone(), self.command_records.clone());
+            (self.node.engine.clone(), self.shutdown.clone(), self.command_records.clone());
         let run = Run { engine, container, spec, until, stopping, command_records };
         let (reply, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
@@ -144,7 +144,7 @@ impl Commands {
         let running = now.container(id).filter(|container| container.process.is_running());
         let Some(container) = running else { return true };
         let exec = one.exec(&self.node.engine, container);
-        exec.clear(Leftover::Uncertain, &self.leaving).await.unwrap_or_default()
+        exec.clear(Leftover::Uncertain, &self.shutdown).await.unwrap_or_default()
     }
 
     /// The record of a running container. The store may not show a recent start yet, so the engine is asked

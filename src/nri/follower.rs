@@ -17,7 +17,7 @@ impl Shared {
             let newer = self.store.when(|now| (!Arc::ptr_eq(now, &last)).then(|| Arc::clone(now)));
             let now = tokio::select! {
                 now = newer => now,
-                () = self.leaving.cancelled() => return,
+                () = self.shutdown.cancelled() => return,
             };
             let Some(now) = now else { return };
             last = now;

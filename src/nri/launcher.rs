@@ -89,7 +89,7 @@ impl Shared {
             }
             tokio::select! {
                 () = sleep(backoff.failed()) => {}
-                () = self.leaving.cancelled() => return,
+                () = self.shutdown.cancelled() => return,
             }
         }
     }

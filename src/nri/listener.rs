@@ -32,7 +32,7 @@ impl Shared {
                     let socket = path.display();
                     warn!(%socket, "the socket of NRI plugins was removed or replaced; creating it again");
                 }
-                () = self.leaving.cancelled() => {}
+                () = self.shutdown.cancelled() => {}
             }
         }
     }
@@ -40,7 +40,7 @@ impl Shared {
     /// The socket, however long it takes to bind it. None when dockbridge stops.
     async fn bound(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
         let mut is_logged = false;
-        while !self.leaving.is_cancelled() {
+        while !self.shutdown.is_cancelled() {
             match bind(path).await {
                 Ok(bound) => return Some(bound),
                 Err(error) if !is_logged => {
@@ -52,7 +52,7 @@ impl Shared {
             }
             tokio::select! {
                 () = sleep(BIND_AGAIN) => {}
-                () = self.leaving.cancelled() => {}
+                () = self.shutdown.cancelled() => {}
             }
         }
         None

@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) metrics: NriMetrics,
     pub(super) tracker: TaskTracker,
     /// Cancelled when dockbridge ends.
-    pub(super) leaving: CancellationToken,
+    pub(super) shutdown: CancellationToken,
     pub(super) creations: Creations,
     /// The directory in which network namespaces of pods are pinned, by id.
     netns_dir: PathBuf,
@@ -94,7 +94,7 @@ impl Nri {
             hooks: OnceLock::new(),
             metrics: NriMetrics::default(),
             tracker: work.0.clone(),
-            leaving: work.1.clone(),
+            shutdown: work.1.clone(),
             creations: Creations::default(),
             netns_dir,
             plugins: Mutex::default(),

@@ -36,7 +36,7 @@ impl Shared {
         let (connection, mut calls) = Connection::open(socket);
         let ended = tokio::select! {
             ended = self.serve_plugin(&connection, &mut calls, installed) => ended,
-            () = self.leaving.cancelled() => {
+            () = self.shutdown.cancelled() => {
                 // The connection ends, whatever the plugin answers.
                 let _ = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SHUTDOWN_TIMEOUT).await;
                 CloseReason::Shutdown

@@ -18,7 +18,7 @@ use crate::error::Kind;
 pub fn chunks<I, T, R>(
     items: I,
     to_message: fn(Vec<T>) -> R,
-    leaving: CancellationToken,
+    shutdown: CancellationToken,
 ) -> Response<BoxStream<R>>
 where
     I: Iterator<Item = T> + Send + 'static,
@@ -27,7 +27,7 @@ where
 {
     let chunks = Chunks { items, held: None };
     let messages = stream::unfold(Some(chunks), move |chunks| {
-        let ending = leaving.is_cancelled();
+        let ending = shutdown.is_cancelled();
         async move {
             let mut chunks = chunks?;
             if ending {

@@ -55,10 +55,10 @@ pub struct Events {
     nri: Nri,
     limits: Limits,
     /// Cancelled when dockbridge stops. All streams then end.
-    leaving: CancellationToken,
+    shutdown: CancellationToken,
     /// The queue for the listeners. None while there is no listener.
     listeners: Arc<Mutex<Option<broadcast::Sender<Arc<RenderedEvents>>>>>,
-    rendered: Counter,
+    count: Counter,
 }
 
 /// Events that were rendered together. `None` after the queue has discarded them.
@@ -85,9 +85,9 @@ struct Batch {
 
 impl Events {
     /// For this node's store. Each event is counted once.
-    pub fn new(node: &Node, limits: Limits, leaving: CancellationToken, rendered: Counter) -> Self {
+    pub fn new(node: &Node, limits: Limits, shutdown: CancellationToken, count: Counter) -> Self {
         let (store, nri) = (node.store.clone(), node.nri.clone());
-        Self { store, nri, limits, leaving, listeners: Arc::default(), rendered }
+        Self { store, nri, limits, shutdown, listeners: Arc::default(), count }
     }
 
     /// All changes from now on, until the listener leaves or dockbridge stops. If there are other
@@ -101,7 +101,7 @@ impl Events {
     ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
         self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
         Ok(listener_stream(self.join(), listening)
-            .take_until(self.leaving.clone().cancelled_owned())
+            .take_until(self.shutdown.clone().cancelled_owned())
             .boxed())
     }
 
@@ -137,7 +137,7 @@ impl Events {
                 more = newer => more.is_some(),
                 Some(()) = overdue => true,
                 () = reveals.next() => true,
-                () = self.leaving.cancelled() => false,
+                () = self.shutdown.cancelled() => false,
             };
             if !more {
                 // Clients that still listen get the end of the stream.
@@ -172,7 +172,7 @@ impl Events {
                 let latest = shown.sandbox(change.sandbox.id.as_str()).unwrap_or(&change.sandbox);
                 let pod = pod(&shown, latest, &self.limits).await;
                 events.push(event(&change.id, change.step, &pod, at));
-                self.rendered.inc();
+                self.count.inc();
             }
             queue.send(events);
         }

@@ -27,7 +27,7 @@ pub struct ImageRpc {
     pub stats: Stats,
     pub store: Store,
     /// Cancelled when dockbridge stops. Streamed lists then end.
-    pub leaving: CancellationToken,
+    pub shutdown: CancellationToken,
 }
 
 impl ImageRpc {
@@ -61,7 +61,7 @@ impl ImageService for ImageRpc {
     ) -> Result<Response<BoxStream<cri::StreamImagesResponse>>, Status> {
         let items = self.listed(request.get_ref().filter.as_ref()).await?;
         let to_message = |images| cri::StreamImagesResponse { images };
-        Ok(chunks(items, to_message, self.leaving.clone()))
+        Ok(chunks(items, to_message, self.shutdown.clone()))
     }
 
     async fn image_status(

@@ -56,7 +56,7 @@ pub struct RuntimeRpc {
     /// Stores changed pod CIDRs.
     pub checkpoints: Checkpoints,
     /// Cancelled when dockbridge stops. Streams of events then end.
-    pub leaving: CancellationToken,
+    pub shutdown: CancellationToken,
     pub events: Events,
     pub metrics: RpcMetrics,
     /// The last sent lists, encoded.
@@ -184,7 +184,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<BoxStream<cri::StreamPodSandboxesResponse>>, Status> {
         let items = self.listed_sandboxes(request.get_ref().filter.as_ref()).await?;
         let to_message = |pod_sandboxes| cri::StreamPodSandboxesResponse { pod_sandboxes };
-        Ok(chunks(items.into_iter(), to_message, self.leaving.clone()))
+        Ok(chunks(items.into_iter(), to_message, self.shutdown.clone()))
     }
 
     async fn create_container(
@@ -260,7 +260,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<BoxStream<cri::StreamContainersResponse>>, Status> {
         let items = self.listed_containers(request.get_ref().filter.as_ref()).await?;
         let to_message = |containers| cri::StreamContainersResponse { containers };
-        Ok(chunks(items.into_iter(), to_message, self.leaving.clone()))
+        Ok(chunks(items.into_iter(), to_message, self.shutdown.clone()))
     }
 
     async fn container_status(
@@ -381,7 +381,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<BoxStream<cri::StreamContainerStatsResponse>>, Status> {
         let items = self.listed_container_stats(request.get_ref().filter.as_ref()).await?;
         let to_message = |container_stats| cri::StreamContainerStatsResponse { container_stats };
-        Ok(chunks(items, to_message, self.leaving.clone()))
+        Ok(chunks(items, to_message, self.shutdown.clone()))
     }
 
     async fn pod_sandbox_stats(
@@ -412,7 +412,7 @@ impl RuntimeService for RuntimeRpc {
         let items = self.listed_sandbox_stats(request.get_ref().filter.as_ref()).await?;
         let to_message =
             |pod_sandbox_stats| cri::StreamPodSandboxStatsResponse { pod_sandbox_stats };
-        Ok(chunks(items, to_message, self.leaving.clone()))
+        Ok(chunks(items, to_message, self.shutdown.clone()))
     }
 
     async fn list_metric_descriptors(
@@ -438,7 +438,7 @@ impl RuntimeService for RuntimeRpc {
         let items = self.listed_metrics().await?;
         let to_message =
             |pod_sandbox_metrics| cri::StreamPodSandboxMetricsResponse { pod_sandbox_metrics };
-        Ok(chunks(items, to_message, self.leaving.clone()))
+        Ok(chunks(items, to_message, self.shutdown.clone()))
     }
 
     async fn update_runtime_config(

@@ -63,11 +63,11 @@ async fn an_empty_list_ends_at_once() {
 /// A client that received half of a list must not mistake it for the whole.
 #[tokio::test]
 async fn a_list_that_is_cut_ends_with_an_error() {
-    let leaving = CancellationToken::new();
+    let shutdown = CancellationToken::new();
     let items = (0..3).map(|number| image(number, MOST_BYTES));
-    let mut stream = chunks(items, to_message, leaving.clone()).into_inner();
+    let mut stream = chunks(items, to_message, shutdown.clone()).into_inner();
     assert_eq!(stream.next().await.unwrap().unwrap().images[0].id, "0");
-    leaving.cancel();
+    shutdown.cancel();
     let cut = stream.next().await.unwrap().unwrap_err();
     assert_eq!(cut.code(), Code::Unavailable);
     assert!(stream.next().await.is_none());
