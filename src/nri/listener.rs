@@ -23,12 +23,12 @@ impl Shared {
     }
 
     async fn listen(self: Arc<Self>) {
-        let (path, free) = (self.settings.socket.as_path(), Arc::new(Semaphore::new(MOST_PLUGINS)));
-        while let Some((own, listener)) = self.bound(path).await {
+        let (path, slots) = (self.settings.socket.as_path(), Arc::new(Semaphore::new(MAX_PLUGINS)));
+        while let Some((own, listener)) = self.bind_with_retries(path).await {
             info!(socket = %path.display(), "serving NRI plugins");
             tokio::select! {
-                () = self.accept(&listener, &free) => {}
-                () = until(|| !own.is_in_place()) => {
+                () = self.accept(&listener, &slots) => {}
+                () = wait_until(|| !own.is_in_place()) => {
                     let socket = path.display();
                     warn!(%socket, "the socket of NRI plugins was removed or replaced; creating it again");
                 }
@@ -38,7 +38,7 @@ impl Shared {
     }
 
     /// The socket, however long it takes to bind it. None when dockbridge stops.
-    async fn bound(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
+    async fn bind_with_retries(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
         let mut is_logged = false;
         while !self.shutdown.is_cancelled() {
             match bind(path).await {
@@ -51,22 +51,22 @@ impl Shared {
                 Err(_) => {}
             }
             tokio::select! {
-                () = sleep(BIND_AGAIN) => {}
+                () = sleep(BIND_RETRY) => {}
                 () = self.shutdown.cancelled() => {}
             }
         }
         None
     }
 
-    async fn accept(self: &Arc<Self>, listener: &UnixListener, free: &Arc<Semaphore>) {
+    async fn accept(self: &Arc<Self>, listener: &UnixListener, slots: &Arc<Semaphore>) {
         loop {
-            if free.available_permits() == 0 {
+            if slots.available_permits() == 0 {
                 warn!(
-                    limit = MOST_PLUGINS,
+                    limit = MAX_PLUGINS,
                     "the limit of connected NRI plugins is reached; the next one waits until one disconnects"
                 );
             }
-            let permit = Arc::clone(free).acquire_owned().await;
+            let permit = Arc::clone(slots).acquire_owned().await;
             match listener.accept().await {
                 Ok((socket, _)) => {
                     let session = Arc::clone(self).session(socket, None);
@@ -78,17 +78,17 @@ impl Shared {
                 Err(error) => {
                     let error = error.to_string();
                     warn!(error, "cannot accept an NRI plugin; retrying");
-                    sleep(ACCEPT_AGAIN).await;
+                    sleep(ACCEPT_RETRY).await;
                 }
             }
         }
     }
 }
 
-/// Waits until `is_so` returns true.
-async fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        sleep(LOOK_EVERY).await;
+/// Waits until `condition` returns true.
+async fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -108,9 +108,9 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
 }
 
 const USED: &str = "another runtime serves NRI plugins there (containerd does with its CRI plugin)";
-const BIND_AGAIN: Duration = Duration::from_secs(10);
+const BIND_RETRY: Duration = Duration::from_secs(10);
 /// containerd removes the socket when it starts, even another runtime's.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// Maximum number of connections, registered or not.
-const MOST_PLUGINS: usize = 64;
+const MAX_PLUGINS: usize = 64;

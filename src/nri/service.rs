@@ -48,7 +48,7 @@ pub(super) struct Shared {
     netns_dir: PathBuf,
     plugins: Mutex<Plugins>,
     /// Only one plugin at a time is synchronised, so an event waits for one at most.
-    pub(super) joining: Mutex<()>,
+    pub(super) synchronizing: Mutex<()>,
 }
 
 /// Callbacks to `container`, which is above this module: what plugins may do to containers, and which limits
@@ -98,7 +98,7 @@ impl Nri {
             creations: Creations::default(),
             netns_dir,
             plugins: Mutex::default(),
-            joining: Mutex::default(),
+            synchronizing: Mutex::default(),
         })))
     }
 

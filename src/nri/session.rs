@@ -127,7 +127,7 @@ impl Shared {
 
     /// Sends the plugin all existing objects. From then on it is asked about everything.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
-        let _turn = self.joining.lock().await;
+        let _turn = self.synchronizing.lock().await;
         let mut plugins = self.plugins().await;
         // This must precede the read of the store, so that all later objects are asked about.
         self.creations.set_asking(true);
