@@ -96,12 +96,12 @@ impl Checkpoints {
     /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file
     /// is no error.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
-        let (cri_dockerd, of) = (self.cri_dockerd.clone(), id.clone());
-        if let Err(error) = blocking(move || cri_dockerd.remove(&of)).await {
+        let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
+        if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {
             let error = chain(&error);
             warn!(sandbox = %id, error, "cannot remove the checkpoint of cri-dockerd or dockershim; it stays");
         }
-        self.erase(self.paths.sandbox(id)).await
+        self.remove_file(self.paths.sandbox(id)).await
     }
 
     /// The host ports in the pod's checkpoint of cri-dockerd or dockershim; none without such a checkpoint.
@@ -114,21 +114,21 @@ impl Checkpoints {
     pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), CheckpointError> {
         let path = self.paths.root.join(T::NAME);
         if *body == T::default() {
-            return self.erase(path).await;
+            return self.remove_file(path).await;
         }
         self.write(path, body, T::DURABILITY).await
     }
 
-    /// The last one; empty when the file is missing or cannot be trusted (it is then moved aside).
+    /// The stored file. Empty if it is missing, or if it cannot be trusted and was moved to quarantine.
     pub async fn load_file<T: SingleFile>(&self) -> T {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.load_single(T::NAME)).await.unwrap_or_default()
     }
 
-    async fn erase(&self, path: PathBuf) -> Result<(), CheckpointError> {
+    async fn remove_file(&self, path: PathBuf) -> Result<(), CheckpointError> {
         // Not synced: if a power loss brings the file back, it is removed again.
-        let erase = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
-        self.in_order(path, erase).await
+        let remove = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
+        self.in_order(path, remove).await
     }
 
     async fn write<T: Serialize + Sync>(
@@ -200,7 +200,7 @@ impl Paths {
         } else if let Some(stem) = name.strip_suffix(SUFFIX) {
             match read_sandbox(&entry.path(), stem) {
                 Ok(checkpoint) => loaded.sandboxes.push(checkpoint),
-                Err(why) => loaded.quarantined.push(self.set_aside(&entry.path(), &why)),
+                Err(why) => loaded.quarantined.push(self.quarantine(&entry.path(), &why)),
             }
         }
     }
@@ -212,8 +212,8 @@ impl Paths {
             let name = name.to_string_lossy();
             let singles =
                 [PodCidrs::NAME, PulledImages::NAME, ChangesSinceCreate::NAME, MemoryKills::NAME];
-            let ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
-            if file::is_draft(&name) && name.strip_prefix('.').is_some_and(ours) {
+            let is_ours = |rest: &str| singles.iter().any(|single| rest.starts_with(single));
+            if file::is_draft(&name) && name.strip_prefix('.').is_some_and(is_ours) {
                 file::remove_draft(&entry.path());
             }
         }
@@ -224,15 +224,15 @@ impl Paths {
         match read(&path).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose()) {
             Ok(body) => body,
             Err(why) => {
-                let Quarantined { path, reason } = self.set_aside(&path, &why);
+                let Quarantined { path, reason } = self.quarantine(&path, &why);
                 warn!(file = %path.display(), reason, "stored file cannot be used; moved to quarantine");
                 None
             }
         }
     }
 
-    fn set_aside(&self, path: &Path, why: &Untrusted) -> Quarantined {
-        move_aside(path, &self.root.join("quarantine"), &why.to_string())
+    fn quarantine(&self, path: &Path, why: &Untrusted) -> Quarantined {
+        move_to_quarantine(path, &self.root.join("quarantine"), &why.to_string())
     }
 }
 
@@ -276,8 +276,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
 /// is kept for the operator, and the next start ignores it.
 ///
 /// A file that cannot be moved stays where it is; the report then says so.
-fn move_aside(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
-    match moved(path, quarantine) {
+fn move_to_quarantine(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
+    match rename_into(path, quarantine) {
         Ok(path) => Quarantined { path, reason: reason.to_owned() },
         Err(error) => {
             let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
@@ -286,7 +286,7 @@ fn move_aside(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
     }
 }
 
-fn moved(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
+fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     file::ensure_directory(quarantine, DIRECTORY_MODE)?;
     let target = free_name(path, quarantine)?;
     fs::rename(path, &target).map_err(|e| HostError::new("move aside", path, e))?;
