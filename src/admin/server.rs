@@ -123,7 +123,7 @@ impl ListenerConnections {
             Err(error) => {
                 // Most likely there are no free descriptors.
                 warn!(%error, "cannot accept a connection to the metrics endpoint; retrying");
-                sleep(ACCEPT_AGAIN).await;
+                sleep(ACCEPT_RETRY).await;
             }
         }
     }
@@ -153,7 +153,7 @@ where
 }
 
 const MOST_CONNECTIONS: usize = 32;
-const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 /// How long a client may take to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long request and answer may take together.

@@ -104,12 +104,12 @@ fn connections(
                     logged = true;
                 }
             }
-            sleep(ACCEPT_AGAIN).await;
+            sleep(ACCEPT_RETRY).await;
         }
     })
 }
 
 /// The pause before a failed accept is retried.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How long running calls may take after the stop signal.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -82,7 +82,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
             Err(error) => {
                 // Probably out of file descriptors.
                 warn!(%error, "cannot accept a streaming connection; retrying");
-                sleep(ACCEPT_AGAIN).await;
+                sleep(ACCEPT_RETRY).await;
             }
         }
     }
@@ -113,7 +113,7 @@ async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
 /// Concurrent connections without a token. Each costs a file descriptor and a small buffer.
 const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
-const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 /// How long a client may take to send the request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long request and answer may take together.
