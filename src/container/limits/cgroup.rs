@@ -49,7 +49,7 @@ impl ContainerCgroup {
     }
 
     /// The cgroup that was found before for this process, without I/O. It may no longer exist.
-    pub(super) fn remembered(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
+    pub(super) fn cached(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         let group = cgroups.cached(pid, id)?;
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
@@ -60,26 +60,26 @@ impl ContainerCgroup {
         requested: &Resources,
         settings: &[CgroupFile],
     ) -> Option<Resources> {
-        let held = self.held(requested);
-        (held.is_known() || self.group.exists()).then(|| self.rendered(requested, &held, settings))
+        let now = self.read_limits(requested);
+        (now.is_known() || self.group.exists()).then(|| self.render(requested, &now, settings))
     }
 
-    pub(super) fn lives(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         self.cgroups.find(self.pid, &self.id).is_ok()
     }
 
     /// The current limits, in the form in which they were requested.
     pub(super) fn shown(&self, requested: &Resources, settings: &[CgroupFile]) -> Resources {
-        self.rendered(requested, &self.held(requested), settings)
+        self.render(requested, &self.read_limits(requested), settings)
     }
 
-    fn held(&self, requested: &Resources) -> Limits {
-        let lists = !requested.cpuset_cpus.is_empty() || !requested.cpuset_mems.is_empty();
-        if lists { self.limits() } else { self.group.numbers(self.pid) }
+    fn read_limits(&self, requested: &Resources) -> Limits {
+        let has_cpusets = !requested.cpuset_cpus.is_empty() || !requested.cpuset_mems.is_empty();
+        if has_cpusets { self.limits() } else { self.group.numbers(self.pid) }
     }
 
-    fn rendered(&self, requested: &Resources, held: &Limits, settings: &[CgroupFile]) -> Resources {
-        shown(requested, held, settings, |setting| self.current(setting))
+    fn render(&self, requested: &Resources, limits: &Limits, settings: &[CgroupFile]) -> Resources {
+        shown(requested, limits, settings, |setting| self.current(setting))
     }
 
     fn limits(&self) -> Limits {
@@ -108,18 +108,18 @@ impl ContainerCgroup {
     /// ended, there is nothing to limit.
     pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), LimitError> {
         let Some((_, directory)) = self.group.directory(&setting.controller) else {
-            return self.absent(setting, LimitError::NoGroup { field: setting.field() });
+            return self.handle_missing(setting, LimitError::NoGroup { field: setting.field() });
         };
         let Err(cause) = cgroup::write(directory, &setting.file, &setting.value) else {
             return Ok(());
         };
-        if !self.lives() {
+        if !self.is_alive() {
             return Ok(());
         }
         let is_absent = cause.is_not_found();
         let (field, value) = (setting.field(), setting.value.clone());
         let refused = LimitError::NotSet { field, value, cause: Arc::new(cause) };
-        if is_absent { self.absent(setting, refused) } else { Err(refused) }
+        if is_absent { self.handle_missing(setting, refused) } else { Err(refused) }
     }
 
     /// Writes the files that have another value, and adds their fields to `set`.
@@ -128,14 +128,14 @@ impl ContainerCgroup {
         settings: &[CgroupFile],
         set: &mut Vec<String>,
     ) -> Result<(), LimitError> {
-        let (cgroup, asked) = (self.clone(), settings.to_vec());
-        let changed = blocking(move || cgroup.differing(asked)).await;
-        self.tell_systemd(&changed).await;
+        let (cgroup, requested) = (self.clone(), settings.to_vec());
+        let changed = blocking(move || cgroup.differing(requested)).await;
+        self.set_systemd_properties(&changed).await;
         // When systemd sets one property, it may reset other files.
-        let (cgroup, asked) = (self.clone(), settings.to_vec());
+        let (cgroup, requested) = (self.clone(), settings.to_vec());
         let (written, outcome) = blocking(move || {
             let mut written = Vec::new();
-            let files = cgroup.differing(asked);
+            let files = cgroup.differing(requested);
             let outcome = files.iter().try_for_each(|file| {
                 cgroup.set(file)?;
                 written.push(file.field());
@@ -148,7 +148,7 @@ impl ContainerCgroup {
         outcome
     }
 
-    fn absent(&self, setting: &CgroupFile, refused: LimitError) -> Result<(), LimitError> {
+    fn handle_missing(&self, setting: &CgroupFile, refused: LimitError) -> Result<(), LimitError> {
         match setting.if_missing {
             IfMissing::Fail => return Err(refused),
             IfMissing::Ignore => {}
@@ -169,7 +169,7 @@ impl ContainerCgroup {
     /// Sets the OOM score of the main process. If that is not permitted, the score stays, as at a start:
     /// scores are clamped to what the host allows.
     pub(super) fn set_score(&self, score: i64) -> Result<(), LimitError> {
-        if self.score() == Some(score) || !self.lives() {
+        if self.score() == Some(score) || !self.is_alive() {
             return Ok(());
         }
         match self.group.set_oom_score_adj(self.pid, score) {
@@ -180,7 +180,7 @@ impl ContainerCgroup {
                 );
                 Ok(())
             }
-            Err(cause) if self.lives() => Err(LimitError::NotSet {
+            Err(cause) if self.is_alive() => Err(LimitError::NotSet {
                 field: "linux.oom_score_adj".to_owned(),
                 value: score.to_string(),
                 cause: Arc::new(cause),
@@ -191,27 +191,27 @@ impl ContainerCgroup {
 
     /// If systemd manages the cgroup, sets the properties that it would otherwise reset on a reload. The files
     /// are written as well, so a refusal by systemd is a warning and not an error.
-    async fn tell_systemd(&self, settings: &[CgroupFile]) {
+    async fn set_systemd_properties(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
         // One at a time: systemd applies all properties of a call or none, and older versions know fewer names.
         for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {
             let before = self.read(setting).await;
-            if tell_systemd(scope, &setting.properties).await {
-                self.until_set(setting, before).await;
+            if set_property(scope, &setting.properties).await {
+                self.wait_until_set(setting, before).await;
             }
         }
     }
 
     /// A moment after its answer systemd sets the properties, and resets other files to its own defaults. What
     /// dockbridge writes before that is lost.
-    async fn until_set(&self, setting: &CgroupFile, before: Option<String>) {
-        let deadline = Instant::now() + SETTLING;
+    async fn wait_until_set(&self, setting: &CgroupFile, before: Option<String>) {
+        let deadline = Instant::now() + SETTLE_TIMEOUT;
         while Instant::now() < deadline {
             let now = self.read(setting).await;
             if now != before || now.as_ref() == Some(&setting.value) {
                 return;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -222,7 +222,7 @@ impl ContainerCgroup {
 }
 
 /// Calls systemctl once. Returns whether systemd accepted the property.
-async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
+async fn set_property(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
     let ran = run(Program {
@@ -258,7 +258,7 @@ async fn tell_systemd(scope: &str, properties: &[String]) -> bool {
 /// How long systemd may take for one call.
 const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long systemd may take to apply a property, and how often that is checked.
-const SETTLING: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The largest output of systemctl that is read. It prints nothing on success.
 const OUTPUT_LIMIT: usize = 64 << 10;

@@ -27,7 +27,7 @@ impl Limits {
         };
         // Keys that are not supported were refused when they were requested.
         let settings = cgroup_files(&requested, engine).unwrap_or_default();
-        let known = ContainerCgroup::remembered(&self.node.cgroups, pid, record.id.as_str());
+        let known = ContainerCgroup::cached(&self.node.cgroups, pid, record.id.as_str());
         if let Some(shown) = known.and_then(|cgroup| cgroup.shown_now(&requested, &settings)) {
             return Some(shown);
         }

@@ -208,12 +208,12 @@ fn a_cached_cgroup_has_current_values() {
     fs::write(proc.join("42/cgroup"), format!("0::/{ID}\n")).unwrap();
     let limit = |bytes: i64| fs::write(group.join("memory.max"), bytes.to_string()).unwrap();
     let cgroups = Cgroups::from_proc(&proc);
-    assert!(ContainerCgroup::remembered(&cgroups, 42, ID).is_none(), "nobody has looked");
+    assert!(ContainerCgroup::cached(&cgroups, 42, ID).is_none(), "nobody has looked");
     ContainerCgroup::of(&cgroups, 42, ID).unwrap();
-    assert!(ContainerCgroup::remembered(&cgroups, 43, ID).is_none(), "started anew");
+    assert!(ContainerCgroup::cached(&cgroups, 43, ID).is_none(), "started anew");
     let told = || {
         let requested = Resources { memory_limit: 1 << 30, ..Resources::default() };
-        let shown = ContainerCgroup::remembered(&cgroups, 42, ID)?.shown_now(&requested, &[])?;
+        let shown = ContainerCgroup::cached(&cgroups, 42, ID)?.shown_now(&requested, &[])?;
         Some(shown.memory_limit)
     };
     for bytes in [64 << 20, 32 << 20] {
@@ -223,7 +223,7 @@ fn a_cached_cgroup_has_current_values() {
     fs::remove_dir_all(&group).unwrap();
     assert_eq!(told(), None, "the container has ended");
     cgroups.retain(|_| false);
-    assert!(ContainerCgroup::remembered(&cgroups, 42, ID).is_none());
+    assert!(ContainerCgroup::cached(&cgroups, 42, ID).is_none());
 }
 
 const ID: &str = "4f5c1e9d8b7a6f5e4d3c2b1a09f8e7d6c5b4a3928170f6e5d4c3b2a190817263";
