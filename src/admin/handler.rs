@@ -77,7 +77,7 @@ async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
 }
 
 async fn health(context: &AdminContext) -> Response<Full<Bytes>> {
-    if lives(&context.store).await {
+    if is_alive(&context.store).await {
         return text(StatusCode::OK, "ok\n");
     }
     let words = "the store of dockbridge does not answer: restart dockbridge\n";
@@ -171,7 +171,7 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
 }
 
 /// Whether the store's task still answers.
-async fn lives(store: &Store) -> bool {
+async fn is_alive(store: &Store) -> bool {
     store.answers(ANSWER_TIMEOUT).await
 }
 

@@ -131,7 +131,7 @@ impl Exec {
     /// it cannot be seen from here.
     pub async fn runs(&self) -> bool {
         match self.shared.lookup.get() {
-            Some(Lookup::Found(found)) => found.held.lives(),
+            Some(Lookup::Found(found)) => found.held.is_alive(),
             Some(lookup) => matches!(lookup, Lookup::Hidden),
             // The engine has not reported the pid.
             None => {
@@ -143,7 +143,7 @@ impl Exec {
 
     /// Resolves when the engine has started the main process and it still runs.
     pub async fn running(&self) {
-        if !matches!(self.lookup().await, Ok(Lookup::Found(found)) if found.held.lives()) {
+        if !matches!(self.lookup().await, Ok(Lookup::Found(found)) if found.held.is_alive()) {
             std::future::pending::<()>().await;
         }
     }
@@ -305,7 +305,7 @@ impl Process for Exec {
             }
             // The engine closes the output of no process that runs.
             if let Ok(Ok(Lookup::Found(found))) = timeout(LOOKUP_TIMEOUT, self.lookup()).await
-                && found.held.lives()
+                && found.held.is_alive()
             {
                 let container = self.shared.finder.container.clone();
                 return Err(ExecError::ConnectionLost { container });

@@ -130,7 +130,7 @@ impl ProcessFinder {
     ) -> io::Result<Signalled> {
         let all = self.members(main.map(|main| main.who.pid))?;
         let since = main.map_or(0, |main| main.who.started);
-        let recent = all.into_iter().filter(|one| one.lives && one.who.started >= since);
+        let recent = all.into_iter().filter(|one| one.is_alive && one.who.started >= since);
         let (mut candidates, mut unclear) = (Vec::new(), 0);
         for process in recent {
             candidates.extend(self.candidate(process, main, &mut unclear));
@@ -163,7 +163,7 @@ impl ProcessFinder {
         let Some(init) = self.init.and_then(|pid| self.processes.get(pid)) else { return true };
         let Ok(all) = self.members(None) else { return true };
         all.into_iter().filter(|one| one.who != init.who && one.parent == init.parent).any(|one| {
-            one.lives && self.candidate(one, None, &mut 0).is_some_and(|found| found.marked)
+            one.is_alive && self.candidate(one, None, &mut 0).is_some_and(|found| found.marked)
         })
     }
 

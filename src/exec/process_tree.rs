@@ -32,7 +32,7 @@ pub(super) struct Candidate {
 /// Which candidates belong, the main process included if it is among them.
 pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let since = main.map_or(0, |main| main.who.started);
-    let able = |one: &&Candidate| one.process.lives && one.process.who.started >= since;
+    let able = |one: &&Candidate| one.process.is_alive && one.process.who.started >= since;
     let able: Vec<&Candidate> = candidates.iter().filter(able).collect();
     let leader = main.filter(|main| has_session(main, candidates));
     let roots = able.iter().filter(|one| is_root(main, leader, one));
@@ -59,7 +59,7 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     let leads = has_session(main, candidates);
     let concerned = candidates.iter().map(|one| one.process).filter(|one| {
         let shares = leads && one.session == main.who.pid;
-        one.lives && one.who.started >= main.who.started && (one.who == main.who || shares)
+        one.is_alive && one.who.started >= main.who.started && (one.who == main.who || shares)
     });
     concerned.map(|one| one.who).collect()
 }

@@ -22,7 +22,7 @@ fn main() -> Main {
 /// A process without traces.
 fn stranger(pid: u32, parent: u32) -> Candidate {
     let who = Identity { pid, started: BEGUN + 1 };
-    let process = Process { who, parent, group: pid, session: pid, lives: true };
+    let process = Process { who, parent, group: pid, session: pid, is_alive: true };
     Candidate { process, holds_pipe: false, marked: false }
 }
 
@@ -106,7 +106,7 @@ fn a_reused_pid_is_another_process() {
 #[test]
 fn what_has_ended_is_left_alone() {
     let mut dead = itself();
-    dead.process.lives = false;
+    dead.process.is_alive = false;
     assert!(pids(Some(&main()), &[dead]).is_empty());
 }
 

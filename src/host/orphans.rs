@@ -67,7 +67,7 @@ fn end(processes: &Processes, wait: Duration) {
             }
             killed.push(orphan);
         }
-        let all = processes.all().unwrap_or_default().into_iter().filter(|one| one.lives);
+        let all = processes.all().unwrap_or_default().into_iter().filter(|one| one.is_alive);
         let left = all.filter(|one| killed.iter().any(|group| group.pid == one.group));
         let pids: Vec<u32> = left.map(|one| one.who.pid).collect();
         if pids.is_empty() && (unclear == 0 || looks >= LEAST_LOOKS) {
@@ -88,7 +88,7 @@ fn end(processes: &Processes, wait: Duration) {
 fn find(processes: &Processes) -> (Vec<Identity>, usize) {
     // The environment of a pod's process is the pod's.
     let leads = |one: &Process| {
-        one.lives
+        one.is_alive
             && one.group == one.who.pid
             && one.session != one.group
             && processes.is_of_host(one.who.pid)
@@ -114,7 +114,7 @@ fn is_of_ended(processes: &Processes, value: &str) -> bool {
     };
     let Ok(pid) = u32::try_from(pid) else { return false };
     let runs =
-        processes.get(pid).is_some_and(|one| one.who == Identity { pid, started } && one.lives);
+        processes.get(pid).is_some_and(|one| one.who == Identity { pid, started } && one.is_alive);
     pid_namespace().is_ok_and(|ours| ours == namespace) && !runs
 }
 

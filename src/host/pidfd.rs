@@ -77,14 +77,14 @@ impl ProcessHandle {
         {
             return;
         }
-        while self.lives() {
+        while self.is_alive() {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Whether it has not ended yet.
-    pub fn lives(&self) -> bool {
-        self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.lives)
+    pub fn is_alive(&self) -> bool {
+        self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.is_alive)
     }
 
     fn is_same(&self) -> bool {

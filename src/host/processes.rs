@@ -30,7 +30,7 @@ pub struct Process {
     /// Pid of the leader of its session, which may have ended.
     pub session: u32,
     /// Whether it runs; false for a zombie.
-    pub lives: bool,
+    pub is_alive: bool,
 }
 
 /// A process table, mounted at some path. Cheap to clone.
@@ -142,8 +142,8 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     let group = fields.next()?.parse().unwrap_or(0);
     let session = fields.next()?.parse().unwrap_or(0);
     let started = fields.nth(FIELDS_TO_START)?.parse().ok()?;
-    let lives = !matches!(state, "Z" | "X" | "x");
-    Some(Process { who: Identity { pid, started }, parent, group, session, lives })
+    let is_alive = !matches!(state, "Z" | "X" | "x");
+    Some(Process { who: Identity { pid, started }, parent, group, session, is_alive })
 }
 
 /// Fields between the session and the start time.

@@ -246,8 +246,8 @@ impl Sandboxes {
 
     /// The pause container may have ended while plugins ran. The kernel knows this before the engine does.
     fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, SandboxError> {
-        let lives = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.lives);
-        if lives && self.record(&id)?.state() == SandboxState::Ready {
+        let is_alive = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.is_alive);
+        if is_alive && self.record(&id)?.state() == SandboxState::Ready {
             return Ok(id);
         }
         Err(SandboxError::Ended { id: id.to_string() })

@@ -25,13 +25,13 @@ fn program(mark: &str, body: &str, is_daemon: bool) -> Child {
     child
 }
 
-fn lives(child: &mut Child) -> bool {
+fn is_alive(child: &mut Child) -> bool {
     child.try_wait().unwrap().is_none()
 }
 
 fn group_lives(group: u32) -> bool {
     let all = Processes::new(PROCESS_TABLE).all().unwrap();
-    all.iter().any(|one| one.lives && one.group == group)
+    all.iter().any(|one| one.is_alive && one.group == group)
 }
 
 /// A process table with these process groups and our own process only. In the table of the machine, two
@@ -92,10 +92,10 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
     let groups: Vec<u32> = spared.iter().chain([&left]).map(Child::id).collect();
     let (_table, processes) = table_of(&groups);
     end(&processes, Duration::ZERO);
-    assert!(!lives(&mut left));
+    assert!(!is_alive(&mut left));
     assert!(!group_lives(left.id()), "its child as well");
     for (number, child) in spared.iter_mut().enumerate() {
-        assert!(lives(child), "{number}");
+        assert!(is_alive(child), "{number}");
         let group = Pid::from_raw(child.id().cast_signed());
         killpg(group, Signal::SIGKILL).unwrap();
         child.wait().unwrap();

@@ -25,7 +25,7 @@ async fn an_end_is_seen_before_the_parent_takes_notice() {
     held.signal(ProcessSignal::Kill).unwrap();
     held.ended().await;
     // Still in the table, because nobody has waited for it.
-    assert!(!table().get(child.id()).unwrap().lives);
+    assert!(!table().get(child.id()).unwrap().is_alive);
     child.wait().unwrap();
     held.signal(ProcessSignal::Kill).unwrap();
     held.ended().await;

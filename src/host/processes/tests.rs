@@ -27,7 +27,7 @@ fn a_name_cannot_forge_fields() {
     for name in ["sh", "a b", "x) Z 1 1 1 1", "((", ")"] {
         write(root.path(), 42, &stat(42, name, "S", 777));
         let who = Identity { pid: 42, started: 777 };
-        let wanted = Process { who, parent: 7, group: 8, session: 9, lives: true };
+        let wanted = Process { who, parent: 7, group: 8, session: 9, is_alive: true };
         assert_eq!(table.get(42), Some(wanted), "{name}");
     }
 }
@@ -42,7 +42,7 @@ fn one_that_has_ended_is_listed_as_dead_and_garbage_not_at_all() {
     fs::create_dir(root.path().join("self")).unwrap();
     let all = table.all().unwrap();
     assert_eq!(all.len(), 1);
-    assert!(!all[0].lives);
+    assert!(!all[0].is_alive);
     assert_eq!(table.get(4), None);
 }
 
@@ -94,6 +94,6 @@ fn traces_are_read() {
 fn the_real_table_shows_this_process() {
     let table = Processes::new("/proc");
     let own = table.get(std::process::id()).unwrap();
-    assert!(own.lives && own.parent > 0);
+    assert!(own.is_alive && own.parent > 0);
     assert!(table.all().unwrap().contains(&own));
 }

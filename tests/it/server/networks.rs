@@ -480,7 +480,7 @@ async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
     let group = plugin().unwrap();
     let lives = || {
         let all = processes.all().unwrap();
-        all.iter().filter(|one| one.lives && one.group == group).count()
+        all.iter().filter(|one| one.is_alive && one.group == group).count()
     };
     // Any dockbridge that starts on this machine ends it, even one of another test.
     well(&node);
