@@ -52,7 +52,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     let old = String::from_utf8(old).map_err(|_| refused(DaemonJsonError::NotText))?;
     let program = if args.undo { None } else { Some(program(&processes)?) };
     let changed = if let Some(program) = &program {
-        let entry = Entry::new(program.clone(), below(args)?);
+        let entry = Entry::new(program.clone(), lower_runtime(args)?);
         let changed = daemon_json::with_entry(&old, &entry).map_err(refused)?;
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
@@ -178,7 +178,7 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
 }
 
 /// The lower runtime, if it can be run. Docker searches for a name in the system's directories of programs.
-fn below(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
+fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {
         path if path.is_absolute() => path.is_file(),

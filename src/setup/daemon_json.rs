@@ -25,17 +25,17 @@ pub struct Entry {
 
 impl Entry {
     /// The entry for the program at `path`, with a lower runtime if it is not runc.
-    pub fn new(path: String, below: Option<&str>) -> Self {
-        let below = below.filter(|name| *name != DEFAULT_BELOW);
-        let arguments = below.map(|name| vec![BELOW_FLAG.to_owned(), name.to_owned()]);
+    pub fn new(path: String, lower: Option<&str>) -> Self {
+        let lower = lower.filter(|name| *name != DEFAULT_LOWER);
+        let arguments = lower.map(|name| vec![LOWER_FLAG.to_owned(), name.to_owned()]);
         Self { path, arguments: arguments.unwrap_or_default() }
     }
 
     /// The lower runtime; none if we did not write the arguments.
-    pub fn below(&self) -> Option<&str> {
+    pub fn lower_runtime(&self) -> Option<&str> {
         match self.arguments.as_slice() {
-            [] => Some(DEFAULT_BELOW),
-            [flag, name] if flag == BELOW_FLAG => Some(name),
+            [] => Some(DEFAULT_LOWER),
+            [flag, name] if flag == LOWER_FLAG => Some(name),
             _ => None,
         }
     }
@@ -43,7 +43,7 @@ impl Entry {
     /// Whether `dockbridge setup` could have written this entry: this version, or one at an earlier path.
     fn is_ours(&self) -> bool {
         let name = self.path.rsplit('/').next();
-        name == Some(PROGRAM) && self.below().is_some()
+        name == Some(PROGRAM) && self.lower_runtime().is_some()
     }
 }
 
@@ -54,13 +54,13 @@ impl Entry {
 pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJsonError> {
     let members = parse(text)?;
     let runtimes = runtimes(&members)?.unwrap_or_default();
-    if ours(&runtimes)?.as_ref() == Some(entry) {
+    if our_entry(&runtimes)?.as_ref() == Some(entry) {
         return Ok(None);
     }
     let json = serde_json::to_string(entry).map_err(DaemonJsonError::Syntax)?;
     let layout = Layout::of(text);
-    let runtimes = printed(&runtimes.replaced(RUNTIME, &json), &layout, 2);
-    Ok(Some(layout.file(&printed(&members.replaced(RUNTIMES, &runtimes), &layout, 1))))
+    let runtimes = render(&runtimes.replaced(RUNTIME, &json), &layout, 2);
+    Ok(Some(layout.file(&render(&members.replaced(RUNTIMES, &runtimes), &layout, 1))))
 }
 
 /// The text without our entry, and without `runtimes` if that is then empty; none if there is no entry.
@@ -70,7 +70,7 @@ pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJso
 pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
     let members = parse(text)?;
     let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
-    if ours(&runtimes)?.is_none() {
+    if our_entry(&runtimes)?.is_none() {
         return Ok(None);
     }
     let is_default =
@@ -83,16 +83,16 @@ pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
     let members = if rest.0.is_empty() {
         members.without(RUNTIMES)
     } else {
-        members.replaced(RUNTIMES, &printed(&rest, &layout, 2))
+        members.replaced(RUNTIMES, &render(&rest, &layout, 2))
     };
-    Ok(Some(layout.file(&printed(&members, &layout, 1))))
+    Ok(Some(layout.file(&render(&members, &layout, 1))))
 }
 
 /// The text with an empty `runtimes`, if it has no `runtimes`.
 pub fn with_runtimes(text: &str) -> Option<String> {
     let members = parse(text).ok().filter(|members| members.value(RUNTIMES).is_none())?;
     let layout = Layout::of(text);
-    Some(layout.file(&printed(&members.replaced(RUNTIMES, "{}"), &layout, 1)))
+    Some(layout.file(&render(&members.replaced(RUNTIMES, "{}"), &layout, 1)))
 }
 
 /// Whether both texts have the same settings, whatever their layout is.
@@ -113,16 +113,16 @@ fn parse(text: &str) -> Result<Members, DaemonJsonError> {
 
 fn runtimes(members: &Members) -> Result<Option<Members>, DaemonJsonError> {
     if members.0.iter().filter(|(name, _)| name == RUNTIMES).count() > 1 {
-        return Err(DaemonJsonError::Twice(RUNTIMES));
+        return Err(DaemonJsonError::Duplicate(RUNTIMES));
     }
     let Some(value) = members.value(RUNTIMES) else { return Ok(None) };
     // For the engine, `null` means no runtimes.
     serde_json::from_str(value).map_err(DaemonJsonError::Runtimes)
 }
 
-fn ours(runtimes: &Members) -> Result<Option<Entry>, DaemonJsonError> {
+fn our_entry(runtimes: &Members) -> Result<Option<Entry>, DaemonJsonError> {
     if runtimes.0.iter().filter(|(name, _)| name == RUNTIME).count() > 1 {
-        return Err(DaemonJsonError::Twice(RUNTIME));
+        return Err(DaemonJsonError::Duplicate(RUNTIME));
     }
     let Some(value) = runtimes.value(RUNTIME) else { return Ok(None) };
     let entry = serde_json::from_str(value).ok().filter(Entry::is_ours);
@@ -202,7 +202,7 @@ impl Layout {
 }
 
 /// Formats an object that is `depth` levels deep, with one member on each line.
-fn printed(members: &Members, layout: &Layout, depth: usize) -> String {
+fn render(members: &Members, layout: &Layout, depth: usize) -> String {
     if members.0.is_empty() {
         return "{}".to_owned();
     }
@@ -219,9 +219,9 @@ fn printed(members: &Members, layout: &Layout, depth: usize) -> String {
 /// The name of the program that is registered.
 pub const PROGRAM: &str = "dockbridge-runtime";
 /// The runtime that does the work if no other is named.
-const DEFAULT_BELOW: &str = "runc";
+const DEFAULT_LOWER: &str = "runc";
 /// The flag of `dockbridge-runtime` that names another runtime.
-const BELOW_FLAG: &str = "--dockbridge-runtime";
+const LOWER_FLAG: &str = "--dockbridge-runtime";
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 const RUNTIMES: &str = "runtimes";
 const DEFAULT_RUNTIME: &str = "default-runtime";

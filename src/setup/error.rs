@@ -21,7 +21,7 @@ pub enum DaemonJsonError {
     Runtimes(serde_json::Error),
     /// A name appears twice, and we cannot decide which one counts.
     #[error("\"{0}\" appears twice: remove one")]
-    Twice(&'static str),
+    Duplicate(&'static str),
     #[error(
         "there is a runtime \"dockbridge\" that dockbridge setup did not write: {0}; remove or \
          rename it first"

@@ -111,7 +111,7 @@ fn another_runtime_below_is_an_argument() {
     let crun = Entry::new("/usr/bin/dockbridge-runtime".to_owned(), Some("crun"));
     let text = with_entry("{}", &crun).unwrap().unwrap();
     assert!(text.contains(r#""runtimeArgs":["--dockbridge-runtime","crun"]"#), "{text}");
-    assert_eq!(crun.below(), Some("crun"));
+    assert_eq!(crun.lower_runtime(), Some("crun"));
     assert_eq!(ours(), Entry::new("/usr/bin/dockbridge-runtime".to_owned(), Some("runc")));
     let back = with_entry(&text, &ours()).unwrap().unwrap();
     assert!(!back.contains("crun"), "{back}");
