@@ -17,19 +17,19 @@ use crate::{
 
 /// The I/O of a cgroup. None if there is no figure.
 pub(super) fn read(
-    places: &CgroupPaths,
+    paths: &CgroupPaths,
     detail: Detail,
     now: fn() -> Nanos,
     files: &mut GroupFiles<'_>,
 ) -> Option<IoReading> {
-    let text = places.pressure.as_ref().and_then(|place| files.text(place, "io.pressure"));
+    let text = paths.pressure.as_ref().and_then(|directory| files.text(directory, "io.pressure"));
     let pressure = text.and_then(pressure);
     let at = now();
-    let devices = match (&places.io, detail) {
-        (Some((Hierarchy::V2, place)), Detail::Everything) => {
-            files.uncached.text(place, "io.stat").map(v2)
+    let devices = match (&paths.io, detail) {
+        (Some((Hierarchy::V2, directory)), Detail::Everything) => {
+            files.uncached.text(directory, "io.stat").map(v2)
         }
-        (Some((Hierarchy::V1, place)), Detail::Everything) => v1(place, files.uncached),
+        (Some((Hierarchy::V1, directory)), Detail::Everything) => v1(directory, files.uncached),
         _ => None,
     };
     if pressure.is_none() && devices.is_none() {
@@ -41,7 +41,7 @@ pub(super) fn read(
 pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
     let mut devices = Devices::default();
     for (device, name, value) in nested(text) {
-        let reading = devices.of(device);
+        let reading = devices.entry(device);
         match name {
             "rbytes" => reading.read_bytes = value,
             "wbytes" => reading.written_bytes = value,
@@ -52,24 +52,24 @@ pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
             _ => {}
         }
     }
-    devices.read()
+    devices.into_readings()
 }
 
 /// Version 1 counts bytes and requests in two files of the throttling layer, which counts with every I/O
 /// scheduler.
-fn v1(place: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
+fn v1(directory: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
     let mut devices = Devices::default();
-    bytes(files.text(place, "blkio.throttle.io_service_bytes_recursive")?, &mut devices);
-    if let Some(text) = files.text(place, "blkio.throttle.io_serviced_recursive") {
+    bytes(files.text(directory, "blkio.throttle.io_service_bytes_recursive")?, &mut devices);
+    if let Some(text) = files.text(directory, "blkio.throttle.io_serviced_recursive") {
         requests(text, &mut devices);
     }
-    Some(devices.read())
+    Some(devices.into_readings())
 }
 
 /// `blkio.throttle.io_service_bytes_recursive`.
 pub(super) fn bytes(text: &str, devices: &mut Devices) {
     for (device, operation, value) in operations(text) {
-        let reading = devices.of(device);
+        let reading = devices.entry(device);
         match operation {
             "Read" => reading.read_bytes = value,
             "Write" => reading.written_bytes = value,
@@ -82,7 +82,7 @@ pub(super) fn bytes(text: &str, devices: &mut Devices) {
 /// `blkio.throttle.io_serviced_recursive`.
 pub(super) fn requests(text: &str, devices: &mut Devices) {
     for (device, operation, value) in operations(text) {
-        let reading = devices.of(device);
+        let reading = devices.entry(device);
         match operation {
             "Read" => reading.reads = value,
             "Write" => reading.writes = value,
@@ -96,12 +96,12 @@ pub(super) fn requests(text: &str, devices: &mut Devices) {
 pub(super) struct Devices(BTreeMap<(u32, u32), DeviceReading>);
 
 impl Devices {
-    fn of(&mut self, (major, minor): (u32, u32)) -> &mut DeviceReading {
-        let fresh = DeviceReading { major, minor, ..DeviceReading::default() };
-        self.0.entry((major, minor)).or_insert(fresh)
+    fn entry(&mut self, (major, minor): (u32, u32)) -> &mut DeviceReading {
+        let new = DeviceReading { major, minor, ..DeviceReading::default() };
+        self.0.entry((major, minor)).or_insert(new)
     }
 
-    pub(super) fn read(self) -> Vec<DeviceReading> {
+    pub(super) fn into_readings(self) -> Vec<DeviceReading> {
         self.0.into_values().collect()
     }
 }

@@ -136,7 +136,7 @@ fn device_counters_of_both_cgroup_versions_are_read() {
     };
     io::bytes(&of([1, 2, 5]), &mut v1);
     io::requests(&of([3, 4, 6]), &mut v1);
-    assert_eq!(v1.read(), [whole]);
+    assert_eq!(v1.into_readings(), [whole]);
 }
 
 #[test]
@@ -240,7 +240,7 @@ proptest! {
         let mut devices = io::Devices::default();
         io::bytes(&text, &mut devices);
         io::requests(&text, &mut devices);
-        let _ = devices.read();
+        let _ = devices.into_readings();
         let _ = interfaces::network(&text, "eth0", Nanos(1));
         let _ = processes::threads(&text);
         let _ = processes::ulimits(&text);

@@ -37,7 +37,7 @@ pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
 /// Lines with a device and `name=count` pairs.
 pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| line.split_once(' ')).flat_map(|(device, pairs)| {
-        let device = numbers(device);
+        let device = device_number(device);
         let pairs = pairs.split_ascii_whitespace().filter_map(|pair| pair.split_once('='));
         pairs.filter_map(move |(name, value)| Some((device?, name, count(value)?)))
     })
@@ -47,7 +47,7 @@ pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)
 pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
-        let (device, name) = (numbers(words.next()?)?, words.next()?);
+        let (device, name) = (device_number(words.next()?)?, words.next()?);
         Some((device, name, count(words.next()?)?))
     })
 }
@@ -83,7 +83,7 @@ fn stall(pairs: &str) -> Stall {
 }
 
 /// `major:minor`.
-fn numbers(device: &str) -> Option<(u32, u32)> {
+fn device_number(device: &str) -> Option<(u32, u32)> {
     let (major, minor) = device.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
