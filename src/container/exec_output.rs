@@ -109,8 +109,8 @@ impl Sink for CollectedOutput {
     }
 }
 
-/// Maximum number of kept bytes of both outputs together. kubelet accepts answers of 16 MiB, and the rest
-/// of the answer needs a little.
+/// Maximum number of kept bytes of both outputs together. kubelet accepts answers of 16 MiB, which
+/// also have other fields.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
 /// How many bytes of each output are always kept, so that much output on one does not hide the other.

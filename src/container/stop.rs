@@ -119,8 +119,8 @@ impl Containers {
         kill(&self.node.engine, id.as_str()).await
     }
 
-    /// When the stop of this container kills: at `at`, or earlier if a running stop has an earlier time. A
-    /// later time of a running stop is changed to `at`.
+    /// The time at which the stop of this container kills it: `at`, or the time of a running stop if that is
+    /// earlier. A later time of a running stop is changed to `at`.
     fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
         let mut deadlines = self.deadlines.lock();
         if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {

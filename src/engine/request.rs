@@ -26,7 +26,7 @@ pub(super) struct ApiRequest {
     credentials: Option<HeaderValue>,
     /// The connection will be hijacked.
     pub(super) upgrade: bool,
-    /// Deadline of the answer. For a stream, of its start.
+    /// Deadline of the answer, or of the start of a stream.
     pub(super) timeout: Duration,
     /// A repetition is harmless.
     pub(super) repeatable: bool,

@@ -8,8 +8,8 @@
 //!
 //! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, or two seconds later if
 //! another process holds the output open. 20.10 reports the end before these two seconds, so the wait can
-//! be shortened if there is no output. No output alone proves nothing, because a stopped engine also sends
-//! none. So the engine's answers without output are counted, and only after it has reported the end. The
+//! be shortened if there is no output. Missing output alone proves nothing, because a stopped engine also
+//! sends none. So the engine's answers without output are counted, and only after it has reported the end. The
 //! connection is never closed earlier, because Docker would then record exit code 126.
 
 use std::{future::Future, pin::pin, time::Duration};

@@ -204,8 +204,7 @@ impl CriWriter {
         })
     }
 
-    /// Reads from the log's files. If one of them was renamed meanwhile, `read` returns none, and they are listed
-    /// again.
+    /// Reads from the log's files. If one of them was renamed, `read` returns none, and they are listed again.
     fn listed<T>(
         &self,
         read: impl Fn(CriFiles) -> Result<Option<T>, LogError>,

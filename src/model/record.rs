@@ -168,7 +168,7 @@ pub enum Process {
         /// The engine's message, e.g. why it could not be started.
         message: String,
     },
-    /// Known only from the engine's list, because its inspect has not answered yet.
+    /// Known only from the engine's list, because Docker has not answered its inspect yet.
     Listed(ListedState),
     /// The engine reports a state that dockbridge does not know.
     Unknown,

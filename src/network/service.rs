@@ -79,7 +79,7 @@ pub struct Network {
     /// As kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
     pub(super) active: Arc<ActiveAttachments>,
-    /// Notified of a DEL that failed and that nobody else repeats: see [`Network::release_stale`].
+    /// Notified when [`Network::release_stale`] has a failed DEL to repeat.
     pub forgiven: Arc<Notify>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }

@@ -283,7 +283,7 @@ fn edits_of_another_version_are_refused_where_they_are_needed() {
         fields["engine"] = json!("e");
         fs::write(directory.file(ID), fields.to_string()).unwrap();
         let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
-        let hint = if version == 1 { "older than this runtime" } else { "newer than this runtime" };
+        let hint = if version == 1 { "is older than version" } else { "is newer than version" };
         assert!(refused.contains(hint), "{refused}");
         let changed = execute::change_command(&exec, &directory);
         assert_eq!(changed.is_err(), is_for_commands, "{fields}");

@@ -75,7 +75,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     );
     gauge(
         "dockbridge_store_uninspected_objects",
-        "Containers, pods and images known from lists only: their inspect has not answered",
+        "Containers, pods and images known from lists only, because Docker has not answered their inspect",
         |now| counted(now.uninspected().count()),
     );
     gauge("dockbridge_engine_reachable", "1 while the Docker Engine answers", |now| {

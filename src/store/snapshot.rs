@@ -90,8 +90,8 @@ impl Snapshot {
         listed.then(|| record.id.as_str())
     }
 
-    /// Names of containers and images that are known only from the engine's lists, because their
-    /// inspect has not answered.
+    /// Names of containers and images that are known only from the engine's lists, because Docker
+    /// has not answered their inspect.
     pub fn uninspected(&self) -> impl Iterator<Item = String> {
         let pods = self.sandboxes().iter();
         let pods = pods.filter(|pod| pod.process.as_ref().is_some_and(Process::is_listed));

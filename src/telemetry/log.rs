@@ -115,7 +115,7 @@ where
     }
 }
 
-/// Our own lines of `level` and higher; those of libraries that see bodies never below `warn`.
+/// Lines of `level` and higher. From libraries that see bodies, only lines of `warn` and higher.
 fn allowed(level: LevelFilter) -> Targets {
     let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
     Targets::new().with_default(level).with_targets(capped).with_target(TRACED, LevelFilter::OFF)

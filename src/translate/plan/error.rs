@@ -99,7 +99,7 @@ pub enum PlanError {
     #[error("{field}: no CDI device or NRI plugin may change it")]
     NotForPlugins { field: String },
     /// A container requests other id mappings than those of its pod.
-    #[error("{field}: must be the same as the pod's, which has {pod}")]
+    #[error("{field}: must be the same as the pod's: {pod}")]
     OtherUsers { field: &'static str, pod: &'static str },
     #[error("config.linux.security_context.{field}: the pod sandbox {sandbox}")]
     BeyondSandbox { field: &'static str, sandbox: &'static str },

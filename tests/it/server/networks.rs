@@ -232,7 +232,7 @@ async fn a_del_that_fails_without_the_namespace_is_repeated_until_it_succeeds() 
     bridge.assert_clean(&docker).await;
 }
 
-/// A plugin waits minutes for its agent. The same DEL must not run a second time, and other work continues.
+/// A plugin waits minutes for its agent. The same DEL does not run twice. Work for other pods continues.
 #[tokio::test]
 async fn a_repeated_del_that_hangs_runs_once_and_delays_nothing() {
     let Some((_resident, docker, bridge)) = stage().await else { return };

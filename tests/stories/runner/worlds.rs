@@ -46,7 +46,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// A running world. Dropping it ends it.
+/// A running world. It ends when this value is dropped.
 pub(super) struct WorldProcess {
     child: Child,
     names: Option<ChildStdin>,
