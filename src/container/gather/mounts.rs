@@ -3,6 +3,7 @@
 
 use std::{
     cell::LazyCell,
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -34,6 +35,7 @@ fn check_among(
     go: &dyn Fn(&Path) -> Result<(), ContainerError>,
 ) -> Result<(), ContainerError> {
     let shared = LazyCell::new(shared);
+    let outer = innermost(mounts);
     let is_bind = |mount: &Mount| mount.image.is_none();
     for (at, mount) in mounts.iter().enumerate().filter(|(_, mount)| is_bind(mount)) {
         go(Path::new(&mount.host_path))?;
@@ -41,7 +43,8 @@ fn check_among(
             .map(|reason| ("host_path", reason))
             .or_else(|| Some(("propagation", refuse_propagation(mount, || shared.as_ref())?)));
         let refused = match refused {
-            None => refuse_place(mount, mounts, go)?.map(|reason| ("container_path", reason)),
+            None => refuse_place(mount, outer.get(&at).copied(), go)?
+                .map(|reason| ("container_path", reason)),
             refused => refused,
         };
         if let Some((field, reason)) = refused {
@@ -88,19 +91,31 @@ fn refuse_propagation<'a>(
     }
 }
 
+/// The innermost mount around each mount that is inside another one. A pod can have tens of thousands of
+/// mounts, so they are not compared with each other.
+fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
+    let places = mounts.iter().enumerate();
+    let mut places: Vec<_> =
+        places.map(|(at, mount)| (parts(&mount.container_path), at, mount)).collect();
+    places.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
+    let (mut open, mut found) = (Vec::<(&[&str], &Mount)>::new(), BTreeMap::new());
+    for (place, at, mount) in &places {
+        let is_around = |outer: &[&str]| outer.len() < place.len() && place.starts_with(outer);
+        while open.pop_if(|(outer, _)| !is_around(outer)).is_some() {}
+        found.extend(open.last().map(|(_, outer)| (*at, *outer)));
+        open.push((place.as_slice(), *mount));
+    }
+    found
+}
+
 /// A mount inside another one needs an existing path there, or permission to create it.
 fn refuse_place(
     mount: &Mount,
-    all: &[Mount],
+    around: Option<&Mount>,
     go: &dyn Fn(&Path) -> Result<(), ContainerError>,
 ) -> Result<Option<String>, ContainerError> {
-    let place = parts(&mount.container_path);
-    let within = |other: &&Mount| {
-        let around = parts(&other.container_path);
-        around.len() < place.len() && place.starts_with(&around)
-    };
-    let around = all.iter().filter(within).max_by_key(|other| parts(&other.container_path).len());
     let Some(around) = around.filter(|around| around.image.is_none()) else { return Ok(None) };
+    let place = parts(&mount.container_path);
     let below: PathBuf = place.iter().skip(parts(&around.container_path).len()).collect();
     let source = Path::new(&around.host_path);
     go(source)?;
@@ -161,6 +176,23 @@ mod tests {
             assert_eq!(text.is_empty(), said.is_none(), "{mounts:?}: {text}");
             assert!(text.contains(said.unwrap_or_default()), "{mounts:?}: {text}");
         }
+    }
+
+    /// Comparing each with all others would take many minutes.
+    #[test]
+    fn many_mounts_are_placed() {
+        let at = |target: &str| Mount {
+            host_path: "/".to_owned(),
+            container_path: target.to_owned(),
+            ..Mount::default()
+        };
+        let mut mounts: Vec<Mount> = (0..50_000).map(|nth| at(&format!("/a/{nth}/b"))).collect();
+        mounts.extend(["/a/7", "/a//7/.", "/a/7/b/c/d"].map(at));
+        let found = innermost(&mounts);
+        assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later one of two at one place");
+        assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner one");
+        assert_eq!(found.len(), 2);
+        check(&mounts, Path::new("/nonexistent.sock"), &|_| Ok(())).unwrap();
     }
 
     #[test]
