@@ -17,7 +17,7 @@ use dockbridge::{
 fn main() -> ExitCode {
     let words: Vec<_> = env::args_os().collect();
     if let Some(words) = execute_runtime::words_for_runtime(&words) {
-        return execute_runtime::execute(words);
+        return execute_runtime::execute(words, &|name| env::var(name).ok());
     }
     // A SIGHUP that arrives while the settings are read is also a reload.
     let _ = hangups::hold();

@@ -10,6 +10,7 @@ use crate::{
     },
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},
+        oci_edits::RUNTIME,
         sandbox::DEFAULT_HANDLER,
     },
 };
@@ -83,23 +84,22 @@ fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
 /// Pods run without our OCI runtime. Once they were created with it, they need it.
 fn oci_runtime(info: &EngineInfo) -> Finding {
     let subject = Subject::OciRuntime;
-    match (&info.edits_runtime_path, info.edits_runtime(DEFAULT_HANDLER)) {
-        (Some(path), _) if path.is_absolute() && !path.exists() => {
-            let seen = format!(
-                "Docker's runtime \"dockbridge\" is {}, which does not exist",
-                path.display()
-            );
+    let is_missing = |path: &Path| path.is_absolute() && !path.exists();
+    match (info.runtimes.get(RUNTIME), info.edits_runtime(DEFAULT_HANDLER)) {
+        (Some(ours), _) if is_missing(Path::new(&ours.path)) => {
+            let seen =
+                format!("Docker's runtime \"dockbridge\" is {}, which does not exist", ours.path);
             Finding::fail(subject, seen, SETUP_AGAIN)
         }
         (None, _) if info.api >= ApiVersion::ANNOTATIONS => Finding::ok(subject, NO_RUNTIME),
         (None, _) => Finding::ok(subject, OLD_API),
         (Some(_), Err(reason)) => Finding::warn(subject, format!("not used: {reason}"), UNUSED),
-        (Some(path), Ok(())) => {
+        (Some(ours), Ok(())) => {
             let users = match info.maps_users(DEFAULT_HANDLER) {
                 Ok(()) => "pods may have user namespaces".to_owned(),
                 Err(reason) => format!("no user namespaces: {reason}"),
             };
-            Finding::ok(subject, format!("{}; {users}", path.display()))
+            Finding::ok(subject, format!("{}; {users}", ours.path))
         }
     }
 }

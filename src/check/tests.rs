@@ -31,7 +31,7 @@ use crate::{
     engine::lock::EngineLocks,
     host::{error::HostError, lock::Holder},
     model::{
-        engine::{ApiVersion, CgroupDriver, EngineInfo},
+        engine::{ApiVersion, CgroupDriver, EngineInfo, OciRuntime},
         listen::Listen,
         oci_edits::RUNTIME,
     },
@@ -78,9 +78,9 @@ fn the_engines_dockbridge_runtime_is_told() {
         findings.into_iter().find(|finding| finding.subject == Subject::OciRuntime).unwrap()
     };
     let with = |path: &str| {
-        let runtimes = [(RUNTIME.to_owned(), None)].into();
-        let api = ApiVersion::ANNOTATIONS;
-        EngineInfo { api, runtimes, edits_runtime_path: Some(path.into()), ..info() }
+        let runtime = OciRuntime { path: path.to_owned(), ..OciRuntime::default() };
+        let runtimes = [(RUNTIME.to_owned(), runtime)].into();
+        EngineInfo { api: ApiVersion::ANNOTATIONS, runtimes, ..info() }
     };
     let without = EngineInfo { api: ApiVersion::ANNOTATIONS, ..info() };
     assert!(told(&without).seen.contains("`dockbridge setup` registers it"));
@@ -334,8 +334,6 @@ pub(super) fn info() -> EngineInfo {
         containerd_store: false,
         storage_driver: "overlay2".to_owned(),
         runtimes: BTreeMap::new(),
-        edits_runtime_path: None,
-        edits_runtime_arguments: Vec::new(),
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),

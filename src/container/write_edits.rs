@@ -7,7 +7,7 @@ use tracing::warn;
 use super::{error::ContainerError, node::Node};
 use crate::{
     error::chain,
-    model::{id::SandboxId, oci_edits::RUNTIME, record::ContainerRecord, spec_edit::SpecEdit},
+    model::{id::SandboxId, oci_edits::OciEdits, record::ContainerRecord, spec_edit::SpecEdit},
     translate::plan::oci_edits,
 };
 
@@ -17,16 +17,19 @@ impl Node {
         let wanted = self.wanted(record)?;
         let snapshot = self.store.snapshot();
         let engine = snapshot.described()?;
-        if !engine.runtimes.contains_key(RUNTIME) {
-            return Ok(());
-        }
         let document = &record.document;
+        let pod = snapshot.sandbox(document.sandbox.as_str());
+        // Without its file, a container that was created with our runtime is refused by it.
+        let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
+            return Ok(());
+        };
         let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
         let limits = self.saved_changes.requested(record);
         let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted);
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
+        let edits = OciEdits { runtime, ..edits };
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
     }
 

@@ -143,8 +143,6 @@ fn engine(root_dir: PathBuf, containerd_store: bool) -> EngineInfo {
         containerd_store,
         storage_driver: "made-up".to_owned(),
         runtimes: BTreeMap::new(),
-        edits_runtime_path: None,
-        edits_runtime_arguments: Vec::new(),
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),

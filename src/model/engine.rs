@@ -1,6 +1,6 @@
 //! Facts about the Docker Engine.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, fmt, path::PathBuf, slice, str::FromStr};
 
 use thiserror::Error;
 
@@ -99,13 +99,8 @@ pub struct EngineInfo {
     pub hub_mirrors: Vec<String>,
     /// Docker serves NRI plugins itself (since 29.1, `nri-opts`).
     pub serves_nri: bool,
-    /// OCI runtimes by name → what they report of their features (JSON of the runtime-spec
-    /// features document), where the engine passes it on.
-    pub runtimes: BTreeMap<String, Option<serde_json::Value>>,
-    /// The path of our own runtime, [`oci_edits::RUNTIME`], if the engine has it.
-    pub edits_runtime_path: Option<PathBuf>,
-    /// The arguments that the engine puts before those of each call: `--dockbridge-runtime`, or none for runc.
-    pub edits_runtime_arguments: Vec<String>,
+    /// OCI runtimes by name. Our own is [`oci_edits::RUNTIME`].
+    pub runtimes: BTreeMap<String, OciRuntime>,
     pub default_runtime: String,
     /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
     pub security_options: Vec<String>,
@@ -118,6 +113,26 @@ pub struct EngineInfo {
     pub warnings: Vec<String>,
     /// Identifier of the daemon's data root (`/info` ID).
     pub daemon_id: String,
+}
+
+/// One of the engine's OCI runtimes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OciRuntime {
+    /// The program; empty for a shim of containerd.
+    pub path: String,
+    /// The arguments that the engine puts before those of each call.
+    pub arguments: Vec<String>,
+    /// The features document of the runtime-spec, if the engine reports it.
+    pub features: Option<serde_json::Value>,
+}
+
+impl OciRuntime {
+    /// Whether its calls end in runc: runc, or a program that answers `features` by running runc, as NVIDIA's
+    /// does. gVisor, crun and Kata do not. Docker before 25.0 does not report features.
+    pub fn ends_in_runc(&self) -> bool {
+        let version = self.features.as_ref().and_then(|features| features.pointer(RUNC_VERSION));
+        !self.path.is_empty() && version.is_some()
+    }
 }
 
 impl EngineInfo {
@@ -143,11 +158,25 @@ impl EngineInfo {
         })
     }
 
+    /// The name of the engine's runtime for a handler.
+    pub fn runtime_of<'a>(&'a self, handler: &'a str) -> &'a str {
+        if ["", DEFAULT_HANDLER].contains(&handler) { &self.default_runtime } else { handler }
+    }
+
     /// Whether pods with this handler can use features that only our OCI runtime supports.
     ///
     /// # Errors
     /// The reason, if they cannot.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
+        self.below(handler).map(drop)
+    }
+
+    /// The program and arguments of the runtime that our OCI runtime runs for pods with this handler. Empty for
+    /// the one with which it was registered.
+    ///
+    /// # Errors
+    /// Why pods with this handler cannot use our OCI runtime.
+    pub fn below(&self, handler: &str) -> Result<Vec<String>, &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
                 "the engine's API has no field for it; dockbridge's OCI runtime, which can do it, \
@@ -160,20 +189,16 @@ impl EngineInfo {
                         that can",
             );
         }
-        // Other handlers belong to the administrator. dockbridge's runtime would run runc instead of them.
-        if !["", DEFAULT_HANDLER, RUNC].contains(&handler) {
-            return Err(
-                "the engine's API has no field for it, and dockbridge's runtime does it for \
-                        the default handler only",
-            );
+        let name = self.runtime_of(handler);
+        if [RUNC, oci_edits::RUNTIME].contains(&name) {
+            return Ok(Vec::new());
         }
-        if ![RUNC, oci_edits::RUNTIME].contains(&self.default_runtime.as_str()) {
-            return Err(
-                "the engine's API has no field for it, and dockbridge's runtime does it only \
-                        if runc is the engine's default runtime",
-            );
-        }
-        Ok(())
+        let runtime = self.runtimes.get(name).filter(|runtime| runtime.ends_in_runc());
+        let runtime = runtime.ok_or(
+            "the engine's API has no field for it, and dockbridge's runtime does it only if the \
+                        handler's runtime is runc or reports in `docker info` that it runs runc",
+        )?;
+        Ok([slice::from_ref(&runtime.path), &runtime.arguments].concat())
     }
 
     /// Whether pods with this handler can have a user namespace.
@@ -181,8 +206,7 @@ impl EngineInfo {
     /// # Errors
     /// The reason, if they cannot.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
-        self.edits_runtime(handler)?;
-        if self.has_other_than_runc() {
+        if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
                 "dockbridge's runtime has to run runc; `dockbridge setup` without --runtime sets it",
             );
@@ -203,20 +227,19 @@ impl EngineInfo {
     /// not report them, its arguments do. With crun, the root of a user namespace could remove `nodev` and
     /// read-only from a mount, and open device files in an image.
     fn has_other_than_runc(&self) -> bool {
-        let features = self.runtimes.get(oci_edits::RUNTIME).and_then(Option::as_ref);
-        match features {
+        let ours = self.runtimes.get(oci_edits::RUNTIME);
+        ours.is_some_and(|ours| match &ours.features {
             Some(features) => features.pointer(RUNC_VERSION).is_none(),
-            None => !self.edits_runtime_arguments.is_empty(),
-        }
+            None => !ours.arguments.is_empty(),
+        })
     }
 
-    /// Whether this OCI runtime of the engine can make mounts recursively read-only.
-    pub fn recursive_read_only(&self, runtime: &str) -> bool {
+    /// Whether the runtime of this handler can make mounts recursively read-only.
+    pub fn recursive_read_only(&self, handler: &str) -> bool {
         let listed = self
             .runtimes
-            .get(runtime)
-            .and_then(Option::as_ref)
-            .and_then(|features| features.get("mountOptions")?.as_array())
+            .get(self.runtime_of(handler))
+            .and_then(|runtime| runtime.features.as_ref()?.get("mountOptions")?.as_array())
             .is_some_and(|options| options.iter().any(|option| option == "rro"));
         listed
             && self.api >= ApiVersion::RECURSIVE_READ_ONLY

@@ -13,6 +13,9 @@ pub struct OciEdits {
     /// Id of the container's engine. Only the server of this engine removes unused files, because another
     /// engine may run on this machine.
     pub engine: String,
+    /// Program and arguments of the runtime that ours runs; empty for the one with which ours was registered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtime: Vec<String>,
     /// The ids of the container's user namespace. The root file system is mounted with them.
     pub users: Option<IdMappings>,
     /// Mounts made by the engine that get mapped ids.
@@ -45,14 +48,17 @@ pub struct MappedMount {
 }
 
 impl OciEdits {
-    /// Whether it changes nothing.
+    /// Whether it changes nothing in the container.
     pub fn is_empty(&self) -> bool {
-        *self == Self { engine: self.engine.clone(), ..Self::default() }
+        let (engine, runtime) = (self.engine.clone(), self.runtime.clone());
+        *self == Self { engine, runtime, ..Self::default() }
     }
 }
 
 /// Format version of the file. The runtime refuses any other version.
 pub const VERSION: u32 = 2;
+/// The version of a file that names a runtime. A program that knows only version 2 would run runc.
+pub const VERSION_WITH_RUNTIME: u32 = 3;
 /// OCI annotation of a container that must not start without its edits. The Engine API supports annotations
 /// from 1.43 on.
 pub const REQUIRED: &str = "io.dockbridge.edits";

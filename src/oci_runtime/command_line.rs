@@ -11,8 +11,9 @@ use std::{
 /// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The runtime to run, by name or path, if our flag names one.
-    pub runtime: Option<OsString>,
+    /// The runtime to run, by name or path, and its arguments. Empty unless our flag or the container's file
+    /// names one.
+    pub runtime: Vec<OsString>,
     /// All words except our own flag, for that runtime.
     pub words: Vec<OsString>,
     /// The command; empty if there is none, as with `--version`.
@@ -38,7 +39,7 @@ impl CommandLine {
             let (name, attached) = flag(&word);
             let name = name.as_str();
             if name == OUR_RUNTIME {
-                line.runtime = attached.or_else(|| words.next());
+                line.runtime = attached.or_else(|| words.next()).into_iter().collect();
                 continue;
             }
             let is_after_command = !line.command.is_empty();

@@ -11,6 +11,7 @@
 //! volumes there. The directory does not survive a reboot, and pods do not either.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -26,7 +27,7 @@ use crate::{
         id_map,
     },
     model::{
-        oci_edits::{OciEdits, VERSION},
+        oci_edits::{OciEdits, VERSION, VERSION_WITH_RUNTIME},
         spec_edit::SpecEdit,
     },
 };
@@ -76,7 +77,8 @@ impl EditsDirectory {
         let directory = self.of(id);
         file::ensure_passable_by(&directory, edits.users.map(|users| users.gids.host))?;
         let path = self.file(id);
-        let bytes = serde_json::to_vec(&File { version: VERSION, edits: edits.clone() })
+        let version = if edits.runtime.is_empty() { VERSION } else { VERSION_WITH_RUNTIME };
+        let bytes = serde_json::to_vec(&File { version, edits: edits.clone() })
             .map_err(|e| HostError::new("encode", &path, io::Error::from(e)))?;
         file::replace(&path, &bytes, Durability::Written)
     }
@@ -89,10 +91,10 @@ impl EditsDirectory {
         let Some(fields) = self.fields(id)? else { return Ok(None) };
         let malformed = |reason| OciRuntimeError::Malformed { path: self.file(id), reason };
         match version(&fields) {
-            VERSION => {}
-            newer if newer > VERSION => {
+            VERSION | VERSION_WITH_RUNTIME => {}
+            newer if newer > VERSION_WITH_RUNTIME => {
                 return Err(malformed(format!(
-                    "version {newer} is newer than version {VERSION} of this runtime: update \
+                    "version {newer} is newer than version {VERSION_WITH_RUNTIME} of this runtime: update \
                      dockbridge-runtime"
                 )));
             }
@@ -131,6 +133,14 @@ impl EditsDirectory {
     pub fn engine(&self, id: &str) -> Result<Option<String>, OciRuntimeError> {
         let engine = |fields: Map<String, Value>| Some(fields.get("engine")?.as_str()?.to_owned());
         Ok(self.fields(id)?.map(|fields| engine(fields).unwrap_or_default()))
+    }
+
+    /// The program and arguments of the runtime that the file names; empty if it names none. A file that cannot
+    /// be read must not prevent the end of a container. Before its start, [`Self::read`] reports it.
+    pub(super) fn runtime(&self, id: &str) -> Vec<OsString> {
+        let fields = self.fields(id).unwrap_or_default().unwrap_or_default();
+        let words = fields.get("runtime").and_then(Value::as_array).into_iter().flatten();
+        words.filter_map(Value::as_str).map(OsString::from).collect()
     }
 
     fn fields(&self, id: &str) -> Result<Option<Map<String, Value>>, OciRuntimeError> {

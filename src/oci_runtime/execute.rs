@@ -1,5 +1,8 @@
-//! Runs one command of the OCI runtime. It applies the edits, and then runs runc (or the runtime that
-//! `--dockbridge-runtime` names), which this module calls the lower runtime.
+//! Runs one command of the OCI runtime. It applies the edits, and then runs the lower runtime: the one that the
+//! container's file names, the one that `--dockbridge-runtime` names, or runc.
+//!
+//! The lower runtime may run this program in its turn, for example if a site's own wrapper does it for all
+//! containers. The inner call finds the container's id in its environment and only runs runc.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -34,7 +37,7 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
 
 /// Runs the command to its end. If nothing has to be unmounted after it, this process becomes the lower
 /// runtime.
-pub fn execute(words: Vec<OsString>) -> ExitCode {
+pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String>) -> ExitCode {
     let line = CommandLine::read(words);
     if line.command.is_empty() {
         // Printed for people who ask for the version or the help. Programs read the output, which comes
@@ -42,7 +45,10 @@ pub fn execute(words: Vec<OsString>) -> ExitCode {
         let runtime = runtime(&line).to_string_lossy();
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
-    match run(&line, &EditsDirectory::default()) {
+    let is_inner = is_container_id(&line.id) && environment(CONTAINER).as_ref() == Some(&line.id);
+    let ended =
+        if is_inner { Err(replace(&line)) } else { run(line.clone(), &EditsDirectory::default()) };
+    match ended {
         Ok(code) => code,
         Err(error) => {
             report(line.log.as_deref(), line.is_log_json, &chain(&error));
@@ -52,12 +58,17 @@ pub fn execute(words: Vec<OsString>) -> ExitCode {
 }
 
 pub(super) fn run(
-    line: &CommandLine,
+    mut line: CommandLine,
     directory: &EditsDirectory,
 ) -> Result<ExitCode, OciRuntimeError> {
     if !is_container_id(&line.id) {
-        return if line.command == "features" { features(line) } else { Err(replace(line)) };
+        return if line.command == "features" { features(&line) } else { Err(replace(&line)) };
     }
+    let runtime = directory.runtime(&line.id);
+    if !runtime.is_empty() {
+        line.runtime = runtime;
+    }
+    let line = &line;
     match line.command.as_str() {
         "create" | "run" | "restore" if create::prepare(directory, &line.id, &line.bundle)? => {
             let ended = wait(line)?;
@@ -143,14 +154,14 @@ fn replace(line: &CommandLine) -> OciRuntimeError {
     failed_to_run(line, command(line).exec())
 }
 
-fn command(line: &CommandLine) -> Command {
+pub(super) fn command(line: &CommandLine) -> Command {
     let mut command = Command::new(runtime(line));
-    command.args(&line.words);
+    command.args(line.runtime.iter().skip(1)).args(&line.words).env(CONTAINER, &line.id);
     command
 }
 
 fn runtime(line: &CommandLine) -> &OsStr {
-    line.runtime.as_deref().unwrap_or(OsStr::new(DEFAULT))
+    line.runtime.first().map_or(OsStr::new(DEFAULT), OsString::as_os_str)
 }
 
 fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
@@ -186,6 +197,8 @@ fn now() -> String {
 pub const NAME: &str = "dockbridge-runtime";
 /// The annotation in the answer to `features`.
 pub const VERSION: &str = "io.dockbridge.runtime.version";
+/// The variable that tells an inner call the container of the outer one.
+pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
 /// The runtime that engines use.
 const DEFAULT: &str = "runc";
 /// Limits the arguments and environment of one process.

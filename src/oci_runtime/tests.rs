@@ -1,6 +1,7 @@
 //! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits,
 //! and complete creates.
 
+mod chain;
 mod fixtures;
 
 use std::{ffi::OsString, fs, path::Path, process::ExitCode};
@@ -56,7 +57,7 @@ fn our_own_flag_is_not_passed_on() {
         ["--dockbridge-runtime crun --debug state x", "--dockbridge-runtime=crun --debug state x"]
     {
         let line = read(words);
-        assert_eq!(line.runtime, Some("crun".into()), "{words}");
+        assert_eq!(line.runtime, ["crun"], "{words}");
         assert_eq!(line.words, ["--debug", "state", "x"].map(OsString::from), "{words}");
     }
 }
@@ -276,7 +277,7 @@ fn edits_of_another_version_are_refused_where_they_are_needed() {
         (1, json!({"ambient_capabilities": ["CAP_CHOWN"]}), true),
         (1, json!({"changes": {"env": [["A", null]]}}), true),
         (1, json!({"changes": {"groups": [7]}}), true),
-        (3, json!({}), true),
+        (4, json!({}), true),
     ] {
         let mut fields = fields;
         fields["version"] = json!(version);
@@ -398,9 +399,9 @@ fn a_container_that_lost_its_edits_does_not_start() {
     let marked = json!({"annotations": {REQUIRED: "1"}, "mounts": []});
     fs::write(bundle.join("config.json"), marked.to_string()).unwrap();
     for command in ["create", "run", "restore"].map(str::to_owned) {
-        let (id, bundle, runtime) = (ID.to_owned(), bundle.clone(), Some("true".into()));
+        let (id, bundle, runtime) = (ID.to_owned(), bundle.clone(), vec!["true".into()]);
         let line = CommandLine { command, id, bundle, runtime, ..CommandLine::default() };
-        let refused = execute::run(&line, &directory).unwrap_err().to_string();
+        let refused = execute::run(line, &directory).unwrap_err().to_string();
         assert!(refused.contains(ID) && refused.contains("edits.json"), "{refused}");
     }
     directory.write(ID, &OciEdits::default()).unwrap();
@@ -451,9 +452,9 @@ fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
     fs::create_dir_all(directory.of(&id).join("root/foreign")).unwrap();
     assert!(directory.unmount(&id).is_err());
     for (runtime, ended) in [("true", ExitCode::SUCCESS), ("false", ExitCode::from(1))] {
-        let (runtime, command) = (Some(runtime.into()), "delete".to_owned());
+        let (runtime, command) = (vec![runtime.into()], "delete".to_owned());
         let line = CommandLine { runtime, command, id: id.clone(), ..CommandLine::default() };
-        let code = execute::run(&line, &directory).unwrap();
+        let code = execute::run(line, &directory).unwrap();
         assert_eq!(format!("{code:?}"), format!("{ended:?}"));
     }
 }

@@ -15,7 +15,9 @@ use crate::{
     },
     model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
     pause::archive,
-    translate::plan::{network_namespace::NetworkNamespace, oci_edits, sandbox::SandboxPlan},
+    translate::plan::{
+        error::PlanError, network_namespace::NetworkNamespace, oci_edits, sandbox::SandboxPlan,
+    },
 };
 
 impl Sandboxes {
@@ -34,9 +36,11 @@ impl Sandboxes {
         let network = self.pin_of(id);
         let user = users.map(|_| self.deps.node.oci_runtime_files.user_pin(id));
         let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
-        let edits = oci_edits::sandbox(spec, &network, user.as_deref(), is_own_image);
+        let mut edits = oci_edits::sandbox(spec, &network, user.as_deref(), is_own_image);
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
+        let refused = |reason| PlanError::NeedsRuntime { field: HANDLER.to_owned(), reason };
+        edits.runtime = engine.below(&spec.handler).map_err(refused)?;
         // Written before the pins, so that a sweep finds them after a crash in between.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
@@ -88,3 +92,6 @@ impl Sandboxes {
 fn maps(ids: IdMappings) -> IdMaps {
     IdMaps { uids: ids.uids.line(), gids: ids.gids.line() }
 }
+
+/// The field of the request that names the runtime.
+const HANDLER: &str = "runtime_handler";

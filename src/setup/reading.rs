@@ -183,7 +183,9 @@ impl Reading<'_> {
     async fn is_reached(&self, engine: &Engine) -> bool {
         let Ok(info) = engine.info().await else { return false };
         match self.wanted {
-            Wanted::Present(program) => info.edits_runtime_path.as_deref() == Some(program),
+            Wanted::Present(program) => {
+                info.runtimes.get(RUNTIME).is_some_and(|ours| Path::new(&ours.path) == program)
+            }
             Wanted::Absent => !info.runtimes.contains_key(RUNTIME),
         }
     }

@@ -106,7 +106,14 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         node.containers.create(&sandbox, spec("early", &["CHOWN"]), None).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unimplemented, "{refused}");
 
-    node.docker.world(|world| world.info["Runtimes"][RUNTIME] = json!({ "path": "x" }));
+    node.docker.world(|world| {
+        world.info["DefaultRuntime"] = json!("nvidia");
+        world.info["Runtimes"][RUNTIME] = json!({ "path": "x" });
+        let features = json!({"annotations": {"org.opencontainers.runc.version": "1.3.0"}});
+        let status = json!({"org.opencontainers.runtime-spec.features": features.to_string()});
+        world.info["Runtimes"]["nvidia"] =
+            json!({ "path": "/opt/nvidia", "runtimeArgs": ["--a"], "status": status });
+    });
     node.docker.hang_up();
     let described = |now: &Arc<Snapshot>| {
         let engine = now.engine.as_ref()?;
@@ -136,6 +143,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     let edits: OciEdits = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let ambient = SpecEdit::add(&["process", "capabilities", "ambient"], ["CAP_CHOWN"]);
     assert!(edits.edits.contains(&ambient), "{edits:?}");
+    assert_eq!(edits.runtime, ["/opt/nvidia", "--a"]);
     node.docker.clear_faults();
     node.containers.start(plain.as_str()).await.unwrap();
     assert!(!directory.join(plain.as_str()).exists());

@@ -27,6 +27,7 @@ mod crashes;
 mod devices;
 mod events;
 mod execs;
+mod gpu_nodes;
 mod handlers;
 mod identity;
 mod images;
@@ -269,6 +270,8 @@ const STORIES: &[(&str, Story)] = stories![
     devices::granted,
     devices::refused,
     handlers::of_the_engine,
+    gpu_nodes::chain_runtimes,
+    gpu_nodes::without_setup,
     signals::to_stop,
     resources::changed_while_it_runs,
     resources::too_small,
@@ -300,7 +303,11 @@ PART       a part of a test's name; with --exact the whole name
 --jobs     how many worlds at once; 1 if not given";
 
 fn main() -> ExitCode {
-    let asked = Asked::from_arguments(std::env::args().skip(1));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == gpu_nodes::STAND_IN) {
+        return gpu_nodes::stand_in(&words);
+    }
+    let asked = Asked::from_arguments(words.into_iter());
     if asked.help {
         println!("{HELP}");
         return ExitCode::SUCCESS;

@@ -2,19 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use serde_json::Value;
-
 use crate::{
-    model::{
-        engine::{ApiVersion, CgroupDriver, EngineInfo},
-        oci_edits::RUNTIME,
-    },
+    model::engine::{ApiVersion, CgroupDriver, EngineInfo, OciRuntime},
     wire::docker::{Info, Runtime, Version},
 };
 
 /// The engine at the negotiated API version.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
-    let edits_runtime = info.runtimes.get(RUNTIME);
     EngineInfo {
         version: first_non_empty(&[&version.version, &info.server_version, "unknown"]),
         api,
@@ -29,10 +23,6 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         hub_mirrors: info.registry_config.mirrors.clone(),
         serves_nri: info.nri.is_some(),
         runtimes: runtimes(&info.runtimes),
-        edits_runtime_path: edits_runtime.map(|runtime| runtime.path.clone().into()),
-        edits_runtime_arguments: edits_runtime
-            .map(|runtime| runtime.runtime_args.clone())
-            .unwrap_or_default(),
         default_runtime: first_non_empty(&[&info.default_runtime, DEFAULT_RUNTIME]),
         security_options: info.security_options.clone(),
         log_driver: info.logging_driver.clone(),
@@ -65,12 +55,13 @@ fn has_containerd_store(details: &[Vec<String>]) -> bool {
     })
 }
 
-fn runtimes(runtimes: &BTreeMap<String, Runtime>) -> BTreeMap<String, Option<Value>> {
-    runtimes.iter().map(|(name, runtime)| (name.clone(), features(runtime))).collect()
-}
-
-fn features(runtime: &Runtime) -> Option<Value> {
-    serde_json::from_str(runtime.status.get(FEATURES)?).ok()
+fn runtimes(runtimes: &BTreeMap<String, Runtime>) -> BTreeMap<String, OciRuntime> {
+    let observe = |runtime: &Runtime| OciRuntime {
+        path: runtime.path.clone(),
+        arguments: runtime.runtime_args.clone(),
+        features: runtime.status.get(FEATURES).and_then(|text| serde_json::from_str(text).ok()),
+    };
+    runtimes.iter().map(|(name, runtime)| (name.clone(), observe(runtime))).collect()
 }
 
 /// Key of a runtime's features document in its status.

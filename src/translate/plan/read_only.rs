@@ -5,7 +5,6 @@ use crate::{
     model::{
         container::{Mount, Propagation},
         engine::{ApiVersion, EngineInfo},
-        sandbox::DEFAULT_HANDLER,
     },
     wire::docker::MountBindOptions,
 };
@@ -27,7 +26,7 @@ pub(super) fn check<'a>(
             ));
         }
         if engine.api >= ApiVersion::RECURSIVE_READ_ONLY
-            && !engine.recursive_read_only(runtime(handler, engine))
+            && !engine.recursive_read_only(handler)
         {
             return Err(unsupported("the kernel or the OCI runtime cannot do it"));
         }
@@ -50,9 +49,4 @@ pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
         read_only_force_recursive: (known && mount.recursive_read_only).then_some(true),
         ..MountBindOptions::default()
     }
-}
-
-fn runtime<'a>(handler: &'a str, engine: &'a EngineInfo) -> &'a str {
-    let default = handler.is_empty() || handler == DEFAULT_HANDLER;
-    if default { &engine.default_runtime } else { handler }
 }

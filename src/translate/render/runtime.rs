@@ -51,9 +51,8 @@ pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
     names
         .into_iter()
         .map(|name| {
-            let runtime = if own.contains(&name) { &engine.default_runtime } else { name };
             let users = engine.maps_users(name).is_ok();
-            let read_only = engine.recursive_read_only(runtime) || engine.edits_read_only(name);
+            let read_only = engine.recursive_read_only(name) || engine.edits_read_only(name);
             handler(name, read_only, users)
         })
         .collect()

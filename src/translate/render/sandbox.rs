@@ -12,7 +12,7 @@ use crate::{
         network::NetworkMode,
         record::{SandboxRecord, SandboxState},
         resources::PodResources,
-        sandbox::{DEFAULT_HANDLER, PidMode, PodMetadata},
+        sandbox::{PidMode, PodMetadata},
         user_namespace::{IdMapping, IdMappings},
     },
     wire::cri,
@@ -56,10 +56,7 @@ pub fn info(
 ) -> BTreeMap<String, String> {
     let document = &record.document;
     let handler = document.spec.handler.as_str();
-    let runtime = match handler {
-        "" | DEFAULT_HANDLER => engine.map(|engine| engine.default_runtime.as_str()),
-        named => Some(named),
-    };
+    let runtime = engine.map(|engine| engine.runtime_of(handler));
     let (netns, result) = match &record.attachment {
         Some(Attachment::Ready { intent, result, .. }) => (Some(&intent.pod.netns), Some(result)),
         Some(Attachment::Adding(intent)) => (Some(&intent.pod.netns), None),

@@ -9,7 +9,7 @@ use crate::{
         accounts::ProcessUser,
         attachment::{Attachment, AttachmentIntent, PodNetwork},
         document::{ContainerDocument, SandboxDocument, VERSION},
-        engine::{ApiVersion, CgroupDriver, EngineInfo},
+        engine::{ApiVersion, CgroupDriver, EngineInfo, OciRuntime},
         id::{ContainerId, ImageId, SandboxId},
         network::NetworkMode,
         record::{ContainerRecord, ExitReason, ImageRecord, Process, SandboxRecord},
@@ -126,7 +126,10 @@ pub(super) fn image_record(tags: &[&str]) -> ImageRecord {
 }
 
 pub(super) fn engine() -> EngineInfo {
-    let features = Some(json!({ "mountOptions": ["acl", "rro"] }));
+    let runtime = |name: &str, features: Option<Value>| {
+        let path = name.to_owned();
+        (path.clone(), OciRuntime { path, features, ..OciRuntime::default() })
+    };
     EngineInfo {
         version: "28.5.2".to_owned(),
         api: ApiVersion::new(51),
@@ -136,12 +139,10 @@ pub(super) fn engine() -> EngineInfo {
         containerd_store: false,
         storage_driver: "overlay2".to_owned(),
         runtimes: BTreeMap::from([
-            ("runc".to_owned(), features),
-            ("kata".to_owned(), None),
-            ("crun".to_owned(), Some(json!({ "mountOptions": 3 }))),
+            runtime("runc", Some(json!({ "mountOptions": ["acl", "rro"] }))),
+            runtime("kata", None),
+            runtime("crun", Some(json!({ "mountOptions": 3 }))),
         ]),
-        edits_runtime_path: None,
-        edits_runtime_arguments: Vec::new(),
         default_runtime: "runc".to_owned(),
         security_options: Vec::new(),
         log_driver: "json-file".to_owned(),

@@ -6,7 +6,7 @@ use super::records::engine;
 use crate::{
     model::{
         attachment::NetworkStatus,
-        engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo},
+        engine::{ApiVersion, CgroupDriver, EngineHealth, EngineInfo, OciRuntime},
         oci_edits::RUNTIME,
     },
     translate::render::runtime,
@@ -61,14 +61,14 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
 fn our_runtime_is_announced_where_it_can_be_used() {
     let with = |change: fn(&mut EngineInfo)| {
         let mut engine = engine();
-        engine.runtimes.insert(RUNTIME.to_owned(), None);
+        engine.runtimes.insert(RUNTIME.to_owned(), OciRuntime::default());
         change(&mut engine);
         let handlers = runtime::handlers(&engine);
         let users = handlers.iter().filter(|it| it.features.unwrap().user_namespaces);
         let users: Vec<String> = users.map(|it| it.name.clone()).collect();
         (users.join(","), runtime::features(Some(&engine)).mount_options)
     };
-    let all = ",docker,runc";
+    let (all, named) = (",dockbridge,docker,runc", "dockbridge,runc");
     type Change = fn(&mut EngineInfo);
     let cases: [(&str, bool, Change); 11] = [
         (all, true, |_| {}),
@@ -76,12 +76,14 @@ fn our_runtime_is_announced_where_it_can_be_used() {
         (all, true, |engine| engine.storage_driver = "overlayfs".to_owned()),
         (all, true, |engine| below(engine, "org.opencontainers.runc.version")),
         ("", true, |engine| below(engine, "run.oci.crun.version")),
-        ("", true, |engine| engine.edits_runtime_arguments = vec!["--x".to_owned()]),
+        ("", true, |engine| {
+            engine.runtimes.get_mut(RUNTIME).unwrap().arguments = vec!["--x".to_owned()];
+        }),
         ("", true, |engine| engine.storage_driver = "btrfs".to_owned()),
         ("", true, |engine| engine.kernel = "5.18.9".to_owned()),
         ("", true, |engine| engine.security_options = vec!["name=userns".to_owned()]),
         ("", false, |engine| engine.api = ApiVersion::new(42)),
-        ("", false, |engine| engine.default_runtime = "crun".to_owned()),
+        (named, false, |engine| engine.default_runtime = "crun".to_owned()),
     ];
     for (at, (users, options, change)) in cases.into_iter().enumerate() {
         assert_eq!(with(change), (users.to_owned(), options), "case {at}");
@@ -89,10 +91,42 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     assert!(!runtime::features(Some(&engine())).mount_options);
 }
 
+/// NVIDIA's runtime ends in runc and is chained. gVisor, crun and shims are not, whatever they report.
+#[test]
+fn runtimes_that_end_in_runc_are_chained() {
+    let (runc, crun) = ("org.opencontainers.runc.version", "run.oci.crun.version");
+    for (path, annotation, is_chained) in [
+        ("/usr/bin/nvidia-container-runtime", runc, true),
+        ("/usr/bin/crun", crun, false),
+        ("/usr/bin/runsc", "", false),
+        ("", runc, false),
+        ("", "", false),
+    ] {
+        let mut engine = engine();
+        engine.runtimes.insert(RUNTIME.to_owned(), OciRuntime::default());
+        let runtime = OciRuntime {
+            path: path.to_owned(),
+            arguments: vec!["--debug".to_owned()],
+            features: Some(json!({"annotations": {annotation: "1.3.0"}})),
+        };
+        engine.runtimes.insert("gpu".to_owned(), runtime);
+        let chained = [path, "--debug"].map(str::to_owned).to_vec();
+        assert_eq!(engine.below("gpu").ok(), is_chained.then(|| chained.clone()), "{path}");
+        assert_eq!(engine.maps_users("gpu").is_ok(), is_chained);
+        assert_eq!(engine.below(""), Ok(Vec::new()));
+        engine.default_runtime = "gpu".to_owned();
+        assert_eq!(engine.below("docker").ok(), is_chained.then_some(chained), "{path}");
+        assert_eq!(engine.below("runc"), Ok(Vec::new()), "the handler of a pod counts");
+        engine.runtimes.remove(RUNTIME);
+        assert!(engine.below("gpu").unwrap_err().contains("dockbridge setup"));
+    }
+    assert!(engine().below("none").is_err());
+}
+
 /// The features of the runtime below dockbridge-runtime.
 fn below(engine: &mut EngineInfo, annotation: &str) {
-    let features = json!({"annotations": {annotation: "1.3.0"}});
-    engine.runtimes.insert(RUNTIME.to_owned(), Some(features));
+    let runtime = engine.runtimes.entry(RUNTIME.to_owned()).or_default();
+    runtime.features = Some(json!({"annotations": {annotation: "1.3.0"}}));
 }
 
 #[test]

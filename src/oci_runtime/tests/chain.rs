@@ -1,0 +1,108 @@
+//! Chains of runtimes: ours runs the one that the container's file names, for example NVIDIA's, which runs
+//! runc. A site's wrapper may also run ours.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use serde_json::json;
+
+use super::{
+    super::{
+        create, edit,
+        edit::Mounted,
+        execute::{self, command},
+    },
+    CommandLine, ID, OciEdits, SpecEdit, directories, document, edits_of, read,
+};
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// Its arguments come before those of the call, as in the script that the engine writes for them.
+#[test]
+fn the_runtime_of_the_file_is_run_with_its_arguments() {
+    let (folder, directory, _) = directories();
+    let (program, seen) = (folder.path().join("nvidia"), folder.path().join("seen"));
+    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >{}\nexit 7\n", seen.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let runtime = [vec![program.display().to_string()], words("--site a")].concat();
+    directory.write(ID, &OciEdits { runtime: runtime.clone(), ..OciEdits::default() }).unwrap();
+    // Something is mounted, so this process waits for the end of the runtime.
+    fs::create_dir(directory.of(ID).join("root")).unwrap();
+    let line = read(&format!("--root /r delete --force {ID}"));
+    let code = execute::run(line.clone(), &directory).unwrap();
+    assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::from(7)));
+    let seen = fs::read_to_string(seen).unwrap();
+    assert_eq!(seen, format!("--site a --root /r delete --force {ID}\n"));
+    fs::remove_file(&program).unwrap();
+    let refused = execute::run(line, &directory).unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("cannot run {}: ", program.display())), "{refused}");
+}
+
+/// A container can always be stopped and removed.
+#[test]
+fn without_a_readable_file_it_is_the_registered_runtime() {
+    let (_folder, directory, _) = directories();
+    assert!(directory.runtime(ID).is_empty());
+    directory.write(ID, &OciEdits::default()).unwrap();
+    assert!(directory.runtime(ID).is_empty());
+    for odd in ["", "{", "null", "{\"runtime\": 3}", "{\"runtime\": [3]}"] {
+        fs::write(directory.file(ID), odd).unwrap();
+        assert!(directory.runtime(ID).is_empty(), "{odd}");
+    }
+}
+
+/// A program that knows only version 2 ignores the name and would run runc.
+#[test]
+fn a_file_with_a_runtime_has_a_version_of_its_own() {
+    let (_folder, directory, _) = directories();
+    for (runtime, version) in [(Vec::new(), 2), (words("nvidia"), 3)] {
+        let edits = OciEdits { runtime, ..OciEdits::default() };
+        assert!(edits.is_empty());
+        directory.write(ID, &edits).unwrap();
+        let text = fs::read_to_string(directory.file(ID)).unwrap();
+        assert!(text.contains(&format!("\"version\":{version},")), "{text}");
+        assert_eq!(directory.read(ID).unwrap(), Some(edits));
+    }
+}
+
+/// The inner call of a chain knows from it that the edits are made.
+#[test]
+fn the_runtime_below_learns_the_container() {
+    let line = CommandLine { runtime: vec!["nvidia".into()], ..read(&format!("start {ID}")) };
+    let command = command(&line);
+    let (name, value) = command.get_envs().next().unwrap();
+    assert_eq!((name.to_str(), value.unwrap().to_str()), (Some(execute::CONTAINER), Some(ID)));
+}
+
+/// A wrapper may change the bundle before this runtime reads it.
+#[test]
+fn what_a_wrapper_changed_before_stays() {
+    let (_folder, directory, bundle) = directories();
+    let mut changed = document();
+    let hook = |name: &str| json!({"path": format!("/bin/{name}")});
+    let mount = json!({"destination": "/usr/lib/gpu.so", "type": "bind", "source": "/host/gpu.so"});
+    changed["hooks"] = json!({"createRuntime": [hook("wrapper")]});
+    changed["mounts"].as_array_mut().unwrap().insert(0, mount.clone());
+    changed["linux"]["devices"] = json!([{"path": "/dev/gpu", "type": "c"}]);
+    changed["annotations"] = json!({"wrapper": "1"});
+    let edits = edits_of([
+        SpecEdit::add(&["hooks", "createRuntime"], [hook("ours")]),
+        SpecEdit::set(&["linux", "devices", "/dev/own"], json!({"type": "c"})),
+        SpecEdit::add(&["mounts", "/data", "options"], ["noexec"]),
+    ]);
+    directory.write(ID, &edits).unwrap();
+    fs::write(bundle.join("config.json"), changed.to_string()).unwrap();
+    assert!(!create::prepare(&directory, ID, &bundle).unwrap());
+    let mut wanted = changed;
+    edit::edit(&mut wanted, &edits, &Mounted::default()).unwrap();
+    let text = fs::read(bundle.join("config.json")).unwrap();
+    let edited: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(edited, wanted);
+    assert_eq!(edited["hooks"]["createRuntime"], json!([hook("wrapper"), hook("ours")]));
+    assert_eq!(edited["mounts"][0], mount);
+    assert_eq!(edited["mounts"][2]["options"], json!(["rbind", "noexec"]));
+    assert_eq!(edited["linux"]["devices"][0]["path"], "/dev/gpu");
+    assert_eq!(edited["linux"]["devices"][1]["path"], "/dev/own");
+    assert_eq!(edited["annotations"]["wrapper"], "1");
+}

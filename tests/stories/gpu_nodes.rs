@@ -1,0 +1,299 @@
+//! Nodes whose default runtime is not runc but runs runc, as NVIDIA's does. A stand-in changes the bundle and
+//! runs the runtime that its own configuration names.
+
+use std::{
+    convert::Infallible,
+    fs,
+    io::Write as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use dockbridge::{model::oci_edits::RUNTIME, wire::nri};
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::{
+    nri_plugin::{Plugin, adjusts},
+    restarts::until_ready,
+    security::said,
+    skips::{Lack, skip},
+    support::{
+        failure::{Failure, Outcome, ensure, ensure_eq, fail},
+        stage::Stage,
+        world::World,
+    },
+    user_namespaces::{mapped, mapped_pod},
+};
+
+/// User namespaces, CDI devices with hooks and NRI plugins work, and the stand-in makes its own changes. It also
+/// does so as the handler of a pod, and if it runs `dockbridge-runtime` itself. Runtimes that do not end in runc are
+/// not wrapped.
+pub(crate) async fn chain_runtimes(world: World) -> Outcome {
+    if !world.has_oci_runtime {
+        skip(Lack::OciRuntime);
+        return Ok(());
+    }
+    let (mut stage, socket) = Stage::with_plugins(&world, "gpu_chain").await?;
+    let node = Node::of(&stage)?;
+    node.write(true)?;
+    let outcome = async {
+        let devices = node.devices.display().to_string();
+        stage.engine.control(&["restart"]).await?;
+        stage.cri = stage.bridge.restart_with(&["--cdi-spec-dirs", &devices]).await?;
+        let ours = world.root.join("bin/dockbridge-runtime");
+        for (handler, below) in [("", "runc".into()), ("site", "runc".into()), ("", ours)] {
+            node.runs(&below)?;
+            chained(&stage, &node, &socket, handler).await?;
+        }
+        not_wrapped(&stage).await
+    };
+    let outcome = outcome.await;
+    node.put_back()?;
+    stage.engine.control(&["restart"]).await?;
+    outcome?;
+    until_ready(&stage.cri).await?;
+    stage.leaves_nothing().await
+}
+
+async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Outcome {
+    let (cri, engine) = (&stage.cri, &stage.engine);
+    fs::write(node.folder.join("calls"), "")?;
+    let env = nri::KeyValue { key: "PLUGIN".to_owned(), value: "yes".to_owned() };
+    let adjust = nri::ContainerAdjustment { env: vec![env], ..Default::default() };
+    let plugin = Plugin::synchronised(socket, ("10", "gpu"), adjusts(adjust)).await;
+    let pod = mapped_pod(stage, "gpu");
+    let sandbox = cri.run_with(&pod, handler).await?;
+    let mut main = mapped(stage.recipes.sleeper("main"));
+    main.cdi_devices = vec![dockbridge::wire::cri::CdiDevice { name: DEVICE.to_owned() }];
+    let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
+    drop(plugin);
+
+    for (line, found) in [
+        ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
+        (
+            "tr '\\0' '\\n' </proc/1/environ | grep -E '^(PLUGIN|CARD|STAND_IN)='",
+            "CARD=0\nPLUGIN=yes\nSTAND_IN=1",
+        ),
+        ("test -c /run/stand-in && head -c 3 /run/stand-in | wc -c", "3"),
+        ("id -u", "0"),
+    ] {
+        let line = format!("{line} | sort");
+        ensure_eq!(engine.inside(&id, &line).await?, found, "{handler:?}: {line}");
+    }
+    // The stand-in also changes the pause container.
+    for (hook, run) in [("of-device", "run\n"), ("of-stand-in", "run\nrun\n")] {
+        let file = node.folder.join(hook);
+        ensure_eq!(fs::read_to_string(&file)?, run, "{handler:?}: {hook}");
+        fs::remove_file(file)?;
+    }
+    for of in [&sandbox, &id] {
+        let runtime = engine.docker(&["inspect", "-f", "{{.HostConfig.Runtime}}", of]).await?;
+        ensure_eq!(runtime, RUNTIME, "{handler:?}");
+    }
+    ensure_eq!(cri.sandbox(&sandbox).await?.runtime_handler, handler);
+    cri.stop_container(&id, 5).await?;
+    ensure_eq!(cri.container(&id).await?.exit_code, 0, "{handler:?}: it was killed");
+    cri.end(&sandbox).await?;
+
+    let calls = fs::read_to_string(node.folder.join("calls"))?;
+    for (command, of) in [("create", &sandbox), ("create", &id), ("start", &id), ("delete", &id)] {
+        let call = format!("--site gpu {command} {of}");
+        let made = calls.lines().filter(|made| **made == call).count();
+        // The shim may delete twice.
+        let is_right = if command == "delete" { made > 0 } else { made == 1 };
+        ensure!(is_right, "{handler:?}: {call:?} was made {made} times of {calls}");
+    }
+    Ok(())
+}
+
+/// A shim, and a program that does not say that it runs runc. One whose path is wrong starts no pod.
+async fn not_wrapped(stage: &Stage) -> Outcome {
+    let handlers = stage.cri.status(false).await?.runtime_handlers;
+    for (handler, is_there) in [("shim", true), ("silent", true), ("wrong", false)] {
+        let of = handlers.iter().find(|one| one.name == handler).and_then(|one| one.features);
+        ensure!(of.is_some_and(|features| !features.user_namespaces), "{handler}: {handlers:?}");
+        let refused = stage.cri.run_with(&mapped_pod(stage, "mapped"), handler).await;
+        said(refused, (Code::Unimplemented, "runtime"))?;
+        let pod = stage.recipes.pod("plain");
+        match stage.cri.run_with(&pod, handler).await {
+            Ok(sandbox) => {
+                ensure!(is_there, "{handler} ran");
+                let inspect = ["inspect", "-f", "{{.HostConfig.Runtime}}", &sandbox];
+                ensure_eq!(stage.engine.docker(&inspect).await?, handler);
+                stage.cri.end(&sandbox).await?;
+            }
+            Err(refused) => {
+                ensure!(!is_there && refused.message.contains("/no/runtime"), "{refused}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Without `setup`, pods run with the default runtime as before, and what needs `dockbridge-runtime` is refused.
+pub(crate) async fn without_setup(world: World) -> Outcome {
+    if world.docker_major < 24 {
+        skip(Lack::YoungEngine);
+        return Ok(());
+    }
+    let stage = Stage::cni(&world, "gpu_plain").await?;
+    let node = Node::of(&stage)?;
+    node.write(false)?;
+    node.runs(Path::new("runc"))?;
+    let outcome = async {
+        stage.engine.control(&["restart"]).await?;
+        until_ready(&stage.cri).await?;
+        let pod = stage.recipes.pod("plain");
+        let sandbox = stage.cri.run(&pod).await?;
+        let id = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?.remove(0);
+        for of in [&sandbox, &id] {
+            let inspect = ["inspect", "-f", "{{.HostConfig.Runtime}}", of];
+            ensure_eq!(stage.engine.docker(&inspect).await?, "site");
+        }
+        let environment = "tr '\\0' '\\n' </proc/1/environ | grep -c ^STAND_IN=1";
+        ensure_eq!(stage.engine.inside(&id, environment).await?, "1");
+        let refused = stage.cri.run(&mapped_pod(&stage, "mapped")).await;
+        said(refused, (Code::Unimplemented, "dockbridge setup"))?;
+        stage.cri.clear().await
+    };
+    let outcome = outcome.await;
+    node.put_back()?;
+    stage.engine.control(&["restart"]).await?;
+    outcome?;
+    until_ready(&stage.cri).await?;
+    stage.leaves_nothing().await
+}
+
+/// The engine's file, the folder of the stand-in, and the directory of CDI specifications.
+struct Node {
+    world: World,
+    folder: PathBuf,
+    devices: PathBuf,
+    file: PathBuf,
+    before: String,
+}
+
+impl Node {
+    fn of(stage: &Stage) -> Outcome<Self> {
+        let folder = stage.folders.shared.join("stand-in");
+        fs::create_dir(&folder)?;
+        for (name, text) in [
+            ("site-runtime", {
+                let program = std::env::current_exe()?;
+                format!("exec {} {STAND_IN} {} \"$@\"", program.display(), folder.display())
+            }),
+            // As gVisor, which has other features.
+            ("silent-runtime", "[ \"$1\" != features ] || exit 1\nexec runc \"$@\"".to_owned()),
+        ] {
+            let path = folder.join(name);
+            fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+        let file = stage.world.root.join("docker/daemon.json");
+        let before = fs::read_to_string(&file)?;
+        let devices = folder.join("cdi");
+        fs::create_dir(&devices)?;
+        let mut edits = json!({"env": ["CARD=0"], "hooks": [hook(&folder.join("of-device"))]});
+        edits["hooks"][0]["hookName"] = json!("createRuntime");
+        let text = json!({
+            "cdiVersion": "0.6.0", "kind": "stand-in.example/card",
+            "devices": [{"name": "0", "containerEdits": edits}],
+        });
+        fs::write(devices.join("card.json"), text.to_string())?;
+        // In a user namespace, runc binds a device of the same path on the host.
+        let (kind, mode) = (SFlag::S_IFCHR, Mode::from_bits_truncate(0o666));
+        mknod(NODE, kind, mode, makedev(1, 5))?;
+        let node = Self { world: stage.world.clone(), folder, devices, file, before };
+        node.runs(Path::new("runc"))?;
+        Ok(node)
+    }
+
+    /// Makes the stand-in the engine's default runtime, with `dockbridge-runtime` or without.
+    fn write(&self, with_ours: bool) -> Outcome {
+        let mut settings: Value = serde_json::from_str(&self.before)?;
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        settings["default-runtime"] = json!("site");
+        let runtimes = &mut settings["runtimes"];
+        if !with_ours {
+            *runtimes = json!({});
+        }
+        runtimes["site"] = json!({"path": path("site-runtime"), "runtimeArgs": ["--site", "gpu"]});
+        runtimes["silent"] = json!({"path": path("silent-runtime")});
+        runtimes["shim"] = json!({"runtimeType": "io.containerd.runc.v2"});
+        runtimes["wrong"] = json!({"path": "/no/runtime"});
+        // This engine reads CDI specifications itself.
+        if self.world.docker_major >= 28 {
+            settings["cdi-spec-dirs"] = json!([self.devices]);
+        }
+        Ok(fs::write(&self.file, settings.to_string())?)
+    }
+
+    /// The stand-in's own configuration: the runtime that it runs.
+    fn runs(&self, below: &Path) -> Outcome {
+        Ok(fs::write(self.folder.join("below"), below.display().to_string())?)
+    }
+
+    fn put_back(&self) -> Outcome {
+        fs::remove_file(NODE)?;
+        Ok(fs::write(&self.file, &self.before)?)
+    }
+}
+
+/// A hook that adds a line to a file.
+fn hook(file: &Path) -> Value {
+    let line = format!("echo run >>{}", file.display());
+    json!({"path": "/bin/sh", "args": ["sh", "-c", line]})
+}
+
+/// The stand-in. Writes down its call, changes the bundle at `create`, and becomes the runtime below.
+pub(crate) fn stand_in(words: &[String]) -> ExitCode {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Err(Failure(why)) = run_below(&words);
+    eprintln!("stand-in {words:?}: {why}");
+    ExitCode::FAILURE
+}
+
+fn run_below(words: &[&str]) -> Outcome<Infallible> {
+    let [_, folder, flag, site, words @ .., id] = words else { fail!("words are missing") };
+    let folder = Path::new(folder);
+    let command = words.iter().find(|word| COMMANDS.contains(word));
+    if let Some(command) = command {
+        let call = format!("{flag} {site} {command} {id}\n");
+        let calls = folder.join("calls");
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(calls)?;
+        file.write_all(call.as_bytes())?;
+    }
+    if command == Some(&"create") {
+        let mut after = words.iter().skip_while(|word| **word != "--bundle").skip(1);
+        let config = Path::new(after.next().unwrap_or(&".")).join("config.json");
+        let mut document: Value = serde_json::from_slice(&fs::read(&config)?)?;
+        let device = json!({"path": NODE, "type": "c", "major": 1, "minor": 5, "fileMode": 0o666});
+        let rule = json!({"allow": true, "type": "c", "major": 1, "minor": 5, "access": "rw"});
+        push(&mut document["process"]["env"], json!("STAND_IN=1"));
+        push(&mut document["linux"]["devices"], device);
+        push(&mut document["linux"]["resources"]["devices"], rule);
+        push(&mut document["hooks"]["createRuntime"], hook(&folder.join("of-stand-in")));
+        fs::write(config, document.to_string())?;
+    }
+    let below = fs::read_to_string(folder.join("below"))?;
+    Err(Command::new(below).args(words).arg(id).exec().into())
+}
+
+fn push(list: &mut Value, value: Value) {
+    if list.is_null() {
+        *list = json!([]);
+    }
+    if let Some(list) = list.as_array_mut() {
+        list.push(value);
+    }
+}
+
+/// The flag with which this program is the stand-in.
+pub(crate) const STAND_IN: &str = "--stand-in";
+/// A character device on the host. The world has its own `/run`.
+const NODE: &str = "/run/stand-in";
+const DEVICE: &str = "stand-in.example/card=0";
+const COMMANDS: [&str; 5] = ["create", "start", "kill", "delete", "exec"];
