@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{finding::Finding, subject::Subject};
+use super::{
+    finding::{Finding, Severity},
+    subject::Subject,
+};
 use crate::{
     engine::{
         client::{Engine, Timeouts},
@@ -37,7 +40,8 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
 /// Judges what the engine's properties mean for pods on this host. `systemd` is whether systemd is the
 /// first process.
 pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Finding> {
-    let mut findings = vec![reached(socket, info), cgroup(info, systemd), oci_runtime(info)];
+    let mut findings = vec![reached(socket, info), cgroup(info, systemd)];
+    findings.extend(oci_runtimes(info));
     if !info.root_dir.exists() {
         let seen = format!("the engine's data in {} is not on this host", info.root_dir.display());
         findings.push(Finding::fail(Subject::Engine, seen, ELSEWHERE));
@@ -81,25 +85,40 @@ fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
     }
 }
 
-/// Pods run without our OCI runtime. Once they were created with it, they need it.
-fn oci_runtime(info: &EngineInfo) -> Finding {
+/// Whether our OCI runtime is used, and runtimes whose program is missing.
+fn oci_runtimes(info: &EngineInfo) -> Vec<Finding> {
     let subject = Subject::OciRuntime;
     let is_missing = |path: &Path| path.is_absolute() && !path.exists();
-    match (info.runtimes.get(RUNTIME), info.edits_runtime(DEFAULT_HANDLER)) {
-        (Some(ours), _) if is_missing(Path::new(&ours.path)) => {
-            let seen =
-                format!("Docker's runtime \"dockbridge\" is {}, which does not exist", ours.path);
-            Finding::fail(subject, seen, SETUP_AGAIN)
+    let missing = info.runtimes.iter().filter(|(_, runtime)| is_missing(Path::new(&runtime.path)));
+    let missing = missing.map(|(name, runtime)| {
+        let seen = format!("Docker's runtime {name:?} is {}, which does not exist", runtime.path);
+        match name.as_str() {
+            RUNTIME => Finding::fail(subject, seen, SETUP_AGAIN),
+            name if name == info.default_runtime => Finding::fail(subject, seen, WRONG_PATH),
+            _ => Finding::warn(subject, seen, WRONG_PATH),
         }
+    });
+    let mut findings: Vec<Finding> = missing.collect();
+    if !findings.iter().any(|finding| finding.severity == Severity::Fail) {
+        findings.push(edits_runtime(info));
+    }
+    findings
+}
+
+/// Pods run without our OCI runtime. Once they were created with it, they need it.
+fn edits_runtime(info: &EngineInfo) -> Finding {
+    let subject = Subject::OciRuntime;
+    match (info.runtimes.get(RUNTIME), info.below(DEFAULT_HANDLER)) {
         (None, _) if info.api >= ApiVersion::ANNOTATIONS => Finding::ok(subject, NO_RUNTIME),
         (None, _) => Finding::ok(subject, OLD_API),
         (Some(_), Err(reason)) => Finding::warn(subject, format!("not used: {reason}"), UNUSED),
-        (Some(ours), Ok(())) => {
+        (Some(ours), Ok(below)) => {
             let users = match info.maps_users(DEFAULT_HANDLER) {
                 Ok(()) => "pods may have user namespaces".to_owned(),
                 Err(reason) => format!("no user namespaces: {reason}"),
             };
-            Finding::ok(subject, format!("{}; {users}", ours.path))
+            let runs = below.first().map(|program| format!(" runs {program}")).unwrap_or_default();
+            Finding::ok(subject, format!("{}{runs}; {users}", ours.path))
         }
     }
 }
@@ -125,6 +144,8 @@ const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped v
 const OLD_API: &str = "not possible: needs Docker 24.0 or newer";
 const SETUP_AGAIN: &str =
     "no pod can start: run `dockbridge setup` again, or `dockbridge setup --undo`";
+const WRONG_PATH: &str =
+    "pods with this runtime cannot start: correct its path in /etc/docker/daemon.json";
 const UNUSED: &str = "`dockbridge setup --undo` removes it";
 const NO_CGROUPS: &str = "the engine manages no cgroups: no pod can be limited";
 const DELEGATE: &str = "delegate cgroups to the rootless engine, or run it as root";

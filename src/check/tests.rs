@@ -73,10 +73,11 @@ fn cgroups_are_judged_with_their_kind() {
 
 #[test]
 fn the_engines_dockbridge_runtime_is_told() {
-    let told = |info: &EngineInfo| {
-        let findings = engine::judge(Path::new("/s"), info, false);
-        findings.into_iter().find(|finding| finding.subject == Subject::OciRuntime).unwrap()
+    let all = |info: &EngineInfo| {
+        let findings = engine::judge(Path::new("/s"), info, false).into_iter();
+        findings.filter(|finding| finding.subject == Subject::OciRuntime).collect::<Vec<_>>()
     };
+    let told = |info: &EngineInfo| all(info).remove(0);
     let with = |path: &str| {
         let runtime = OciRuntime { path: path.to_owned(), ..OciRuntime::default() };
         let runtimes = [(RUNTIME.to_owned(), runtime)].into();
@@ -86,6 +87,7 @@ fn the_engines_dockbridge_runtime_is_told() {
     assert!(told(&without).seen.contains("`dockbridge setup` registers it"));
     assert!(told(&EngineInfo { api: ApiVersion::OLDEST, ..info() }).seen.contains("Docker 24.0"));
     let gone = told(&with("/no/such"));
+    assert_eq!(all(&with("/no/such")).len(), 1);
     assert_eq!(gone.severity, Severity::Fail);
     assert!(gone.seen.contains("/no/such, which does not exist"), "{}", gone.seen);
     for found in ["/bin/sh", "found-in-path"] {
@@ -93,6 +95,19 @@ fn the_engines_dockbridge_runtime_is_told() {
     }
     let other = EngineInfo { default_runtime: "crun".to_owned(), ..with("/bin/sh") };
     assert_eq!(told(&other).severity, Severity::Warn);
+    let features =
+        Some(serde_json::json!({"annotations": {"org.opencontainers.runc.version": "1"}}));
+    let mut gpu = EngineInfo { default_runtime: "nvidia".to_owned(), ..with("/bin/sh") };
+    let nvidia = OciRuntime { path: "/bin/true".to_owned(), features, ..OciRuntime::default() };
+    gpu.runtimes.insert("nvidia".to_owned(), nvidia);
+    assert!(told(&gpu).seen.starts_with("/bin/sh runs /bin/true; "), "{}", told(&gpu).seen);
+    // The engine starts with a wrong path, and then no pod does.
+    gpu.runtimes.get_mut("nvidia").unwrap().path = "/no/nvidia".to_owned();
+    assert!(told(&gpu).seen.contains("runtime \"nvidia\" is /no/nvidia, which does not exist"));
+    assert_eq!(told(&gpu).severity, Severity::Fail);
+    assert_eq!(all(&gpu).len(), 1, "it cannot be used");
+    gpu.default_runtime = "runc".to_owned();
+    assert_eq!(told(&gpu).severity, Severity::Warn);
 }
 
 #[test]
