@@ -12,7 +12,7 @@ use clap::Args;
 use super::{
     daemon_json::{self, Entry, PROGRAM},
     error::{DaemonJsonError, SetupError},
-    reading::{Daemon, DaemonFlags, Reached, Reading, USUAL_FILE, Wanted},
+    reading::{self, Daemon, DaemonFlags, Reached, Reading, USUAL_FILE, Wanted},
 };
 use crate::{
     host::{capability, file, processes::Processes},
@@ -80,6 +80,9 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
             let has = if args.undo { "has no" } else { "has the" };
             writeln!(out, "{} {has} runtime {RUNTIME:?}", path.display())?;
         }
+    }
+    if !args.undo {
+        reading::runtimes(socket)?.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     if args.dry_run {
         writeln!(out, "nothing was changed (--dry-run)")?;

@@ -219,7 +219,7 @@ fn render(members: &Members, layout: &Layout, depth: usize) -> String {
 /// The name of the program that is registered.
 pub const PROGRAM: &str = "dockbridge-runtime";
 /// The runtime that does the work if no other is named.
-const DEFAULT_LOWER: &str = "runc";
+pub(super) const DEFAULT_LOWER: &str = "runc";
 /// The flag of `dockbridge-runtime` that names another runtime.
 const LOWER_FLAG: &str = "--dockbridge-runtime";
 const BYTE_ORDER_MARK: &str = "\u{feff}";

@@ -10,7 +10,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{daemon_json, error::SetupError};
+use super::{
+    daemon_json::{self, DEFAULT_LOWER, PROGRAM},
+    error::SetupError,
+};
 use crate::{
     engine::client::{Engine, Timeouts},
     error::chain,
@@ -19,7 +22,7 @@ use crate::{
         pidfd::{ProcessHandle, ProcessSignal},
         processes::Processes,
     },
-    model::oci_edits::RUNTIME,
+    model::{engine::EngineInfo, oci_edits::RUNTIME},
 };
 
 /// The dockerd behind a socket.
@@ -95,6 +98,35 @@ impl Reached {
     }
 }
 
+/// For each runtime of the engine other than runc, whether `dockbridge-runtime` will run it, as lines of text.
+/// None if the engine does not answer.
+pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
+    let engine = Engine::new(socket.to_owned(), Timeouts::default());
+    let asked = async {
+        engine.negotiate().await?;
+        engine.info().await
+    };
+    let Ok(EngineInfo { runtimes, default_runtime, .. }) = wait(asked)? else {
+        return Ok(Vec::new());
+    };
+    let others = runtimes.iter().filter(|(name, it)| *name != RUNTIME && it.path != DEFAULT_LOWER);
+    let told = others.map(|(name, runtime)| {
+        let or_none = if *name == default_runtime { " or none" } else { "" };
+        let used = match runtime.ends_in_runc() {
+            true => format!("{PROGRAM} runs {}", runtime.path),
+            false => {
+                format!("{PROGRAM} is not used: their runtime does not report that it runs runc")
+            }
+        };
+        format!("pods with the handler {name:?}{or_none}: {used}")
+    });
+    Ok(told.collect())
+}
+
+fn wait<T>(work: impl Future<Output = T>) -> Result<T, SetupError> {
+    Ok(runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
+}
+
 impl Reading<'_> {
     /// Makes dockerd read the file, and waits until it reports the change.
     pub(super) fn run(
@@ -102,8 +134,7 @@ impl Reading<'_> {
         processes: &Processes,
         daemon: Option<Daemon>,
     ) -> Result<Reached, SetupError> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.ask(processes, daemon))
+        wait(self.ask(processes, daemon))?
     }
 
     async fn ask(

@@ -117,6 +117,31 @@ fn another_runtime_below_is_an_argument() {
     assert!(!back.contains("crun"), "{back}");
 }
 
+/// NVIDIA's `nvidia-ctk runtime configure` sorts the file and writes it in its own layout.
+#[test]
+fn an_undo_keeps_what_another_tool_has_written_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (file, backup) = (path("daemon.json"), path("daemon.json.before-dockbridge"));
+    let before = "{\"runtimes\": {}, \"debug\": true}";
+    let nvidia = "\"nvidia\": {\n            \"args\": [],\n            \
+                  \"path\": \"nvidia-container-runtime\"\n        }";
+    let rewritten = |ours: &str| {
+        format!(
+            "{{\n    \"debug\": true,\n    \"default-runtime\": \"nvidia\",\n    \"runtimes\": {{\n        \
+             {ours}{nvidia}\n    }}\n}}\n"
+        )
+    };
+    let ours = "\"dockbridge\": {\n            \"path\": \"/usr/bin/dockbridge-runtime\"\n        },\n        ";
+    std::fs::write(&file, rewritten(ours)).unwrap();
+    std::fs::write(&backup, before).unwrap();
+    let undo = SetupArgs { undo: true, daemon_json: Some(file.clone()), ..Default::default() };
+    assert!(run(&path("docker.sock"), &undo, &mut Vec::new()).unwrap());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), rewritten(""));
+    assert_eq!(std::fs::read_to_string(&backup).unwrap(), before, "it is not the file from before");
+    assert_eq!(with_entry(&rewritten(ours), &self::ours()).unwrap(), None, "set up a second time");
+}
+
 #[test]
 fn what_is_not_ours_is_refused() {
     for (text, why) in [

@@ -19,6 +19,7 @@ use crate::{
     nri_plugin::{Plugin, adjusts},
     restarts::until_ready,
     security::said,
+    setup::Setup,
     skips::{Lack, skip},
     support::{
         failure::{Failure, Outcome, ensure, ensure_eq, fail},
@@ -43,6 +44,7 @@ pub(crate) async fn chain_runtimes(world: World) -> Outcome {
         let devices = node.devices.display().to_string();
         stage.engine.control(&["restart"]).await?;
         stage.cri = stage.bridge.restart_with(&["--cdi-spec-dirs", &devices]).await?;
+        shown_by_setup(&world, &node).await?;
         let ours = world.root.join("bin/dockbridge-runtime");
         for (handler, below) in [("", "runc".into()), ("site", "runc".into()), ("", ours)] {
             node.runs(&below)?;
@@ -56,6 +58,16 @@ pub(crate) async fn chain_runtimes(world: World) -> Outcome {
     outcome?;
     until_ready(&stage.cri).await?;
     stage.leaves_nothing().await
+}
+
+async fn shown_by_setup(world: &World, node: &Node) -> Outcome {
+    let setup = Setup::of(world)?;
+    let site = node.folder.join("site-runtime");
+    let site = format!("\"site\" or none: dockbridge-runtime runs {}\n", site.display());
+    for shown in [site.as_str(), "\"silent\": dockbridge-runtime is not used: "] {
+        setup.succeeds(&["--dry-run"], shown).await?;
+    }
+    setup.put_back()
 }
 
 async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Outcome {

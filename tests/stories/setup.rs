@@ -175,7 +175,7 @@ async fn finish(stage: Stage, setup: &Setup, outcome: Outcome) -> Outcome {
 }
 
 /// A program with its runtime next to it, as in packages, and the engine's file.
-struct Setup {
+pub(crate) struct Setup {
     world: World,
     folder: PathBuf,
     program: PathBuf,
@@ -184,7 +184,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn of(world: &World) -> Outcome<Self> {
+    pub(crate) fn of(world: &World) -> Outcome<Self> {
         let folder = world.root.join("tmp/installed");
         fs::create_dir_all(&folder)?;
         let own = folder.join("dockbridge");
@@ -206,13 +206,13 @@ impl Setup {
         Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
     }
 
-    async fn succeeds(&self, flags: &[&str], said: &str) -> Outcome {
+    pub(crate) async fn succeeds(&self, flags: &[&str], said: &str) -> Outcome {
         let (succeeds, told) = self.run(flags).await?;
         ensure!(succeeds && told.contains(said), "setup {flags:?}: {told}");
         Ok(())
     }
 
-    fn put_back(&self) -> Outcome {
+    pub(crate) fn put_back(&self) -> Outcome {
         fs::write(&self.file, &self.before)?;
         Ok(fs::remove_dir_all(Path::new(&self.folder))?)
     }
