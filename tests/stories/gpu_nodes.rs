@@ -10,13 +10,17 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use dockbridge::{model::oci_edits::RUNTIME, wire::nri};
+use dockbridge::{
+    model::oci_edits::RUNTIME,
+    wire::{cri, nri},
+};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use prost::Message as _;
 use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    nri_plugin::{Plugin, adjusts},
+    nri_plugin::{Plugin, Reply, Told, adjusts},
     restarts::until_ready,
     security::said,
     setup::Setup,
@@ -79,7 +83,7 @@ async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Ou
     let pod = mapped_pod(stage, "gpu");
     let sandbox = cri.run_with(&pod, handler).await?;
     let mut main = mapped(stage.recipes.sleeper("main"));
-    main.cdi_devices = vec![dockbridge::wire::cri::CdiDevice { name: DEVICE.to_owned() }];
+    main.cdi_devices = vec![cri::CdiDevice { name: DEVICE.to_owned() }];
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
     drop(plugin);
 
@@ -87,7 +91,7 @@ async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Ou
         ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
         (
             "tr '\\0' '\\n' </proc/1/environ | grep -E '^(PLUGIN|CARD|STAND_IN)='",
-            "CARD=0\nPLUGIN=yes\nSTAND_IN=1",
+            "CARD=stand-in.example/card=0\nPLUGIN=yes\nSTAND_IN=1",
         ),
         ("test -c /run/stand-in && head -c 3 /run/stand-in | wc -c", "3"),
         ("id -u", "0"),
@@ -143,6 +147,55 @@ async fn not_wrapped(stage: &Stage) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// GPU Operator's NRI plugin adds the CDI devices that an annotation names for a container. A driver of dynamic
+/// resource allocation writes a device for a claim right before kubelet names it, and removes it after the pod.
+pub(crate) async fn devices_of_plugins(world: World) -> Outcome {
+    if !world.has_oci_runtime {
+        skip(Lack::OciRuntime);
+        return Ok(());
+    }
+    let (stage, socket) = Stage::with_plugins(&world, "gpu_devices").await?;
+    let (cri, shared) = (&stage.cri, &stage.folders.shared);
+    let directory = Path::new("/run/cdi");
+    fs::create_dir_all(directory)?;
+    let (card, claim) = (directory.join("card.json"), directory.join("claim.json"));
+    write_device(&card, DEVICE, &shared.join("of-device"))?;
+    let plugin = Plugin::synchronised(&socket, ("10", "operator"), by_annotation).await;
+    let mut pod = stage.recipes.pod("gpu");
+    pod.annotations.insert(format!("{DEVICES_OF}main"), DEVICE.to_owned());
+    let sandbox = cri.run(&pod).await?;
+    let mut claiming = stage.recipes.sleeper("claiming");
+    claiming.cdi_devices = vec![cri::CdiDevice { name: CLAIM.to_owned() }];
+    write_device(&claim, CLAIM, &shared.join("of-claim"))?;
+    let containers = [stage.recipes.sleeper("main"), claiming, stage.recipes.sleeper("plain")];
+    let ids = stage.up(&sandbox, &pod, &containers).await?;
+    for (id, devices) in ids.iter().zip([DEVICE, CLAIM, ""]) {
+        let line = "tr '\\0' '\\n' </proc/1/environ | sed -n s/^CARD=//p";
+        ensure_eq!(stage.engine.inside(id, line).await?, devices);
+    }
+    for hook in ["of-device", "of-claim"] {
+        ensure_eq!(fs::read_to_string(shared.join(hook))?, "run\n", "{hook}");
+    }
+    drop(plugin);
+    fs::remove_file(claim)?;
+    fs::remove_file(card)?;
+    cri.clear().await?;
+    stage.leaves_nothing().await
+}
+
+fn by_annotation(told: &Told) -> Reply {
+    let mut answer = nri::CreateContainerResponse::default();
+    if told.method == "CreateContainer" {
+        let asked = nri::CreateContainerRequest::decode(told.payload.as_slice());
+        let pod = asked.ok().and_then(|asked| asked.pod).unwrap_or_default();
+        let names = pod.annotations.get(&format!("{DEVICES_OF}{}", told.container));
+        let device = |name: &str| nri::CdiDevice { name: name.to_owned() };
+        let cdi_devices = names.iter().flat_map(|names| names.split(',')).map(device).collect();
+        answer.adjust = Some(nri::ContainerAdjustment { cdi_devices, ..Default::default() });
+    }
+    Reply::Yes(answer.encode_to_vec())
 }
 
 /// Without `setup`, pods run with the default runtime as before, and what needs `dockbridge-runtime` is refused.
@@ -208,13 +261,7 @@ impl Node {
         let before = fs::read_to_string(&file)?;
         let devices = folder.join("cdi");
         fs::create_dir(&devices)?;
-        let mut edits = json!({"env": ["CARD=0"], "hooks": [hook(&folder.join("of-device"))]});
-        edits["hooks"][0]["hookName"] = json!("createRuntime");
-        let text = json!({
-            "cdiVersion": "0.6.0", "kind": "stand-in.example/card",
-            "devices": [{"name": "0", "containerEdits": edits}],
-        });
-        fs::write(devices.join("card.json"), text.to_string())?;
+        write_device(&devices.join("card.json"), DEVICE, &folder.join("of-device"))?;
         // In a user namespace, runc binds a device of the same path on the host.
         let (kind, mode) = (SFlag::S_IFCHR, Mode::from_bits_truncate(0o666));
         mknod(NODE, kind, mode, makedev(1, 5))?;
@@ -252,6 +299,16 @@ impl Node {
         fs::remove_file(NODE)?;
         Ok(fs::write(&self.file, &self.before)?)
     }
+}
+
+/// A specification of one device, which has a variable with its name and a hook that writes to a file.
+fn write_device(specification: &Path, device: &str, hooked: &Path) -> Outcome {
+    let Some((kind, name)) = device.split_once('=') else { fail!("{device}") };
+    let mut edits = json!({"env": [format!("CARD={device}")], "hooks": [hook(hooked)]});
+    edits["hooks"][0]["hookName"] = json!("createRuntime");
+    let devices = json!([{"name": name, "containerEdits": edits}]);
+    let text = json!({"cdiVersion": "0.6.0", "kind": kind, "devices": devices});
+    Ok(fs::write(specification, text.to_string())?)
 }
 
 /// A hook that adds a line to a file.
@@ -307,5 +364,9 @@ fn push(list: &mut Value, value: Value) {
 pub(crate) const STAND_IN: &str = "--stand-in";
 /// A character device on the host. The world has its own `/run`.
 const NODE: &str = "/run/stand-in";
+/// The key of the annotation for a container, as GPU Operator's plugin reads it.
+const DEVICES_OF: &str = "nvidia.cdi.k8s.io/container.";
+/// As a driver names the device of a claim.
+const CLAIM: &str = "k8s.stand-in.example/claim=0c7f6a52-card-0";
 const DEVICE: &str = "stand-in.example/card=0";
 const COMMANDS: [&str; 5] = ["create", "start", "kill", "delete", "exec"];

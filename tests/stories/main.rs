@@ -272,6 +272,7 @@ const STORIES: &[(&str, Story)] = stories![
     handlers::of_the_engine,
     gpu_nodes::chain_runtimes,
     gpu_nodes::without_setup,
+    gpu_nodes::devices_of_plugins,
     signals::to_stop,
     resources::changed_while_it_runs,
     resources::too_small,
