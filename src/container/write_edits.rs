@@ -23,13 +23,18 @@ impl Node {
         let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
             return Ok(());
         };
+        let has_host_network = pod.is_some_and(|pod| pod.document.spec.namespaces.host_network);
         let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
         let limits = self.saved_changes.requested(record);
         let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted);
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
-        let edits = OciEdits { runtime, ..edits };
+        let mut edits = OciEdits { runtime, ..edits };
+        if has_host_network && edits.users.is_some() {
+            // The engine writes the path of the pause container's. Root of the pod may not join that again.
+            edits.edits.push(SpecEdit::remove(&["linux", "namespaces", "network"]));
+        }
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
     }
 

@@ -72,6 +72,9 @@ pub fn edit(
         keep_mounts_of_pause(document);
     }
     apply(document, &edits.edits)?;
+    if edits.users.is_some() {
+        bind_sysfs(document)?;
+    }
     // Runs at the end, so that no option of the request reverses it. A plugin may have put another mount there.
     let is_mounted = |mount: &Value| {
         mounted.sources.iter().any(|(_, at)| mount.get("source") == Some(&json!(at)))
@@ -100,6 +103,22 @@ fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeE
     linux.insert("uidMappings".to_owned(), lines(users.uids));
     linux.insert("gidMappings".to_owned(), lines(users.gids));
     clamp_ping_groups(document, users.gids.length)
+}
+
+/// A user namespace may not mount a sysfs of the host's network namespace, but it may bind that of the host.
+fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
+    let namespaces = list(document, &["linux", "namespaces"])?;
+    if namespaces.iter().any(|namespace| is(namespace, "type", "network")) {
+        return Ok(());
+    }
+    for mount in list(document, &["mounts"])?.iter_mut().filter(|it| is(it, "type", "sysfs")) {
+        let is_read_only = list(mount, &["options"])?.iter().any(|option| option == "ro");
+        let access = if is_read_only { "rro" } else { "rw" };
+        let options = ["rbind", access, "nosuid", "nodev", "noexec"];
+        let bind = json!({"type": "bind", "source": "/sys", "options": options});
+        object(mount, &[])?.extend(bind.as_object().cloned().unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// Docker allows all groups, which is not valid if not all of them are mapped.

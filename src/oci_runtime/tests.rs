@@ -381,6 +381,30 @@ fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     (folder, directory, bundle)
 }
 
+/// The kernel lets a user namespace mount a sysfs only for its own network.
+#[test]
+fn a_user_namespace_in_the_hosts_network_binds_the_hosts_sysfs() {
+    for (given, access) in [("ro", "rro"), ("rw", "rw")] {
+        let sysfs =
+            json!({"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": [given]});
+        let mut own = document();
+        own["mounts"].as_array_mut().unwrap().push(sysfs.clone());
+        let (mut host, edits) =
+            (own.clone(), OciEdits { users: Some(mappings()), ..OciEdits::default() });
+        edit::edit(&mut own, &edits, &Mounted::default()).unwrap();
+        assert_eq!(own["mounts"][2], sysfs);
+        let edits = OciEdits {
+            edits: vec![SpecEdit::remove(&["linux", "namespaces", "network"])],
+            ..edits
+        };
+        edit::edit(&mut host, &edits, &Mounted::default()).unwrap();
+        let options = json!(["rbind", access, "nosuid", "nodev", "noexec"]);
+        let bound =
+            json!({"destination": "/sys", "type": "bind", "source": "/sys", "options": options});
+        assert_eq!(host["mounts"][2], bound);
+    }
+}
+
 #[test]
 fn the_bundle_of_a_container_without_edits_stays_as_it_is() {
     let (_folder, directory, bundle) = directories();

@@ -28,11 +28,11 @@ impl Sandboxes {
         id: &SandboxId,
         plan: &SandboxPlan,
     ) -> Result<(), SandboxError> {
-        if plan.namespace == NetworkNamespace::Engine {
+        let spec = &plan.document.spec;
+        let (users, is_host) = (spec.namespaces.users, spec.namespaces.host_network);
+        if plan.namespace == NetworkNamespace::Engine && users.is_none() {
             return Ok(());
         }
-        let spec = &plan.document.spec;
-        let users = spec.namespaces.users;
         let network = self.pin_of(id);
         let user = users.map(|_| self.deps.node.oci_runtime_files.user_pin(id));
         let is_own_image = plan.body.image.as_deref().is_some_and(archive::is_of);
@@ -45,10 +45,10 @@ impl Sandboxes {
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
         let make = move |_: &Path| {
-            let holder = NamespaceHolder::make(Some(&maps(ids)), true)?;
+            let holder = NamespaceHolder::make(Some(&maps(ids)), !is_host)?;
             // The user namespace is pinned first and unpinned last, so that a sweep finds both by it.
             holder.pin_user(&user)?;
-            holder.pin_network(&network)
+            if is_host { Ok(()) } else { holder.pin_network(&network) }
         };
         self.with_user_pin(id, make).await
     }

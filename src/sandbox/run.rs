@@ -155,6 +155,7 @@ impl Sandboxes {
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, (plan, creating), undo).await?;
         } else {
+            self.make_namespaces(&id, plan).await?;
             self.start_pause(&id).await?;
         }
         Ok(id)

@@ -261,6 +261,7 @@ const STORIES: &[(&str, Story)] = stories![
     plugins::that_refuse,
     plugins::that_hang,
     user_namespaces::of_a_pod,
+    user_namespaces::with_the_hosts_network,
     user_namespaces::without_devices_of_an_image,
     user_namespaces::whatever_is_killed,
     user_namespaces::killed_at_random_moments,

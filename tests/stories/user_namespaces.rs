@@ -116,10 +116,47 @@ async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) 
     let answer = stage.cri.create(sandbox, &host, pod).await;
     ensure_eq!(answer.err().map(|refused| refused.code), Some(Code::InvalidArgument));
     let mut node = mapped_pod(stage, "node");
-    pod::namespaces_of(&mut node).network = cri::NamespaceMode::Node.into();
+    pod::namespaces_of(&mut node).ipc = cri::NamespaceMode::Node.into();
     let answer = stage.cri.run(&node).await;
     ensure_eq!(answer.err().map(|refused| refused.code), Some(Code::InvalidArgument));
     Ok(())
+}
+
+/// Pods with the host's network and a user namespace, as kubelet sends them with
+/// `UserNamespacesHostNetworkSupport`.
+pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
+    let Some(mut stage) = stage(&world, "mapped_host").await? else { return Ok(()) };
+    let features = stage.cri.status(false).await?.features;
+    ensure!(features.is_some_and(|it| it.user_namespaces_host_network), "{features:?}");
+    let mut pod = mapped_pod(&stage, "pod");
+    pod::namespaces_of(&mut pod).network = cri::NamespaceMode::Node.into();
+    let sandbox = stage.cri.run(&pod).await?;
+    let sleeper = |name: &str| {
+        let mut config = mapped(stage.recipes.sleeper(name));
+        pod::namespaces_in(&mut config).network = cri::NamespaceMode::Node.into();
+        config
+    };
+    let (mut main, second) = (sleeper("main"), sleeper("second"));
+    main.mounts = vec![volume_of_many_users(&stage)?];
+    let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
+    let host = fs::read_link("/proc/self/ns/net")?.display().to_string();
+    for (line, said) in [
+        ("cat /proc/self/uid_map | tr -s ' '", "0 200000 65536"),
+        ("readlink /proc/self/ns/net", host.as_str()),
+        ("stat -c '%u:%g' /bin /volume/of-www", "0:0\n33:33"),
+        ("test -d /sys/class/net/docker0 && echo there", "there"),
+        ("mkdir /sys/new 2>&1 | grep -c Read-only", "1"),
+        ("ip link add new type dummy 2>&1 | grep -c 'not permitted'", "1"),
+        ("cat /etc/hosts | grep -c localhost", "1"),
+    ] {
+        ensure_eq!(stage.engine.inside(&id, line).await?, said, "{line}");
+    }
+    ensure_eq!(stage.cri.exec_sync(&id, &["id", "-u"], 10).await?.stdout, b"0\n");
+    stage.cri = stage.bridge.crash().await?;
+    let second = stage.up(&sandbox, &pod, &[second]).await?.remove(0);
+    ensure_eq!(stage.engine.inside(&second, "readlink /proc/self/ns/net").await?, host);
+    stage.cri.clear().await?;
+    stage.leaves_nothing().await
 }
 
 /// An image may contain device files, which belong to the pod's root like all its files, and the engine

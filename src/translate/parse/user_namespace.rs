@@ -12,13 +12,13 @@ use crate::{
     wire::cri,
 };
 
-/// The user namespace of a pod or container. With a user namespace, no other namespace may be the host's:
-/// root in the user namespace has no rights there.
+/// The user namespace of a pod or container. With a user namespace, the pid and IPC namespaces may not be
+/// the host's: root in the user namespace has no rights there.
 pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
     let Some(stated) = &given.userns_options else { return Ok(None) };
     let users = requested(stated).at("userns_options")?;
     if users.is_some() {
-        for (field, mode) in [("network", given.network), ("pid", given.pid), ("ipc", given.ipc)] {
+        for (field, mode) in [("pid", given.pid), ("ipc", given.ipc)] {
             if namespace_mode(mode).at(field)? == cri::NamespaceMode::Node {
                 let reason = "cannot be the host's in a pod with its own user namespace";
                 return Err(ParseError::invalid(reason)).at(field);

@@ -28,7 +28,8 @@ use crate::{
 };
 
 /// The edits for a pause container, of dockbridge's own image or of another. A profile in the request is
-/// kept. The paths are those where the namespaces that dockbridge creates for the pod are pinned.
+/// kept. The paths are those where the namespaces that dockbridge creates for the pod are pinned. A pod with the
+/// host's network has no network namespace.
 pub fn sandbox(
     spec: &SandboxSpec,
     network_pin: &Path,
@@ -36,7 +37,9 @@ pub fn sandbox(
     has_own_image: bool,
 ) -> OciEdits {
     let mut made = OciEdits { own_pause: has_own_image, ..OciEdits::default() };
-    made.edits.push(namespace("network", Some(network_pin)));
+    if !spec.namespaces.host_network {
+        made.edits.push(namespace("network", Some(network_pin)));
+    }
     if let Some(mappings) = spec.namespaces.users {
         made.users = Some(mappings);
         made.edits.push(namespace("user", user_pin));

@@ -23,8 +23,8 @@ pub(super) fn check_sandbox(
     let refused = |reason| PlanError::NeedsRuntime { field: USERS.to_owned(), reason };
     engine.maps_users(&document.spec.handler).map_err(refused)?;
     match document.network {
-        NetworkMode::Cni => Ok(()),
-        NetworkMode::Docker | NetworkMode::Host => Err(refused(
+        NetworkMode::Cni | NetworkMode::Host => Ok(()),
+        NetworkMode::Docker => Err(refused(
             "needs CNI (--network cni): with Docker's network, the engine creates the namespace",
         )),
     }

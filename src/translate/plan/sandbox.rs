@@ -69,7 +69,7 @@ fn body(
     let identity = identity::as_requested(&spec.security.identity);
     (body.user, host.group_add) = (identity.user, identity.groups);
     connect(&mut body, &mut host, document);
-    if namespace != NetworkNamespace::Engine {
+    if namespace != NetworkNamespace::Engine || spec.namespaces.users.is_some() {
         oci_runtime::use_ours(&mut host);
     }
     body.host_config = Some(host);

@@ -66,12 +66,12 @@ pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
 /// The features of all handlers.
 ///
 /// Supplemental group policies: the image's accounts are read at create, so both policies are supported
-/// exactly, and the status has the container's user. Mount options need our OCI runtime in the engine. They
+/// exactly, and the status has the container's user. The others need our OCI runtime in the engine. They
 /// are not reported before the engine's list of runtimes is known.
 pub fn features(engine: Option<&EngineInfo>) -> cri::RuntimeFeatures {
     cri::RuntimeFeatures {
         supplemental_groups_policy: true,
-        user_namespaces_host_network: false,
+        user_namespaces_host_network: engine.is_some_and(|engine| engine.maps_users("").is_ok()),
         mount_options: engine.is_some_and(|engine| engine.edits_runtime("").is_ok()),
     }
 }

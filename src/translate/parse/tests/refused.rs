@@ -224,13 +224,12 @@ fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     assert_eq!(read(vec![good], Vec::new()), Err("gids".into()));
 }
 
-/// Each of the host's namespaces together with a user namespace of the pod.
+/// The host's processes or IPC together with a user namespace of the pod.
 #[test]
-fn a_user_namespace_excludes_the_hosts_namespaces() {
+fn a_user_namespace_excludes_the_hosts_processes_and_ipc() {
     let node = cri::NamespaceMode::Node;
     type Share = fn(&mut cri::NamespaceOption, cri::NamespaceMode);
-    let fields: [(&str, Share); 3] = [
-        ("network", |options, mode| options.network = mode.into()),
+    let fields: [(&str, Share); 2] = [
         ("pid", |options, mode| options.pid = mode.into()),
         ("ipc", |options, mode| options.ipc = mode.into()),
     ];
