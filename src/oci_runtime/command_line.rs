@@ -18,7 +18,8 @@ pub struct CommandLine {
     pub words: Vec<OsString>,
     /// The command; empty if there is none, as with `--version`.
     pub command: String,
-    /// The container: the last word. Empty for commands without one.
+    /// The container: the first word after the command that is an id of Docker's, otherwise the last word. A
+    /// signal follows the id of `kill`. Empty for commands without one.
     pub id: String,
     /// `--log`: the file in which the engine reads errors.
     pub log: Option<PathBuf>,
@@ -47,7 +48,7 @@ impl CommandLine {
             if name.is_empty() {
                 if !is_after_command {
                     line.command = word.to_string_lossy().into_owned();
-                } else {
+                } else if !line.is_of_container() {
                     line.id = word.to_string_lossy().into_owned();
                 }
                 continue;
@@ -64,6 +65,12 @@ impl CommandLine {
             line.note(is_after_command, name, value);
         }
         line
+    }
+
+    /// Whether it names a container by an id of Docker's. Only those can have edits, and no other word is used in
+    /// a path.
+    pub fn is_of_container(&self) -> bool {
+        self.id.len() == 64 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     fn note(&mut self, is_after_command: bool, name: &str, value: Option<OsString>) {

@@ -45,7 +45,7 @@ pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String
         let runtime = runtime(&line).to_string_lossy();
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
-    let is_inner = is_container_id(&line.id) && environment(CONTAINER).as_ref() == Some(&line.id);
+    let is_inner = line.is_of_container() && environment(CONTAINER).as_ref() == Some(&line.id);
     let ended =
         if is_inner { Err(replace(&line)) } else { run(line.clone(), &EditsDirectory::default()) };
     match ended {
@@ -61,7 +61,7 @@ pub(super) fn run(
     mut line: CommandLine,
     directory: &EditsDirectory,
 ) -> Result<ExitCode, OciRuntimeError> {
-    if !is_container_id(&line.id) {
+    if !line.is_of_container() {
         return if line.command == "features" { features(&line) } else { Err(replace(&line)) };
     }
     let runtime = directory.runtime(&line.id);
@@ -98,11 +98,6 @@ fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     if let Err(error) = directory.unmount(&line.id) {
         report(line.log.as_deref(), line.is_log_json, &chain(&error));
     }
-}
-
-/// Whether the word is a container id of Docker. Only those can have edits, and no other word is used in a path.
-fn is_container_id(word: &str) -> bool {
-    word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Adds the capabilities, environment and groups of a container's edits to a command (`exec`).

@@ -49,6 +49,11 @@ fn command_id_and_paths_are_read_from_the_command_lines_of_shims() {
         let line = read(words);
         assert_eq!((line.command.as_str(), line.id.as_str()), (command, id), "{words}");
     }
+    for words in ["kill ID 15", "kill --all ID 9", "exec --tty --user 1 ID sh", "ps ID -e"] {
+        let line = read(&words.replace("ID", ID));
+        assert_eq!(line.id, ID, "{words}");
+        assert_eq!(line.words.len(), words.split(' ').count());
+    }
 }
 
 #[test]

@@ -115,11 +115,13 @@ async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Ou
     cri.end(&sandbox).await?;
 
     let calls = fs::read_to_string(node.folder.join("calls"))?;
-    for (command, of) in [("create", &sandbox), ("create", &id), ("start", &id), ("delete", &id)] {
+    let of_both =
+        ["create", "start", "kill", "delete"].map(|command| [(command, &sandbox), (command, &id)]);
+    for (command, of) in of_both.into_iter().flatten() {
         let call = format!("--site gpu {command} {of}");
         let made = calls.lines().filter(|made| **made == call).count();
-        // The shim may delete twice.
-        let is_right = if command == "delete" { made > 0 } else { made == 1 };
+        // The shim may kill and delete more than once.
+        let is_right = if ["kill", "delete"].contains(&command) { made > 0 } else { made == 1 };
         ensure!(is_right, "{handler:?}: {call:?} was made {made} times of {calls}");
     }
     Ok(())
@@ -326,10 +328,11 @@ pub(crate) fn stand_in(words: &[String]) -> ExitCode {
 }
 
 fn run_below(words: &[&str]) -> Outcome<Infallible> {
-    let [_, folder, flag, site, words @ .., id] = words else { fail!("words are missing") };
+    let [_, folder, flag, site, words @ ..] = words else { fail!("words are missing") };
     let folder = Path::new(folder);
     let command = words.iter().find(|word| COMMANDS.contains(word));
-    if let Some(command) = command {
+    let id = words.iter().find(|word| word.len() == LENGTH_OF_ID);
+    if let Some((command, id)) = command.zip(id) {
         let call = format!("{flag} {site} {command} {id}\n");
         let calls = folder.join("calls");
         let mut file = fs::OpenOptions::new().create(true).append(true).open(calls)?;
@@ -348,7 +351,7 @@ fn run_below(words: &[&str]) -> Outcome<Infallible> {
         fs::write(config, document.to_string())?;
     }
     let below = fs::read_to_string(folder.join("below"))?;
-    Err(Command::new(below).args(words).arg(id).exec().into())
+    Err(Command::new(below).args(words).exec().into())
 }
 
 fn push(list: &mut Value, value: Value) {
@@ -369,4 +372,5 @@ const DEVICES_OF: &str = "nvidia.cdi.k8s.io/container.";
 /// As a driver names the device of a claim.
 const CLAIM: &str = "k8s.stand-in.example/claim=0c7f6a52-card-0";
 const DEVICE: &str = "stand-in.example/card=0";
+const LENGTH_OF_ID: usize = 64;
 const COMMANDS: [&str; 5] = ["create", "start", "kill", "delete", "exec"];
