@@ -46,8 +46,10 @@ pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
     let is_inner = line.is_of_container() && environment(CONTAINER).as_ref() == Some(&line.id);
-    let ended =
-        if is_inner { Err(replace(&line)) } else { run(line.clone(), &EditsDirectory::default()) };
+    let ended = match is_inner {
+        true => Err(replace(&line)),
+        false => run(line.clone(), &EditsDirectory::default(), environment),
+    };
     match ended {
         Ok(code) => code,
         Err(error) => {
@@ -58,17 +60,14 @@ pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String
 }
 
 pub(super) fn run(
-    mut line: CommandLine,
+    line: CommandLine,
     directory: &EditsDirectory,
+    environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ExitCode, OciRuntimeError> {
     if !line.is_of_container() {
         return if line.command == "features" { features(&line) } else { Err(replace(&line)) };
     }
-    let runtime = directory.runtime(&line.id);
-    if !runtime.is_empty() {
-        line.runtime = runtime;
-    }
-    let line = &line;
+    let line = &chained(line, directory, environment)?;
     match line.command.as_str() {
         "create" | "run" | "restore" if create::prepare(directory, &line.id, &line.bundle)? => {
             let ended = wait(line)?;
@@ -90,6 +89,33 @@ pub(super) fn run(
         }
         _ => Err(replace(line)),
     }
+}
+
+/// The line with the runtime that the container's file names. If its program is gone, as after an uninstall of
+/// NVIDIA's toolkit, the registered runtime ends the container in its place.
+pub(super) fn chained(
+    mut line: CommandLine,
+    directory: &EditsDirectory,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<CommandLine, OciRuntimeError> {
+    let named = directory.runtime(&line.id);
+    let Some(program) = named.first() else { return Ok(line) };
+    let is_there = is_there(Path::new(program), environment);
+    if !is_there && ENDS.contains(&line.command.as_str()) {
+        return Ok(line);
+    }
+    line.runtime = named;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no such program");
+    if is_there { Ok(line) } else { Err(failed_to_run(&line, missing())) }
+}
+
+/// Whether the system would find the program: at its path, or by its name in the folders of `PATH`.
+fn is_there(program: &Path, environment: &dyn Fn(&str) -> Option<String>) -> bool {
+    if program.components().count() > 1 {
+        return program.is_file();
+    }
+    let folders = environment("PATH").unwrap_or_else(|| USUAL_PATH.to_owned());
+    folders.split(':').any(|folder| Path::new(folder).join(program).is_file())
 }
 
 /// A failure is only reported: the exit code is that of the lower runtime, and the server unmounts again
@@ -194,6 +220,10 @@ pub const NAME: &str = "dockbridge-runtime";
 pub const VERSION: &str = "io.dockbridge.runtime.version";
 /// The variable that tells an inner call the container of the outer one.
 pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
+/// The commands that end a container. A paused one is resumed for its end.
+const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];
+/// Where a program is searched without `PATH`.
+const USUAL_PATH: &str = "/bin:/usr/bin";
 /// The runtime that engines use.
 const DEFAULT: &str = "runc";
 /// Limits the arguments and environment of one process.

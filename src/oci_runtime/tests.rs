@@ -430,7 +430,7 @@ fn a_container_that_lost_its_edits_does_not_start() {
     for command in ["create", "run", "restore"].map(str::to_owned) {
         let (id, bundle, runtime) = (ID.to_owned(), bundle.clone(), vec!["true".into()]);
         let line = CommandLine { command, id, bundle, runtime, ..CommandLine::default() };
-        let refused = execute::run(line, &directory).unwrap_err().to_string();
+        let refused = execute::run(line, &directory, &|_| None).unwrap_err().to_string();
         assert!(refused.contains(ID) && refused.contains("edits.json"), "{refused}");
     }
     directory.write(ID, &OciEdits::default()).unwrap();
@@ -483,7 +483,7 @@ fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
     for (runtime, ended) in [("true", ExitCode::SUCCESS), ("false", ExitCode::from(1))] {
         let (runtime, command) = (vec![runtime.into()], "delete".to_owned());
         let line = CommandLine { runtime, command, id: id.clone(), ..CommandLine::default() };
-        let code = execute::run(line, &directory).unwrap();
+        let code = execute::run(line, &directory, &|_| None).unwrap();
         assert_eq!(format!("{code:?}"), format!("{ended:?}"));
     }
 }

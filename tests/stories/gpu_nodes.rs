@@ -54,6 +54,7 @@ pub(crate) async fn chain_runtimes(world: World) -> Outcome {
             node.runs(&below)?;
             chained(&stage, &node, &socket, handler).await?;
         }
+        outlived(&stage, &node).await?;
         not_wrapped(&stage).await
     };
     let outcome = outcome.await;
@@ -125,6 +126,25 @@ async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Ou
         ensure!(is_right, "{handler:?}: {call:?} was made {made} times of {calls}");
     }
     Ok(())
+}
+
+/// The runtime's program is removed while a pod runs, as by an uninstall of NVIDIA's toolkit.
+async fn outlived(stage: &Stage, node: &Node) -> Outcome {
+    node.runs(Path::new("runc"))?;
+    let cri = &stage.cri;
+    let pod = mapped_pod(stage, "outlived");
+    let sandbox = cri.run_with(&pod, "site").await?;
+    let main = mapped(stage.recipes.sleeper("main"));
+    let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
+    let (program, away) = (node.folder.join("site-runtime"), node.folder.join("away"));
+    fs::rename(&program, &away)?;
+    cri.stop_container(&id, 5).await?;
+    ensure_eq!(cri.container(&id).await?.exit_code, 0, "it was killed");
+    cri.end(&sandbox).await?;
+    let refused = cri.run_with(&pod, "site").await;
+    ensure!(refused.err().is_some_and(|it| it.message.contains("cannot run")), "it ran");
+    cri.clear().await?;
+    Ok(fs::rename(&away, &program)?)
 }
 
 /// A shim, and a program that does not say that it runs runc. One whose path is wrong starts no pod.

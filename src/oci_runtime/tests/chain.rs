@@ -30,13 +30,45 @@ fn the_runtime_of_the_file_is_run_with_its_arguments() {
     // Something is mounted, so this process waits for the end of the runtime.
     fs::create_dir(directory.of(ID).join("root")).unwrap();
     let line = read(&format!("--root /r delete --force {ID}"));
-    let code = execute::run(line.clone(), &directory).unwrap();
+    let code = execute::run(line.clone(), &directory, &|_| None).unwrap();
     assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::from(7)));
     let seen = fs::read_to_string(seen).unwrap();
     assert_eq!(seen, format!("--site a --root /r delete --force {ID}\n"));
-    fs::remove_file(&program).unwrap();
-    let refused = execute::run(line, &directory).unwrap_err().to_string();
-    assert!(refused.starts_with(&format!("cannot run {}: ", program.display())), "{refused}");
+}
+
+/// As after an uninstall of NVIDIA's toolkit while pods run: they can be stopped and removed.
+#[test]
+fn a_container_ends_without_the_runtime_that_it_was_started_with() {
+    let (folder, directory, _) = directories();
+    let program = folder.path().join("nvidia");
+    for (named, is_found) in
+        [(program.to_str().unwrap(), false), ("no-such-program", false), ("sh", true)]
+    {
+        let runtime = vec![named.to_owned()];
+        directory.write(ID, &OciEdits { runtime, ..OciEdits::default() }).unwrap();
+        for (call, is_end) in [
+            ("create ID", false),
+            ("start ID", false),
+            ("exec ID", false),
+            ("kill ID 15", true),
+            ("delete --force ID", true),
+            ("resume ID", true),
+            ("state ID", true),
+        ] {
+            let line = read(&format!("--dockbridge-runtime runc {}", call.replace("ID", ID)));
+            match execute::chained(line, &directory, &|_| None) {
+                Ok(line) if is_found => assert_eq!(line.runtime, [named], "{call}"),
+                Ok(line) => assert!(is_end && line.runtime == ["runc"], "{named}: {call}"),
+                Err(refused) => {
+                    let refused = refused.to_string();
+                    assert!(
+                        !is_end && refused.starts_with(&format!("cannot run {named}: ")),
+                        "{refused}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// A container can always be stopped and removed.
