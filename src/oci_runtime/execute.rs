@@ -175,9 +175,17 @@ fn replace(line: &CommandLine) -> OciRuntimeError {
     failed_to_run(line, command(line).exec())
 }
 
+/// Docker writes a runtime with arguments as a line of a shell script, so the shell also splits them here.
 pub(super) fn command(line: &CommandLine) -> Command {
     let mut command = Command::new(runtime(line));
-    command.args(line.runtime.iter().skip(1)).args(&line.words).env(CONTAINER, &line.id);
+    if line.runtime.len() > 1 {
+        let mut script = OsString::from("exec ");
+        script.push(line.runtime.join(OsStr::new(" ")));
+        script.push(" \"$@\"");
+        command = Command::new(SHELL);
+        command.arg("-c").arg(script).arg(runtime(line));
+    }
+    command.args(&line.words).env(CONTAINER, &line.id);
     command
 }
 
@@ -222,6 +230,7 @@ pub const VERSION: &str = "io.dockbridge.runtime.version";
 pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
 /// The commands that end a container. A paused one is resumed for its end.
 const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];
+const SHELL: &str = "/bin/sh";
 /// Where a program is searched without `PATH`.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 /// The runtime that engines use.

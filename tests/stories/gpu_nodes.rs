@@ -301,7 +301,7 @@ impl Node {
         if !with_ours {
             *runtimes = json!({});
         }
-        runtimes["site"] = json!({"path": path("site-runtime"), "runtimeArgs": ["--site", "gpu"]});
+        runtimes["site"] = json!({"path": path("site-runtime"), "runtimeArgs": ["--site gpu"]});
         runtimes["silent"] = json!({"path": path("silent-runtime")});
         runtimes["shim"] = json!({"runtimeType": "io.containerd.runc.v2"});
         runtimes["wrong"] = json!({"path": "/no/runtime"});

@@ -1,7 +1,7 @@
 //! Chains of runtimes: ours runs the one that the container's file names, for example NVIDIA's, which runs
 //! runc. A site's wrapper may also run ours.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::fs;
 
 use serde_json::json;
 
@@ -14,26 +14,22 @@ use super::{
     CommandLine, ID, OciEdits, SpecEdit, directories, document, edits_of, read,
 };
 
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(str::to_owned).collect()
-}
-
-/// Its arguments come before those of the call, as in the script that the engine writes for them.
+/// Its arguments come before those of the call, and the shell splits them, as in the script that the engine
+/// writes for them.
 #[test]
 fn the_runtime_of_the_file_is_run_with_its_arguments() {
     let (folder, directory, _) = directories();
-    let (program, seen) = (folder.path().join("nvidia"), folder.path().join("seen"));
-    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >{}\nexit 7\n", seen.display())).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let runtime = [vec![program.display().to_string()], words("--site a")].concat();
-    directory.write(ID, &OciEdits { runtime: runtime.clone(), ..OciEdits::default() }).unwrap();
+    let seen = folder.path().join("seen");
+    let script = format!("'printf \"%s|\" \"$@\" >{}; exit 7'", seen.display());
+    let runtime = ["sh", "-c", &script, "sh", "--site 'a b'"].map(str::to_owned);
+    directory.write(ID, &OciEdits { runtime: runtime.into(), ..OciEdits::default() }).unwrap();
     // Something is mounted, so this process waits for the end of the runtime.
     fs::create_dir(directory.of(ID).join("root")).unwrap();
     let line = read(&format!("--root /r delete --force {ID}"));
-    let code = execute::run(line.clone(), &directory, &|_| None).unwrap();
+    let code = execute::run(line, &directory, &|_| None).unwrap();
     assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::from(7)));
     let seen = fs::read_to_string(seen).unwrap();
-    assert_eq!(seen, format!("--site a --root /r delete --force {ID}\n"));
+    assert_eq!(seen, format!("--site|a b|--root|/r|delete|--force|{ID}|"));
 }
 
 /// As after an uninstall of NVIDIA's toolkit while pods run: they can be stopped and removed.
@@ -88,7 +84,7 @@ fn without_a_readable_file_it_is_the_registered_runtime() {
 #[test]
 fn a_file_with_a_runtime_has_a_version_of_its_own() {
     let (_folder, directory, _) = directories();
-    for (runtime, version) in [(Vec::new(), 2), (words("nvidia"), 3)] {
+    for (runtime, version) in [(Vec::new(), 2), (vec!["nvidia".to_owned()], 3)] {
         let edits = OciEdits { runtime, ..OciEdits::default() };
         assert!(edits.is_empty());
         directory.write(ID, &edits).unwrap();
