@@ -95,8 +95,8 @@ fn the_engines_dockbridge_runtime_is_told() {
     }
     let other = EngineInfo { default_runtime: "crun".to_owned(), ..with("/bin/sh") };
     assert_eq!(told(&other).severity, Severity::Warn);
-    let features =
-        Some(serde_json::json!({"annotations": {"org.opencontainers.runc.version": "1"}}));
+    let runc = ["version", "commit"].map(|name| (format!("org.opencontainers.runc.{name}"), "1"));
+    let features = Some(serde_json::json!({"annotations": BTreeMap::from(runc)}));
     let mut gpu = EngineInfo { default_runtime: "nvidia".to_owned(), ..with("/bin/sh") };
     let nvidia = OciRuntime { path: "/bin/true".to_owned(), features, ..OciRuntime::default() };
     gpu.runtimes.insert("nvidia".to_owned(), nvidia);

@@ -128,10 +128,9 @@ pub struct OciRuntime {
 
 impl OciRuntime {
     /// Whether its calls end in runc: runc, or a program that answers `features` by running runc, as NVIDIA's
-    /// does. gVisor, crun and Kata do not. Docker before 25.0 does not report features.
+    /// does. gVisor, crun, Kata and Sysbox do not. Docker before 25.0 does not report features.
     pub fn ends_in_runc(&self) -> bool {
-        let version = self.features.as_ref().and_then(|features| features.pointer(RUNC_VERSION));
-        !self.path.is_empty() && version.is_some()
+        !self.path.is_empty() && self.features.as_ref().is_some_and(are_of_runc)
     }
 }
 
@@ -229,7 +228,7 @@ impl EngineInfo {
     fn has_other_than_runc(&self) -> bool {
         let ours = self.runtimes.get(oci_edits::RUNTIME);
         ours.is_some_and(|ours| match &ours.features {
-            Some(features) => features.pointer(RUNC_VERSION).is_none(),
+            Some(features) => !are_of_runc(features),
             None => !ours.arguments.is_empty(),
         })
     }
@@ -260,8 +259,14 @@ fn kernel_release(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Only runc has this in its features.
-const RUNC_VERSION: &str = "/annotations/org.opencontainers.runc.version";
+/// Whether runc reported these features. Others may report the version of runc that they resemble, as Sysbox does,
+/// but no commit of runc.
+fn are_of_runc(features: &serde_json::Value) -> bool {
+    OF_RUNC.iter().all(|annotation| features.pointer(annotation).is_some())
+}
+
+const OF_RUNC: [&str; 2] =
+    ["/annotations/org.opencontainers.runc.version", "/annotations/org.opencontainers.runc.commit"];
 /// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
 /// Overlays support id-mapped layers from here on.

@@ -109,7 +109,9 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     node.docker.world(|world| {
         world.info["DefaultRuntime"] = json!("nvidia");
         world.info["Runtimes"][RUNTIME] = json!({ "path": "x" });
-        let features = json!({"annotations": {"org.opencontainers.runc.version": "1.3.0"}});
+        let runc = "org.opencontainers.runc";
+        let annotations = json!({format!("{runc}.version"): "1.3.0", format!("{runc}.commit"): ""});
+        let features = json!({ "annotations": annotations });
         let status = json!({"org.opencontainers.runtime-spec.features": features.to_string()});
         world.info["Runtimes"]["nvidia"] =
             json!({ "path": "/opt/nvidia", "runtimeArgs": ["--a"], "status": status });

@@ -74,8 +74,8 @@ fn our_runtime_is_announced_where_it_can_be_used() {
         (all, true, |_| {}),
         (all, true, |engine| engine.default_runtime = RUNTIME.to_owned()),
         (all, true, |engine| engine.storage_driver = "overlayfs".to_owned()),
-        (all, true, |engine| below(engine, "org.opencontainers.runc.version")),
-        ("", true, |engine| below(engine, "run.oci.crun.version")),
+        (all, true, |engine| below(engine, &RUNC)),
+        ("", true, |engine| below(engine, &SYSBOX)),
         ("", true, |engine| {
             engine.runtimes.get_mut(RUNTIME).unwrap().arguments = vec!["--x".to_owned()];
         }),
@@ -91,23 +91,24 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     assert!(!runtime::features(Some(&engine())).mount_options);
 }
 
-/// NVIDIA's runtime ends in runc and is chained. gVisor, crun and shims are not, whatever they report.
+/// NVIDIA's runtime ends in runc and is chained. gVisor, crun, Sysbox and shims are not, whatever they report.
 #[test]
 fn runtimes_that_end_in_runc_are_chained() {
-    let (runc, crun) = ("org.opencontainers.runc.version", "run.oci.crun.version");
-    for (path, annotation, is_chained) in [
-        ("/usr/bin/nvidia-container-runtime", runc, true),
-        ("/usr/bin/crun", crun, false),
-        ("/usr/bin/runsc", "", false),
-        ("", runc, false),
-        ("", "", false),
-    ] {
+    let cases: [(&str, &[&str], bool); 6] = [
+        ("/usr/bin/nvidia-container-runtime", &RUNC, true),
+        ("/usr/bin/crun", &["run.oci.crun.version", "run.oci.crun.commit"], false),
+        ("/usr/bin/sysbox-runc", &SYSBOX, false),
+        ("/usr/bin/runsc", &[], false),
+        ("", &RUNC, false),
+        ("", &[], false),
+    ];
+    for (path, annotations, is_chained) in cases {
         let mut engine = engine();
         engine.runtimes.insert(RUNTIME.to_owned(), OciRuntime::default());
         let runtime = OciRuntime {
             path: path.to_owned(),
             arguments: vec!["--debug".to_owned()],
-            features: Some(json!({"annotations": {annotation: "1.3.0"}})),
+            features: Some(features(annotations)),
         };
         engine.runtimes.insert("gpu".to_owned(), runtime);
         let chained = [path, "--debug"].map(str::to_owned).to_vec();
@@ -124,10 +125,18 @@ fn runtimes_that_end_in_runc_are_chained() {
 }
 
 /// The features of the runtime below dockbridge-runtime.
-fn below(engine: &mut EngineInfo, annotation: &str) {
-    let runtime = engine.runtimes.entry(RUNTIME.to_owned()).or_default();
-    runtime.features = Some(json!({"annotations": {annotation: "1.3.0"}}));
+fn below(engine: &mut EngineInfo, annotations: &[&str]) {
+    engine.runtimes.entry(RUNTIME.to_owned()).or_default().features = Some(features(annotations));
 }
+
+fn features(annotations: &[&str]) -> Value {
+    let annotations = annotations.iter().map(|name| ((*name).to_owned(), json!("1.3.0")));
+    json!({"annotations": Value::Object(annotations.collect())})
+}
+
+const RUNC: [&str; 2] = ["org.opencontainers.runc.version", "org.opencontainers.runc.commit"];
+/// A fork of runc that makes user namespaces itself.
+const SYSBOX: [&str; 1] = ["org.opencontainers.runc.version"];
 
 #[test]
 fn both_conditions_are_always_there_with_a_reason_when_false() {
