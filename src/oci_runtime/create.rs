@@ -16,7 +16,7 @@ use super::{
 use crate::{
     host::{
         error::HostError,
-        file::{self, Durability},
+        file::{self, Durability, Readers},
         id_map::{self, Overlay},
         namespaces::{IdMaps, NamespaceHolder},
     },
@@ -57,7 +57,7 @@ pub fn prepare(
     let done = mount(directory, id, bundle, &document, &edits).and_then(|mounted| {
         edit::edit(&mut document, &edits, &mounted)?;
         let text = serde_json::to_vec(&document).map_err(malformed)?;
-        file::replace(&path, &text, Durability::Written)?;
+        file::replace_for(readers(bundle, &edits)?, &path, &text, Durability::Written)?;
         Ok(mounted != Mounted::default())
     });
     if done.is_err() {
@@ -65,6 +65,14 @@ pub fn prepare(
         let _ = directory.unmount(id);
     }
     done
+}
+
+/// Who may read `config.json`. With a user namespace also the pod's root, as which hooks such as NVIDIA's read it.
+/// containerd does the same for user namespaces that it knows.
+fn readers(bundle: &Path, edits: &OciEdits) -> Result<Readers, HostError> {
+    let Some(users) = &edits.users else { return Ok(Readers::Owner) };
+    file::ensure_passable_by(bundle, Some(users.gids.host))?;
+    Ok(Readers::Everyone)
 }
 
 /// Most containers have no edits, so the document is parsed only if it contains the annotation's text.

@@ -279,6 +279,11 @@ impl Node {
             fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         }
+        // As the directories of a containerd that dockerd did not start.
+        for closed in ["", "docker/exec", "docker/exec/containerd"] {
+            let closed = stage.world.root.join(closed);
+            fs::set_permissions(closed, fs::Permissions::from_mode(0o711))?;
+        }
         let file = stage.world.root.join("docker/daemon.json");
         let before = fs::read_to_string(&file)?;
         let devices = folder.join("cdi");
@@ -323,11 +328,14 @@ impl Node {
     }
 }
 
-/// A specification of one device, which has a variable with its name and a hook that writes to a file.
+/// A specification of one device, which has a variable with its name, a hook that writes to a file, and one that
+/// reads the bundle.
 fn write_device(specification: &Path, device: &str, hooked: &Path) -> Outcome {
     let Some((kind, name)) = device.split_once('=') else { fail!("{device}") };
-    let mut edits = json!({"env": [format!("CARD={device}")], "hooks": [hook(hooked)]});
-    edits["hooks"][0]["hookName"] = json!("createRuntime");
+    let mut hooks = [hook(hooked), hook(hooked)];
+    hooks[0]["hookName"] = json!("createRuntime");
+    (hooks[1]["hookName"], hooks[1]["args"][2]) = (json!("createContainer"), json!(READS_BUNDLE));
+    let edits = json!({"env": [format!("CARD={device}")], "hooks": hooks});
     let devices = json!([{"name": name, "containerEdits": edits}]);
     let text = json!({"cdiVersion": "0.6.0", "kind": kind, "devices": devices});
     Ok(fs::write(specification, text.to_string())?)
@@ -383,6 +391,9 @@ fn push(list: &mut Value, value: Value) {
     }
 }
 
+/// As NVIDIA's hooks for links and the linker's cache, which run as the pod's root.
+const READS_BUNDLE: &str =
+    r#"read -r it; it=${it#*\"bundle\":\"}; it=${it%%\"*}; test -s $it/config.json"#;
 /// The flag with which this program is the stand-in.
 pub(crate) const STAND_IN: &str = "--stand-in";
 /// A character device on the host. The world has its own `/run`.
