@@ -165,8 +165,12 @@ async fn a_start_does_not_fail_because_the_inspect_of_its_event_did() {
     for fault in faults {
         let node = Node::new().await;
         node.docker.inject(Rule::new(&node.inspect(), fault.clone()).times(1));
-        node.answer_late(SHORT, SHORT);
-        node.start().await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        let started = node.docker.hold_answer("POST /containers/*/start");
+        let (start, ()) = tokio::join!(node.start(), async {
+            eventually(|| node.inspects() == 1).await;
+            started.cancel();
+        });
+        start.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert!(node.process().is_running(), "{fault:?}");
     }
 }
