@@ -167,7 +167,7 @@ async fn a_start_does_not_fail_because_the_inspect_of_its_event_did() {
         node.docker.inject(Rule::new(&node.inspect(), fault.clone()).times(1));
         let started = node.docker.hold_answer("POST /containers/*/start");
         let (start, ()) = tokio::join!(node.start(), async {
-            eventually(|| node.inspects() == 1).await;
+            eventually(|| node.inspects() > 0).await;
             started.cancel();
         });
         start.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
