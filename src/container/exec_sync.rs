@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     concurrency::single_flight::Lost,
-    engine::{client::Engine, exec::ExecRequest, hijack::Output},
+    engine::{exec::ExecRequest, hijack::Output},
     error::Kind,
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
@@ -98,9 +98,9 @@ impl Commands {
         let gone = CancellationToken::new();
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
-        let (engine, stopping, command_records) =
-            (self.node.engine.clone(), self.shutdown.clone(), self.command_records.clone());
-        let run = Run { engine, container, spec, until, stopping, command_records };
+        let (node, stopping, command_records) =
+            (self.node.clone(), self.shutdown.clone(), self.command_records.clone());
+        let run = Run { node, container, spec, until, stopping, command_records };
         let (reply, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let (begun, reply, metrics) = (Some(begun), Some(reply), self.metrics.clone());
@@ -144,7 +144,8 @@ impl Commands {
         let running = now.container(id).filter(|container| container.process.is_running());
         let Some(container) = running else { return true };
         let exec = one.exec(&self.node.engine, container);
-        exec.clear(Leftover::Uncertain, &self.shutdown).await.unwrap_or_default()
+        let cleared = exec.clear(Leftover::Uncertain, &self.shutdown).await;
+        cleared.unwrap_or_default() || has_ended(&self.node, id)
     }
 
     /// The record of a running container. The store may not show a recent start yet, so the engine is asked
@@ -163,8 +164,14 @@ impl Commands {
     }
 }
 
+/// Whether the container has ended, and all its commands with it. This is also known if a search for a command
+/// was given up.
+fn has_ended(node: &Node, container: &str) -> bool {
+    !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
+}
+
 struct Run {
-    engine: Engine,
+    node: Arc<Node>,
     container: Arc<ContainerRecord>,
     spec: ExecSyncSpec,
     until: Option<Instant>,
@@ -217,7 +224,7 @@ impl Run {
         let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
         let command = &self.spec.command;
         let request = ExecRequest { command, streams, env: &env, size: None };
-        let exec = match Exec::make(&self.engine, &self.container, &request).await {
+        let exec = match Exec::make(&self.node.engine, &self.container, &request).await {
             Ok(exec) => exec,
             Err(error) => return caller.answer(Err(error.into())),
         };
@@ -239,7 +246,7 @@ impl Run {
                 exec.clear(left, &self.stopping).await
             }
         };
-        if is_clear.unwrap_or_default() {
+        if is_clear.unwrap_or_default() || has_ended(&self.node, self.container.id.as_str()) {
             command_record.done().await;
         }
     }

@@ -419,6 +419,20 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     ended(|| !mark.exists()).await;
 }
 
+/// The two searches take longer than kubelet needs to remove the container and to stop dockbridge.
+#[tokio::test]
+async fn a_left_command_whose_container_is_removed_leaves_no_record() {
+    let (docker, bridge, id) = set().await;
+    let node = bridge.stop().await;
+    let mark = node.path("state/execs").join(format!("{id}.{:032x}", 7));
+    std::fs::write(&mark, "").unwrap();
+    let bridge = start(node, &docker).await;
+    bridge.stop_container(&id, 0).await.unwrap();
+    bridge.remove_container(&id).await.unwrap();
+    bridge.stop().await;
+    assert!(!mark.exists());
+}
+
 /// The engine may start a command later than the second search of a new dockbridge. The record is kept as
 /// long as the engine is starting the command.
 #[tokio::test]
