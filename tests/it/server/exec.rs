@@ -427,9 +427,12 @@ async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     let mark = node.path("state/execs").join(format!("{id}.{:032x}", 7));
     std::fs::write(&mark, "").unwrap();
     let bridge = start(node, &docker).await;
+    // The search for the left command has begun before this command ends.
+    script(&docker, Script::of([]));
+    run(&bridge, &id, &["x"], 5).await.unwrap();
     bridge.stop_container(&id, 0).await.unwrap();
     bridge.remove_container(&id).await.unwrap();
-    bridge.stop().await;
+    let _node = bridge.stop().await;
     assert!(!mark.exists());
 }
 
