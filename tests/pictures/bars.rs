@@ -14,9 +14,13 @@ fn of(recording: &Recording) -> String {
     let columns = recording.lines.first().map(|head| columns(head)).unwrap_or_default();
     let rows: Vec<Row> =
         recording.lines.iter().filter_map(|line| Row::read(line, columns.len())).collect();
+    let cost = |step: &str| {
+        let row = rows.iter().find(|row| row.step == format!("pod {step}"));
+        row.map_or_else(String::new, |row| format!("{step} {:+.0} %", 100.0 * (row.ratio() - 1.0)))
+    };
     let mut canvas = Canvas::new(
-        "A pod through dockbridge, and by hand",
-        "medians in ms, beside the same engine calls and plugin runs",
+        &format!("Time for a pod: {}, {}", cost("up"), cost("down")),
+        "with dockbridge, and with the same raw calls by hand; medians in ms",
     );
     let mut x = 20.0;
     for (bar, name) in BARS.iter().zip(&columns) {
@@ -40,8 +44,7 @@ fn of(recording: &Recording) -> String {
             canvas.rect((180.0, top), (width, 12.0), bar.class);
             canvas.text(186.0 + width, top + 10.8, "s", &format!("{value:.0}"));
         }
-        let ratio = row.medians[0] / row.medians[1];
-        canvas.text(460.0, y + 19.0, "t k end", &format!("×{ratio:.2}"));
+        canvas.text(460.0, y + 19.0, "t k end", &format!("×{:.2}", row.ratio()));
         y += more + if sum { 50.0 } else { 40.0 };
     }
     canvas.text(20.0, y + 10.0, "s", &recording.source());
@@ -75,6 +78,11 @@ impl Row {
             step: step.trim().to_owned(),
             medians: medians.map(|(_, median)| *median).collect(),
         })
+    }
+
+    /// The median with dockbridge, divided by that of the calls by hand.
+    fn ratio(&self) -> f64 {
+        self.medians[0] / self.medians[1]
     }
 
     fn about(&self, columns: &[String]) -> String {
