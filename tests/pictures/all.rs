@@ -23,6 +23,8 @@ mod pod;
 mod session;
 #[path = "soak.rs"]
 mod soak;
+#[path = "takeover.rs"]
+mod takeover;
 
 /// File names in `docs/pictures`, and contents.
 pub(crate) fn pictures() -> Vec<(&'static str, String)> {
@@ -36,5 +38,6 @@ pub(crate) fn pictures() -> Vec<(&'static str, String)> {
         ("dashboard.svg", dashboard::draw()),
         ("session.svg", session::draw()),
         ("soak.svg", soak::draw()),
+        ("takeover.svg", takeover::draw()),
     ]
 }
