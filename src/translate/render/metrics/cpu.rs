@@ -12,18 +12,18 @@ rows! {
     counter "container_cpu_system_seconds_total" [] "Processor time used in the kernel, in seconds."
         |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.system).map(seconds));
     counter "container_cpu_cfs_periods_total" []
-        "Periods of the CPU quota in which it had runnable tasks."
+        "Periods of the CPU quota with runnable tasks."
         |subject, out| out.value(limited(subject).and_then(|cpu| cpu.periods));
     counter "container_cpu_cfs_throttled_periods_total" []
-        "Periods of the CPU quota in which it was throttled."
+        "Periods of the CPU quota with throttled tasks."
         |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled_periods));
     counter "container_cpu_cfs_throttled_seconds_total" []
-        "Time for which it was throttled by the CPU quota, in seconds."
+        "Time for which the CPU quota throttled tasks, in seconds."
         |subject, out| out.value(limited(subject).and_then(|cpu| cpu.throttled).map(seconds));
     gauge "container_spec_cpu_period" [] "Length of a period of the CPU quota, in microseconds."
         |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.period));
     gauge "container_spec_cpu_quota" []
-        "CPU quota: what it may use in each period, in microseconds. Absent without a quota."
+        "CPU quota: time allowed in each period, in microseconds. Absent without a quota."
         |subject, out| out.value(cpu(subject).and_then(|cpu| cpu.quota?.value()));
     gauge "container_spec_cpu_shares" []
         "Share of the CPU, usually 1024; weights of cgroup v2 are translated."

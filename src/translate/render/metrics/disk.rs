@@ -12,13 +12,13 @@ rows! {
             out.labelled(&[&disk.device], Some(layer.bytes));
         };
     gauge "container_fs_limit_bytes" ["device"]
-        "Size of the file system of its writable layer, in bytes."
+        "Size of the file system of the writable layer, in bytes."
         |subject, out| of_disk(subject, out, |disk| disk.bytes);
     gauge "container_fs_inodes_total" ["device"]
-        "Inodes of the file system of its writable layer, used and free."
+        "Inodes of the file system of the writable layer, used and free."
         |subject, out| of_disk(subject, out, |disk| disk.inodes);
     gauge "container_fs_inodes_free" ["device"]
-        "Free inodes of the file system of its writable layer."
+        "Free inodes of the file system of the writable layer."
         |subject, out| of_disk(subject, out, |disk| disk.free_inodes);
     counter "container_fs_reads_bytes_total" ["device"] "Bytes read from a disk."
         |subject, out| each(subject, out, |device| device.read_bytes);

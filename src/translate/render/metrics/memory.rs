@@ -24,7 +24,7 @@ rows! {
             let swap = subject.group.and_then(|group| group.swap.as_ref());
             out.value(swap.map(|swap| swap.usage));
         };
-    gauge "container_memory_kernel_usage" [] "Memory the kernel uses on its behalf, in bytes."
+    gauge "container_memory_kernel_usage" [] "Memory that the kernel uses for the control group, in bytes."
         |subject, out| out.value(memory(subject).and_then(|memory| memory.kernel));
     gauge "container_memory_max_usage_bytes" [] "Highest memory use so far, in bytes."
         |subject, out| out.value(memory(subject).and_then(|memory| memory.peak));
@@ -52,7 +52,7 @@ rows! {
         "Limit of memory and swap together, in bytes; 0 without a limit."
         |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.swap_limit)));
     gauge "container_spec_memory_reservation_limit_bytes" []
-        "Memory it keeps when memory is short, in bytes; 0 without a reservation."
+        "Memory that is kept for the control group when memory is short, in bytes; 0 without a reservation."
         |subject, out| out.value(memory(subject).and_then(|memory| zero(memory.reserved)));
     counter "container_pressure_memory_waiting_seconds_total" []
         "Time in which at least one task waited for memory, in seconds."

@@ -21,7 +21,7 @@ rows! {
     gauge "container_sockets" [] "Open sockets."
         |subject, out| out.value(processes(subject).and_then(|own| own.sockets));
     gauge "container_ulimits_soft" ["ulimit"]
-        "Soft limits of its main process, in the units of the limit."
+        "Soft limits of the main process, in the units of the limit."
         |subject, out| {
             // Only the limit that cAdvisor also has, because sixteen for each container would be too many.
             let limits = processes(subject).map(|own| own.ulimits.as_slice()).unwrap_or_default();

@@ -4,9 +4,9 @@ use super::table::{Row, Subject, rows};
 use crate::model::time::Nanos;
 
 rows! {
-    gauge "container_last_seen" [] "Time when it was last seen, in seconds since 1970."
+    gauge "container_last_seen" [] "Time of this reading, in seconds since 1970."
         |subject, out| out.value(seen(subject).and_then(since_1970));
-    gauge "container_start_time_seconds" [] "When it was started, in seconds since 1970."
+    gauge "container_start_time_seconds" [] "Time of the start, in seconds since 1970."
         |subject, out| out.value(subject.started.and_then(since_1970));
 }
 
