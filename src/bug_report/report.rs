@@ -44,7 +44,7 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
         let answer = ask(run_dir, path);
         let silent = answer.is_err();
         part(title, answer.unwrap_or_else(|error| chain(&error)))?;
-        // If it did not answer this request, it will not answer the next one either.
+        // A dockbridge that did not answer this request will not answer the next one.
         if silent {
             break;
         }

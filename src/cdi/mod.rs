@@ -7,7 +7,6 @@
 //! the device, the file and the reason. Only `nosuid`, `nodev` and `noexec` of mounts are ignored and
 //! logged, because nearly every specification has them. Files are read at each use, because vendors rewrite
 //! them. A malformed file affects only its own devices.
-//! its own devices only.
 
 mod device_index;
 mod device_node;

@@ -219,7 +219,7 @@ fn wrong_yaml(error: &serde_saphyr::Error) -> Malformed {
 /// The published versions of the CDI of which we know every field.
 const VERSIONS: [&str; 8] =
     ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"];
-/// How many parser events the references may stand for.
+/// How many parser events the references may be expanded to.
 const MOST_REPEATED: usize = 100_000;
 
 #[cfg(test)]

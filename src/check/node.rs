@@ -81,8 +81,8 @@ impl DaemonJson {
     }
 }
 
-/// What dockerd's settings mean for containers: logs that lose nothing, and open files, of which they
-/// inherit `inherited`.
+/// What dockerd's settings mean for containers: whether logs lose lines, and how many files a container may
+/// open. `inherited` is the limit that containers inherit from containerd.
 pub(super) fn container_defaults(
     engine: &EngineInfo,
     flags: &DaemonFlags,

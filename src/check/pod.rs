@@ -111,8 +111,8 @@ async fn verify<W: Write>(
     Ok(steps.print("ContainerStatus", "running")?)
 }
 
-/// Removes what a failed run has left. The pod is found by its label, because its id may never have reached
-/// us. It is searched for more than once, because the server may still be creating it.
+/// Removes what a failed run left behind. The pod is found by its label, because its id may not have
+/// reached us. It is searched for more than once, because the server may still be creating it.
 async fn clear_away<W: Write>(
     client: &Client,
     uid: &str,

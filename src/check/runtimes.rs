@@ -1,4 +1,4 @@
-//! Whether another container runtime for kubelet runs here, or has left pods.
+//! Whether another container runtime for kubelet runs here, or left pods behind.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is said about which host.
+//! The findings about different hosts.
 
 use std::{
     collections::BTreeMap,
@@ -301,7 +301,7 @@ fn places_are_tried_and_left_clean() {
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
     assert!(paths::listen(&at(&socket)).seen.starts_with("a server answers"));
-    // A close alone would not end it while a child that another test starts has a copy.
+    // A child that another test starts may have a copy of the socket, so a close alone would not end it.
     shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
     assert!(paths::listen(&at(&socket)).seen.ends_with("will be replaced"));
 }
@@ -336,7 +336,7 @@ fn check_names_the_server_of_an_engine() {
     assert_eq!(server::judge(&Err(locked), &at(&one), false).severity, Severity::Warn);
 }
 
-/// A host whose packet filter drops what no rule names, and does not see bridged packets.
+/// A host whose packet filter drops packets without a rule, and does not see bridged packets.
 const OPEN: Packets = Packets { forwarded: true, bridged_filtered: false, dropped: true };
 
 pub(super) fn info() -> EngineInfo {

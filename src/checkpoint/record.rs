@@ -35,7 +35,7 @@ pub struct SandboxCheckpoint {
     pub attachment: Option<Attachment>,
 }
 
-/// What there is one file of.
+/// A value that is stored in one file.
 pub trait SingleFile:
     Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {

@@ -60,7 +60,7 @@ impl ServiceFiles {
     pub(super) fn find(&self, command: &Command) -> (Option<PathBuf>, Option<PathBuf>) {
         let examines = match command {
             Command::Serve | Command::Version => false,
-            // With `--environment`, the service shall use the environment of this command.
+            // With `--environment`, the service uses the environment of this command.
             Command::Reload(args) => !args.environment,
             Command::Config(args) => !args.environment,
             Command::Check(_) | Command::Debug(_) | Command::Setup(_) | Command::Support => true,

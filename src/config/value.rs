@@ -315,5 +315,5 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 /// `sun_path` holds 108 bytes, the last of which is zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// By default, kubelet waits two minutes for a call. An answer before that can state the cause.
+/// Less than the two minutes that kubelet waits by default, so that the answer can state the cause.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);

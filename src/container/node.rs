@@ -69,7 +69,8 @@ impl Node {
         self.store.inspected(id).await?.container(id).map(Arc::clone).ok_or_else(missing)
     }
 
-    /// The record of the container with this id, if it exists. It may only have the data of the engine's list.
+    /// The record of the container with this id, if it exists. Before its inspect it has only the data of
+    /// the engine's list.
     pub(super) async fn find_container(
         &self,
         id: &str,

@@ -32,7 +32,8 @@ impl Node {
         }
         let mut edits = OciEdits { runtime, ..edits };
         if has_host_network && edits.users.is_some() {
-            // The engine writes the path of the pause container's. Root of the pod may not join that again.
+            // The engine writes the path of the pause container's namespace, which is the host's. The pod's
+            // root may not join it.
             edits.edits.push(SpecEdit::remove(&["linux", "namespaces", "network"]));
         }
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await

@@ -145,7 +145,7 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
     }
 }
 
-/// The environment variable by which processes of a command are found that show no other trace of it.
+/// The environment variable that marks the processes of a command. It finds those that nothing else shows.
 const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// In bytes; an id has 64.

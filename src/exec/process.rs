@@ -100,8 +100,8 @@ impl Exec {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
             // The engine reports it as running before it has started a process.
             Ok(ExecState { running: true, pid: Some(_), .. }) => Some(Ok(true)),
-            // Once there was a process, it can have outlived its end in the engine's report: Docker reports
-            // 126 as soon as it cannot deliver the output.
+            // If the engine reports a pid and an end, the process may still run: Docker reports 126 as soon
+            // as it cannot deliver the output.
             Ok(state) if state.ending().is_some() => Some(Ok(state.pid.is_some())),
             // The engine was restarted, perhaps when the process had begun; or its container
             // is gone, and the process with it.

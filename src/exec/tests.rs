@@ -42,7 +42,7 @@ fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
     members(main, table).into_iter().map(|who| who.pid).collect()
 }
 
-/// Whenever a process begins to run, it is found before a quarter as long again has passed.
+/// Each pause between two looks is at most a quarter of the time that has passed.
 #[test]
 fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
     let (mut passed, mut looks) = (Duration::ZERO, 0);
@@ -172,7 +172,7 @@ fn an_earlier_pipe_is_no_mark_of_a_command() {
 }
 
 /// A machine has many processes and a container few, so only the container's are read. Reading the
-/// stranger would block forever.
+/// process outside would block forever.
 #[test]
 fn only_the_processes_of_the_container_are_looked_at() {
     let root = tempfile::tempdir().unwrap();

@@ -203,7 +203,7 @@ pub fn is_draft(name: &str) -> bool {
 }
 
 /// Makes a directory that everybody can pass through and only we can list or change, whatever the
-/// umask. One that is there stays as it is.
+/// umask. An existing directory stays as it is.
 ///
 /// # Errors
 /// Not permitted, or something else has the name.
@@ -217,7 +217,7 @@ pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
 }
 
 /// Makes a directory that only we and `group` can pass through, and only we can list or change; without
-/// a group only we. One that is there becomes so.
+/// a group only we. An existing directory gets this mode and group.
 ///
 /// # Errors
 /// Not permitted, or something else has the name.

@@ -100,15 +100,15 @@ impl Overlay {
     pub fn at(table: &str, point: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
-        // A directory of an overlay that is bound there is not the whole of it.
+        // Only a directory of the overlay is mounted there.
         if mount.root != Path::new("/") {
             return None;
         }
         Self::of(&mount)
     }
 
-    /// The overlay that a path is a part of, and where in it: one that is bound there, or a directory of one
-    /// that is mounted read-only above.
+    /// The overlay that contains a path, and the place of the path in it. The path is a mount point, or is
+    /// below one if the overlay is read-only.
     pub fn around(table: &str, path: &Path) -> Option<(Self, PathBuf)> {
         let mount = mount_of(table, path)?;
         let below = path.strip_prefix(&mount.point).ok()?;
@@ -132,7 +132,7 @@ impl Overlay {
         found.overlay(&mount.point)
     }
 
-    /// As [`Self::mount_mapped`], but only a part of it: a path without links.
+    /// As [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no links.
     ///
     /// # Errors
     /// As there, or nothing is at the path.
@@ -161,9 +161,9 @@ impl Overlay {
         attach(&copy, target)
     }
 
-    /// Mounts it again at `target`, which is made, with owners as the user namespace `ids` maps them:
-    /// what the ids `root` write belongs to 0 on disk. Device nodes cannot be opened. The engine's own
-    /// mount stays as it is.
+    /// Mounts the overlay again at `target`, which is created, with owners as the user namespace `ids` maps
+    /// them. Files that the user and group `root` create belong to 0 on disk. Device nodes cannot be opened.
+    /// The engine's own mount stays as it is.
     ///
     /// # Errors
     /// The kernel cannot (before 5.19), or not permitted.
@@ -174,8 +174,8 @@ impl Overlay {
         root: (u32, u32),
     ) -> Result<(), HostError> {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
-            // The kernel makes no overlay of one layer, nor is one needed. Other containers have the
-            // layer too: an overlay without an upper directory is not written either.
+            // The kernel makes no overlay of one layer, and none is needed. The copy is read-only, like an
+            // overlay without an upper directory, because other containers use the same layer.
             let restrictions = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
             return attach_copy(&self.base.join(layer), target, Some(ids), restrictions);
         }
@@ -233,7 +233,7 @@ impl Overlay {
             options.push(format!("upperdir={}", text(upper)?));
             options.push(format!("workdir={}", text(&work_of(upper))?));
         }
-        // The upper directory is in use by the engine's own mount too, which only an index forbids.
+        // The engine's own mount uses the same upper directory. The kernel refuses that only with an index.
         options.push("index=off".to_owned());
         options.extend(self.options.iter().cloned());
         Ok(options.join(","))
@@ -367,7 +367,8 @@ fn work_of(upper: &Path) -> PathBuf {
 const MOUNT_ATTR_RDONLY: u64 = 1;
 const MOUNT_ATTR_NODEV: u64 = 4;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
-/// What an engine may have chosen. `index` is stated, the rest is the kernel's default.
+/// Options that the engine may have chosen and that the new overlay keeps. `index` is always set, and the
+/// others have the kernel's default.
 const KEPT: &str =
     "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
 

@@ -3,7 +3,7 @@
 //! always undo an ADD that was killed half-way. After that it is killed.
 //!
 //! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in
-//! its environment. One that still leads its group after that dockbridge has ended was interrupted.
+//! its environment. A program that still leads its group after its dockbridge has ended was interrupted.
 //! Daemons that a program left on purpose are spared: they outlive the leader of the group, or they
 //! have a session of their own. There is no parent-death signal instead, because it would reach the
 //! program alone and not the programs that it runs, such as the plugins that Multus delegates to.

@@ -40,8 +40,8 @@ impl KubeletImages {
         })
     }
 
-    /// Adds an image that was pulled for kubelet. One that existed before the pull (`was_there`)
-    /// is foreign, unless it is on the list.
+    /// Adds an image that was pulled for kubelet. An image that existed before the pull (`was_there`)
+    /// counts as somebody else's, unless it is on the list.
     pub(super) async fn add(&self, id: &ImageId, name: &ImageReference, was_there: bool) {
         let name = name.to_string();
         let is_new = {

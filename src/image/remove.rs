@@ -111,7 +111,7 @@ impl Images {
 /// What is left of an image after a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
-    /// Nothing is left, or the image without names. The next inspect shows which.
+    /// Unknown: the image is gone, or it exists without names. The next inspect shows which.
     Unknown,
     /// Its layers, because other images are based on it.
     Parent,

@@ -62,8 +62,8 @@ impl Written {
         latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
     }
 
-    /// Whether an entry that makes so many CRI lines is one of these. Call it once for each entry,
-    /// in the engine's order.
+    /// Whether an entry of the engine is among the written ones. `lines` is the number of its CRI lines.
+    /// Call it once for each entry, in the engine's order.
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return false };
         let Some(left) = self.lines.get_mut(&time).filter(|left| **left > 0) else { return false };

@@ -66,11 +66,10 @@ struct Search {
 impl JsonFileTailer {
     /// Starts a log, or continues from the position of an earlier run.
     ///
-    /// `source` is the engine's file with the entries written last; older ones are beside it.
-    /// Makes the CRI file and the directories above it. Without a position everything the engine
-    /// has is written, except what the CRI file holds already, and except what is further back
-    /// than 16 MiB where the log path was a link to the engine's file until now. Lines of before
-    /// `created_at`, the container's creation, are another container's.
+    /// `source` is the engine's newest file; older ones are beside it. Creates the CRI file and the
+    /// directories above it. Without a position, writes everything that the engine has and the CRI file
+    /// lacks. If the log path was a link to the engine's file before, writes only the last 16 MiB. Lines
+    /// from before `created_at`, when the container was created, belong to another container.
     ///
     /// # Errors
     /// The engine's file is missing or unreadable, or the CRI file cannot be created.

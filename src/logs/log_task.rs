@@ -90,7 +90,7 @@ impl LogTask {
                     self.record(&log.container.id, request, &outcome);
                     if let Some(reopened) = outcome.reopened.take() {
                         let reopened = reopened.map_err(Arc::new);
-                        // A caller may have gone.
+                        // A caller may no longer wait.
                         reopening.into_iter().for_each(|one| drop(one.send(reopened.clone())));
                     }
                     if request.removed && outcome.state != ReadState::More {
@@ -225,8 +225,8 @@ const fn is_transient(error: &LogError) -> bool {
     matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
 }
 
-/// A log written to within this time is polled again without an event, and so is one that grew by
-/// this much: many lines at once cost one poll, and no event each.
+/// A log is busy if it was written to within this time, or grew by this much since the last poll. It is
+/// polled again without an event, because an event for each line costs more.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
 /// How long a busy log is left alone.
@@ -234,7 +234,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// How often a log without events is polled.
 const UNWATCHED: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// A disk that was full is noticed to have room again within this time.
+/// How long it may take to notice that a full disk has space again.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// When a log whose poll panicked is polled again.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -109,7 +109,7 @@ impl Resources {
             (0, memory) if before > 0 && together >= before => {
                 memory.saturating_add(together.saturating_sub(before))
             }
-            // Lifting the memory limit lifted that of swap: nobody asked for unlimited swap.
+            // If memory was unlimited as well, swap was unlimited only because of that.
             (0, _) if together == UNLIMITED && before != UNLIMITED => UNLIMITED,
             (stated, _) => stated,
         }
@@ -138,8 +138,8 @@ fn longer(newer: &str, older: &str) -> String {
 
 /// No limit.
 pub const UNLIMITED: i64 = -1;
-/// No limit of memory where a number is needed, as for the engine, which takes a negative one
-/// for too little: the largest the kernel counts.
+/// Unlimited memory as a number, for the engine, which refuses a negative one as too small: the largest
+/// that the kernel counts.
 pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
 /// The cgroup v2 key for swap alone.
 pub const SWAP_MAX: &str = "memory.swap.max";

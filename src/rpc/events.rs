@@ -90,7 +90,7 @@ impl Events {
         Self { store, nri, limits, shutdown, listeners: Arc::default(), count }
     }
 
-    /// All changes from now on, until the listener leaves or dockbridge stops. If there are other
+    /// All changes from now on, until the listener disconnects or dockbridge stops. If there are other
     /// listeners, a few earlier changes may also be sent.
     ///
     /// # Errors
@@ -120,8 +120,8 @@ impl Events {
         events
     }
 
-    /// Compares snapshots until the last listener has left. It waits only for the next snapshot, so that
-    /// none is missed.
+    /// Compares snapshots until the last listener has disconnected. It waits only for the next snapshot, so
+    /// that none is missed.
     async fn follow(
         self,
         mut now: Arc<Snapshot>,
@@ -212,7 +212,7 @@ impl EventQueue {
             queued -= size;
         }
         self.sent.push_back((Arc::downgrade(&events), size));
-        // The last listener may have left.
+        // The last listener may have disconnected.
         let _ = self.listeners.send(events);
     }
 }

@@ -39,7 +39,7 @@ impl RpcMetrics {
     }
 }
 
-/// A call until it is answered, or until its caller has left.
+/// A call until it is answered, or until its caller has disconnected.
 #[derive(Debug)]
 pub(super) struct Call(Timer<2>);
 

@@ -53,7 +53,7 @@ pub(super) enum Wanted<'a> {
     Absent,
 }
 
-/// The written file, which dockerd shall read.
+/// The written file, which dockerd must read.
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,

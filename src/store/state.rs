@@ -230,7 +230,7 @@ impl<W, E> StoreState<W, E> {
         self.is_connected() && self.ping_failure.is_none() && failures > Some(1)
     }
 
-    /// Nothing is shown before the unclear ones are inspected, so others do not delay them.
+    /// Why to inspect. Objects whose owner is unclear come first, because no list is shown before them.
     fn reason(&self, target: &Target) -> Reason {
         if self.unclear.contains(target) { Reason::Changed } else { Reason::Listed }
     }

@@ -25,7 +25,8 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Connects the client until the container ends or the client leaves. None if the client left.
+/// Connects the client until the container ends or the client disconnects. None if the client
+/// disconnected.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &AttachSpec,

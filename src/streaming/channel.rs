@@ -25,7 +25,7 @@ pub enum Writer {
 }
 
 impl Reader {
-    /// The next bytes, never empty. None at the end of the stream, or after the client has left.
+    /// The next bytes, never empty. None at the end of the stream, or after the client has disconnected.
     /// Cancel-safe. After a drop, further bytes are discarded.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
@@ -57,7 +57,7 @@ impl Writer {
             Self::WebSocket(_) => Ok(()),
         }
     }
-    /// Resolves when nothing more can be sent. So a client that has reset the stream or left is noticed
+    /// Resolves when nothing more can be sent. So a client that has reset the stream or disconnected is noticed
     /// even if it sends nothing.
     pub async fn closed(&self) {
         match self {

@@ -29,7 +29,7 @@ pub struct ClientConnection {
     socket: Arc<SocketState>,
 }
 
-/// Notices that the client has left, even while nothing is read.
+/// Notices that the client has disconnected, even while nothing is read.
 #[derive(Clone, Debug)]
 pub struct DisconnectWatch(Arc<SocketState>);
 
@@ -75,7 +75,7 @@ impl DisconnectWatch {
         self.0.read.load(Ordering::Acquire) + self.delivered()
     }
 
-    /// Closes the connection. To its users it looks as if the client had left.
+    /// Closes the connection. To its users it looks as if the client had disconnected.
     pub fn close(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }

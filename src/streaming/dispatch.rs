@@ -28,7 +28,7 @@ use crate::model::{
     stream::{ForwardSpec, Streams},
 };
 
-/// The connection after the upgrade. None if the client left before it.
+/// The connection after the upgrade. None if the client disconnected before it.
 pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection> {
     let upgraded = match connection.await {
         Ok(upgraded) => upgraded,
@@ -75,7 +75,7 @@ pub(super) async fn serve(
     }
 }
 
-/// The client with all its streams. None if it left, or did not open them in time.
+/// The client with all its streams. None if it disconnected, or did not open them in time.
 async fn open(
     wire: ClientConnection,
     window: Window,

@@ -18,7 +18,7 @@ use crate::{
     model::stream::{ExecSpec, TerminalSize},
 };
 
-/// Runs the command until it ends or the client leaves. None if the client left.
+/// Runs the command until it ends or the client disconnects. None if the client disconnected.
 ///
 /// If the client or the engine disconnects, the process continues with its input closed. A process with a
 /// terminal gets SIGHUP.

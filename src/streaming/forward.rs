@@ -93,7 +93,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
     // kubelet's message with the sandbox instead of the pod. The pod's uid is unknown here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
-    // A client that has left needs no error.
+    // A client that has disconnected needs no error.
     let _ = error.send(text.into()).await;
     let _ = error.finish().await;
     let _ = writer.finish().await;

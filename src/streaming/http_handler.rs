@@ -109,7 +109,8 @@ fn complete(
     }
 }
 
-/// Closes the client's connection if it is idle too long. The stream then ends as if the client had left.
+/// Closes the client's connection if it is idle too long. The stream then ends as if the client had
+/// disconnected.
 async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     watch.idle(IDLE_TIMEOUT).await;
     info!(about, "closed a stream: nothing was sent on it for {IDLE_TIMEOUT:?}");

@@ -126,7 +126,7 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> 
     Ok(from.read_buf(input).await? > 0)
 }
 
-/// How long the delivery of a client's last data to the container may take after the client has left.
+/// How long the delivery of a client's last data to the container may take after the client disconnected.
 pub const LAST_INPUT: Duration = Duration::from_secs(10);
 /// The largest number of bytes passed on at once. 1,000 connections with such a buffer need 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;

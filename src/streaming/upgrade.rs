@@ -65,9 +65,9 @@ pub struct Upgrade {
 pub enum Refusal {
     NoUpgrade,
     NoVersions,
-    /// dockbridge supports none of the versions, but others for this purpose.
+    /// dockbridge supports other versions for this purpose than those of the client.
     NoSpdyVersion(Purpose),
-    /// dockbridge supports none of the subprotocols.
+    /// dockbridge supports none of the client's subprotocols.
     NoSubprotocol,
     /// A WebSocket handshake must use GET.
     NotGet,

@@ -5,7 +5,7 @@ use std::{future::Future, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// Resolves when the process shall end: at SIGTERM or SIGINT.
+/// Resolves when the process must end: at SIGTERM or SIGINT.
 pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

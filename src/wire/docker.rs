@@ -41,7 +41,7 @@ pub struct ContainerInspect {
     pub state: InspectState,
     #[serde(deserialize_with = "nullable")]
     pub config: InspectConfig,
-    /// What it was created with, as to the host.
+    /// The host configuration of the create request.
     #[serde(deserialize_with = "nullable")]
     pub host_config: InspectHostConfig,
     #[serde(deserialize_with = "nullable")]
@@ -343,11 +343,11 @@ pub struct InfoRegistries {
 pub struct Runtime {
     /// The program; empty for one that is a shim of containerd.
     pub path: String,
-    /// What it is given before the words of each call.
+    /// Arguments before those of each call.
     #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
     pub runtime_args: Vec<String>,
-    /// What the runtime says of itself; the key
-    /// `org.opencontainers.runtime-spec.features` holds its features document as JSON text.
+    /// What the runtime reports about itself. The key `org.opencontainers.runtime-spec.features` has its
+    /// features document as JSON text.
     #[serde(deserialize_with = "nullable")]
     pub status: BTreeMap<String, String>,
 }
@@ -405,6 +405,6 @@ pub struct ProgressDetail {
     pub current: i64,
     /// Bytes in all, 0 when unknown.
     pub total: i64,
-    /// What is counted; nothing for bytes, `s` for seconds that went by.
+    /// The unit of the counts: empty for bytes, `s` for elapsed seconds.
     pub units: String,
 }

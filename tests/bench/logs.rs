@@ -4,7 +4,6 @@
 //!
 //! Runs in a world: `tests/env/world.sh -- cargo bench --bench logs`. `LINES` and `ROUNDS` change the
 //! amounts.
-//! the amounts.
 
 #![allow(
     clippy::unwrap_used,

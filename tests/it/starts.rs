@@ -146,8 +146,8 @@ async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() 
     assert!(matches!(node.process(), Process::Exited { exit_code: 3, .. }), "{:?}", node.process());
 }
 
-/// The shared inspect has read the container before its end. It is true that it started, and its end is
-/// shown soon.
+/// The shared inspect has read the container before its end. So the start succeeds, and the end is shown
+/// soon.
 #[tokio::test]
 async fn a_container_that_ends_during_the_shared_inspect_is_shown_as_ended_soon() {
     let node = Node::new().await;

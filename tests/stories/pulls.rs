@@ -65,8 +65,8 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     ensure!(cut.message.starts_with(&said), "{cut}");
     ensure!(cut.message.contains("is at \"Downloading\", "), "{cut}");
 
-    // Whatever the old engine still does with the connection to the registry, the next pulls are not held up by
-    // it for long. With containerd's store the old download keeps the layer locked until containerd has seen its end.
+    // An old engine may keep its connection to the registry, but the next pulls wait for it only briefly. With
+    // containerd's store the old download keeps the layer locked until containerd has seen its end.
     registry.behave(Manner::Slow(Duration::from_millis(200)));
     let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
     while let Err(refused) = stage.cri.pull(&name, None).await {

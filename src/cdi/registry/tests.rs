@@ -182,7 +182,7 @@ async fn what_the_engine_api_lacks_is_refused() {
     }
 }
 
-/// Our OCI runtime does what is refused without it.
+/// With our OCI runtime, edits work that are refused without it.
 #[tokio::test]
 async fn all_edits_are_for_the_runtime() {
     let host = Host::new();

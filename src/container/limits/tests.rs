@@ -86,7 +86,7 @@ fn no_limit_is_reported_without_a_request() {
     assert_eq!((told.cpu_quota, told.memory_limit, told.memory_swap_limit), (-1, 0, -1));
 }
 
-/// (shares asked for, weight in the kernel, shares told): both formulas of runtimes.
+/// (requested shares, weight in the kernel, shares in the status): both formulas of runtimes.
 #[test]
 fn shares_are_read_back_from_the_weights_made_of_them() {
     for (asked, weight, told) in [
@@ -146,7 +146,7 @@ fn extra_metrics_come_from_their_files() {
     let told = shown(&requested, &Limits::default(), &settings, |setting| {
         files.get(setting.file.as_str()).map(|text| (*text).to_owned())
     });
-    // A limit that is not there is not told, but none of nothing is.
+    // A limit that the kernel lacks is left out, unless it was requested as 0.
     assert_eq!(told.hugepage_limits, [pages("2MB", 5_000_000), pages("1GB", 0), pages("64KB", 0)]);
     let expected = [
         ("io.weight", "default 50"),
@@ -175,7 +175,7 @@ fn only_bytes_of_memory_are_rounded() {
     }
 }
 
-/// The caller asks again when the disk refused, and must not be told that it is done.
+/// If the disk refuses, the caller repeats the call, which must not succeed as if it were done.
 #[tokio::test]
 async fn a_change_that_cannot_be_saved_does_not_count() {
     let state = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ async fn a_change_that_cannot_be_saved_does_not_count() {
     assert_eq!(saved.pod(&pod), key);
 }
 
-/// What is remembered is where a group is, never a limit.
+/// The cache holds the place of a group, never a limit.
 #[test]
 fn a_cached_cgroup_has_current_values() {
     let root = tempfile::tempdir().unwrap();

@@ -233,7 +233,6 @@ fn page_sizes_are_spelt_as_the_files_are() {
 
 // Many processes whose cgroup is not visible, on a machine with many mounts. Reading the mount table for
 // each process would be most of the work.
-// each of them would be most of the work.
 #[test]
 fn a_long_table_of_mounts_is_not_read_for_every_process() {
     let machine = Machine::new(&[], "0::/docker/ID\n");

@@ -17,7 +17,7 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     assert!(matches!(ListeningSocket::bind(&path, 0o660).await, Err(BindError::InUse { .. })));
-    // A close alone would not end it while a child that another test starts has a copy.
+    // A child that another test starts may have a copy of the socket, so a close alone would not end it.
     shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
     std::mem::forget(socket);
     assert!(path.exists());

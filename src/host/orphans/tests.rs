@@ -113,7 +113,7 @@ fn a_program_that_ends_in_time_is_not_killed() {
     let body = format!("echo; sleep 0.3; touch {}", done.display());
     let mut left = program(&mark(ended()), &body, false);
     let (_table, processes) = table_of(&[left.id()]);
-    // Ended programs are waited for by whoever started them: here it is this test.
+    // This test started the program, so it also has to wait for its end.
     let waits = std::thread::spawn(move || left.wait().unwrap());
     end(&processes, Duration::from_secs(60));
     assert!(done.exists());
@@ -132,7 +132,7 @@ fn a_daemon_that_outlived_its_program_is_spared() {
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
 
-/// What runs programs puts the variable into their environment.
+/// Each way to run a program puts the variable into its environment.
 #[tokio::test]
 async fn programs_have_the_mark_of_this_process() {
     use crate::host::process::{Program, run};

@@ -14,8 +14,8 @@ use super::{
     CommandLine, ID, OciEdits, SpecEdit, directories, document, edits_of, read,
 };
 
-/// Its arguments come before those of the call, and the shell splits them, as in the script that the engine
-/// writes for them.
+/// The arguments of the runtime come before those of the call. The shell splits them, as in the script that
+/// the engine writes for a runtime with arguments.
 #[test]
 fn the_runtime_of_the_file_is_run_with_its_arguments() {
     let (folder, directory, _) = directories();
@@ -94,7 +94,7 @@ fn a_file_with_a_runtime_has_a_version_of_its_own() {
     }
 }
 
-/// The inner call of a chain knows from it that the edits are made.
+/// The variable tells the inner call of a chain that the edits are made.
 #[test]
 fn the_runtime_below_learns_the_container() {
     let line = CommandLine { runtime: vec!["nvidia".into()], ..read(&format!("start {ID}")) };

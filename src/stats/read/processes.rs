@@ -51,8 +51,8 @@ pub(in crate::stats) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
     text.lines().filter_map(of).collect()
 }
 
-/// Descriptors of a container's processes. A process may open a million of them. Metrics must not wait
-/// until so many are counted.
+/// Descriptors of a container's processes. A process may open a million of them, and metrics must not wait
+/// until all are counted.
 #[derive(Debug, Default)]
 struct DescriptorCount {
     all: usize,

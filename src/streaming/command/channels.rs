@@ -21,7 +21,7 @@ use crate::{
 /// Opens the channels and confirms this to the client.
 ///
 /// # Errors
-/// The client has already left.
+/// The client has already disconnected.
 pub async fn open(
     wire: ClientConnection,
     window: Window,

@@ -42,7 +42,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Resolves when the client has left. Cancel-safe.
+    /// Resolves when the client has disconnected. Cancel-safe.
     pub async fn closed(&mut self) {
         match self {
             // Further streams are refused.

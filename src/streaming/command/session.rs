@@ -42,14 +42,14 @@ pub enum InputEnd {
 pub enum SessionEnd<Outcome> {
     /// The process has ended, and its output was delivered.
     Ended(Outcome),
-    /// The client left. All input that arrived was delivered.
+    /// The client disconnected. All input that arrived was delivered.
     ClientGone,
     Stopping,
     /// The connection to the engine failed with this message.
     Broken(String),
 }
 
-/// Copies until the process ends, the client leaves, or a short time after `stop`.
+/// Copies until the process ends, the client disconnects, or a short time after `stop`.
 pub async fn copy<P: Terminal>(
     client: &mut Client,
     hijacked: Hijacked,

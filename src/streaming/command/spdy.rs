@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Waits until the client has opened all required streams. None if it leaves before.
+/// Waits until the client has opened all required streams. None if it disconnects before that.
 pub async fn open(
     wire: ClientConnection,
     window: Window,

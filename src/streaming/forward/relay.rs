@@ -32,10 +32,11 @@ enum Down {
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or either side has left. Everything that the client has sent
-/// until then is delivered. The error stream ends as soon as the pod has sent everything, because older
-/// clients wait for this before they end their own direction. After that, a client that sends nothing for
-/// [`IDLE_TIMEOUT`] counts as ended, although other forwards or pings may keep its connection busy.
+/// Copies until both directions have ended, or the client or the pod has disconnected. Everything that the
+/// client has sent until then is delivered. The error stream ends as soon as the pod has sent everything,
+/// because older clients wait for this before they end their own direction. After that, a client that sends
+/// nothing for [`IDLE_TIMEOUT`] counts as ended, although other forwards or pings may keep its connection
+/// busy.
 ///
 /// A connection that breaks in the pod, for example by a TCP reset, ends like a closed one. Any text on the
 /// error stream would make kubectl end the whole port-forward.
@@ -62,7 +63,7 @@ pub(super) async fn run(
     };
     match down {
         Down::Unwanted => {
-            // Data that the client sent before it left is still delivered to the pod.
+            // Data that the client sent before it disconnected is still delivered to the pod.
             if !client_has_ended {
                 let _ = timeout(LAST_INPUT, up).await;
             }

@@ -20,9 +20,9 @@ use super::{
 };
 use crate::streaming::inbox::{self, LARGEST_PIECE, LAST_INPUT, Window};
 
-/// A connection that runs in its own task. It ends when it is dropped, when the peer leaves, or when the
-/// peer violates the protocol. All senders of its streams then end at once. If the peer has left, a
-/// receiver ends after the data that has arrived, if that is read within [`LAST_INPUT`].
+/// A connection that runs in its own task. It ends when it is dropped, when the peer disconnects, or when
+/// the peer violates the protocol. All senders of its streams then end at once. If the peer has
+/// disconnected, a receiver ends after the data that has arrived, if that is read within [`LAST_INPUT`].
 ///
 /// After a drop, data that was already sent is still written for a few seconds.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ where
         match end {
             Ok(end) => end,
             Err(error) => {
-                // Data that the peer sent before it left is still delivered.
+                // Data that the peer sent before it disconnected is still delivered.
                 let _ = timeout(LAST_INPUT, read).await;
                 ConnectionEnd::Lost(error)
             }

@@ -140,7 +140,7 @@ impl FrameReader {
         self.control.room().await;
     }
 
-    /// Waits for `work`. While nothing is read, only a write shows whether the peer has left.
+    /// Waits for `work`. While nothing is read, only a write shows whether the peer has disconnected.
     async fn watching(&self, work: impl Future<Output = ()>) {
         tokio::pin!(work);
         loop {

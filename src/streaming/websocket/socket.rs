@@ -83,7 +83,7 @@ impl Socket {
         Outgoing { channel, frames: Arc::clone(&self.frames) }
     }
 
-    /// Resolves when the client has left or violated the protocol.
+    /// Resolves when the client has disconnected or violated the protocol.
     pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
@@ -99,13 +99,13 @@ impl Outgoing {
     /// Sends one message. Waits for room.
     ///
     /// # Errors
-    /// The client has left.
+    /// The client has disconnected.
     pub async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
         let (head, payload) = self.frames.format.write(self.channel, bytes);
         self.frames.send(head, payload, false).await
     }
 
-    /// Resolves when the client has left or violated the protocol.
+    /// Resolves when the client has disconnected or violated the protocol.
     pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
@@ -124,7 +124,7 @@ impl FrameSender {
     async fn send_control(&self, opcode: Opcode, payload: Bytes) {
         let mut head = BytesMut::new();
         put_head(opcode, payload.len(), &mut head);
-        // If the client has left, nobody needs the answer.
+        // If the client has disconnected, nobody needs the answer.
         let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
     }
 

@@ -9,7 +9,7 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// Two plugins want different things.
+/// Two plugins set the same field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("NRI plugins {first} and {second} both set {field} of container {container}")]
 pub struct Conflict {
@@ -57,7 +57,7 @@ impl Owners {
         Claims { owners: self, container, plugin, is_trial: false }
     }
 
-    /// Claims that are only tried: a conflict is found, and nothing else happens.
+    /// Claims fields to find conflicts, without recording anything.
     pub(super) const fn trial<'a>(&'a mut self, container: &'a str, plugin: &'a str) -> Claims<'a> {
         Claims { owners: self, container, plugin, is_trial: true }
     }

@@ -282,7 +282,7 @@ fn what_several_plugins_set_is_there_whole() {
     let mut whole = Adjust::default();
     for (at, (_, adjust)) in fields().into_iter().enumerate() {
         merge.add(&format!("{at:02}-p"), &answer(adjust.clone())).unwrap();
-        // Each field once: what protobuf merges is what the plugins asked for.
+        // Each field once, so that protobuf's own merge gives the expected answer.
         prost::Message::merge(&mut whole, prost::Message::encode_to_vec(&adjust).as_slice())
             .unwrap();
     }
@@ -327,7 +327,7 @@ fn a_plugin_may_replace_what_it_removes_of_another() {
         SpecEdit::set(&["mounts", "/m"], bind),
     ];
     assert_eq!(merged.edits, wanted);
-    // What the second removed is not a third one's to set.
+    // A third plugin must not set what the second has removed.
     let third = Adjust { env: vec![pair("B", "3")], ..Adjust::default() };
     let conflict = merge.add("30-three", &answer(third)).unwrap_err();
     assert_eq!((conflict.first.as_str(), conflict.second.as_str()), ("20-two", "30-three"));
@@ -374,7 +374,7 @@ fn limits_are_updated_and_the_rest_is_edited() {
     for (_, adjust) in fields() {
         merge.add("10-one", &answer(adjust)).unwrap();
     }
-    // Limits of a byte are refused, as kubelet's are.
+    // A limit of one byte is refused, as one from kubelet is.
     let mut given = merge.adjustment();
     let resources = given.linux.as_mut().unwrap().resources.as_mut().unwrap();
     let limits = resources.memory.as_mut().unwrap();
@@ -434,7 +434,7 @@ fn what_is_no_limit_is_refused_by_name() {
     assert_eq!(limits_of(&all).unwrap().pids_limit, -1);
 }
 
-/// As many entries as fit into a message must not hold up the node.
+/// A message full of entries must be merged quickly.
 #[test]
 fn long_answers_are_merged_in_time() {
     const MANY: u32 = 40_000;

@@ -17,7 +17,7 @@ use crate::{
     wire::nri::{self, REMOVED},
 };
 
-/// Plugins ask for what no container can have.
+/// Plugins request something impossible.
 #[derive(Debug, Error)]
 pub enum AdjustmentError {
     #[error("NRI plugins set limits that no container can have")]
@@ -36,7 +36,7 @@ pub enum AdjustmentError {
 /// Reads the answer, whose fields belong to `owners`.
 ///
 /// # Errors
-/// A limit is out of range, or something is asked for that is not known here.
+/// A limit is out of range, or a requested field is not supported.
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ pub fn adjustment(
             add_resources(&mut edits, given);
         }
         match linux.oom_score_adj.map(|score| score.value) {
-            // An update takes it for "not set".
+            // An update with the score 0 means "not set".
             Some(0) => edits.push(SpecEdit::set(&["process", "oomScoreAdj"], 0)),
             Some(score) => {
                 resources.oom_score_adj = limits::cri::oom_score(score).at("oom_score_adj")?;
@@ -79,8 +79,8 @@ pub fn adjustment(
     Ok(Wanted { resources, cdi_devices, edits, owners })
 }
 
-/// Checks what one plugin asks for, before anything is made of it: each of these becomes an entry of the
-/// container's configuration, which is searched for every one.
+/// Limits the number of changes of one plugin. Each becomes an entry of the container's configuration, and
+/// each entry is searched for in all others.
 ///
 /// # Errors
 /// [`AdjustmentError::Changes`].
@@ -105,7 +105,7 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
     }
 }
 
-/// Classes are names in a configuration of other runtimes.
+/// Refuses classes, which are names in the configuration of other runtimes.
 fn check_classes(
     given: &nri::LinuxResources,
     owners: &BTreeMap<String, String>,
@@ -151,7 +151,7 @@ fn add_linux(edits: &mut Vec<SpecEdit>, given: &nri::LinuxContainerAdjustment) {
     edits.extend(rdt(given.rdt.as_ref().unwrap_or(&nri::LinuxRdt::default()), class));
 }
 
-/// What an update cannot change, or cannot before the start.
+/// Adds the limits that an update cannot change, or not before the start, as edits.
 fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     let memory = given.memory.unwrap_or_default();
     let cpu = given.cpu.clone().unwrap_or_default();
@@ -180,7 +180,7 @@ fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     }
 }
 
-/// An entry of a list or object, which a mark before its key removes.
+/// The edit of an entry in a list or object. A mark before its key removes the entry.
 fn entry(list: &[&str], key: &str, value: impl Into<Value>) -> SpecEdit {
     match key.strip_prefix(REMOVED) {
         Some(key) => SpecEdit::remove(&[list, &[key]].concat()),
@@ -200,7 +200,7 @@ fn hooks(given: &nri::Hooks) -> [(&'static str, &[nri::Hook]); 6] {
 }
 
 fn hook(given: &nri::Hook) -> Value {
-    // The specification has no other timeout.
+    // The OCI specification allows only positive timeouts.
     let timeout = given.timeout.map(|seconds| seconds.value).filter(|seconds| *seconds > 0);
     stated(json!({"path": given.path, "args": given.args, "env": given.env, "timeout": timeout}))
 }
@@ -211,7 +211,7 @@ fn mount(given: &nri::Mount) -> SpecEdit {
     entry(&["mounts"], destination, mount)
 }
 
-/// As plugins expect it, the container may read and write the device, and make one for blocks.
+/// Plugins expect that the container may read and write the device, and create a node of a block device.
 fn device(given: &nri::LinuxDevice) -> SpecEdit {
     let device = stated(json!({
         "type": given.r#type,
@@ -235,7 +235,7 @@ fn device_rule(given: &nri::LinuxDeviceCgroup) -> Value {
     }))
 }
 
-/// The class that is none says nothing.
+/// None if the plugin states no class.
 fn io_priority(given: &nri::LinuxIoPriority) -> Option<Value> {
     let class = given.class();
     let is_stated = class != nri::IoPrioClass::IoprioClassNone;
@@ -283,7 +283,7 @@ fn syscall(given: &nri::LinuxSyscall) -> Value {
     }))
 }
 
-/// A class is a group in the kernel. The empty class takes the container out of its group.
+/// A class is a group in the kernel. An empty class removes the container from its group.
 fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
     let at = ["linux", "intelRdt"];
     if class == Some("") {
@@ -313,5 +313,5 @@ fn set<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 
-/// More changes of a container than a plugin has use for.
+/// More changes of one container than any plugin needs.
 const MOST_CHANGES: usize = 4096;

@@ -85,8 +85,8 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
     Ok(())
 }
 
-/// Refuses more text than the kernel accepts for a process, which the engine would store in vain. If
-/// variables have the same name, the last one counts.
+/// Refuses more text than the kernel passes to a process. The engine would store it, and the start would
+/// fail. If variables have the same name, the last one counts.
 fn executable(spec: &ContainerSpec) -> Result<(), ParseError> {
     let words = spec.command.iter().chain(&spec.args).map(|word| word.len() + 1);
     let variables: BTreeMap<&str, usize> =

@@ -1,10 +1,10 @@
-//! Whether what NRI plugins want of a container can be done.
+//! Whether the changes that NRI plugins request for a container are possible.
 
 use super::error::PlanError;
 use crate::model::{adjustment::Wanted, engine::EngineInfo};
 
-/// Refuses what only our OCI runtime can do, where the container does not have it: by the plugin and the
-/// field. `is_edited` says whether the container was created with it.
+/// If the container was created without our OCI runtime, refuses changes that need it, and names the plugin
+/// and the field. `is_edited` says whether the container was created with the runtime.
 ///
 /// # Errors
 /// [`PlanError::NeedsRuntime`], [`PlanError::NotForPlugins`].

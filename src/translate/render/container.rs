@@ -23,7 +23,7 @@ use crate::{
 /// A container record, and the rest that ContainerStatus needs.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
-    /// What it was made of, while that exists.
+    /// The image that the container was created from, while it exists.
     pub image: Option<&'a ImageRecord>,
     /// The current limits; none if none were requested.
     pub limits: Option<Resources>,
@@ -78,7 +78,7 @@ pub fn item(record: &ContainerRecord) -> cri::Container {
     }
 }
 
-/// What a verbose status adds; `sandboxID` and `pid` are what tools read.
+/// What a verbose status adds. Tools read `sandboxID` and `pid`.
 pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
     let document = &record.document;
     verbose::info(&json!({
@@ -101,7 +101,7 @@ fn config(document: &ContainerDocument) -> Value {
     config
 }
 
-/// How a container ended; all unset while it has not.
+/// How a container ended; all unset before its end.
 #[derive(Default)]
 struct ExitFields<'a> {
     finished_at: Nanos,
@@ -137,7 +137,7 @@ impl<'a> ExitFields<'a> {
     }
 }
 
-/// What the engine said of its end, or what the status lacks.
+/// The engine's message about the end of the container, or what the status lacks.
 fn message<'a>(record: &ContainerRecord, of_end: &'a str) -> &'a str {
     match (record.process.is_listed(), record.document.unread) {
         (true, None) => NOT_INSPECTED,
@@ -223,8 +223,8 @@ fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// In the order of the specification; of an image mount with the id that its name meant. None while
-/// their paths are not known.
+/// In the order of the specification. An image mount has the id that its name referred to. Empty while the
+/// paths are unknown.
 fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     if document.unread.is_some() {
         return Vec::new();

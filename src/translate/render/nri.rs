@@ -1,7 +1,6 @@
 //! Pods and containers as NRI plugins see them.
 //!
-//! A field that CRI or Docker's own container does not tell is left out: plugins take an empty field
-//! for one that the runtime does not know.
+//! A field that neither CRI nor Docker reports is left out. Plugins read an empty field as unknown.
 
 use std::path::PathBuf;
 
@@ -20,18 +19,18 @@ use crate::{
     wire::nri,
 };
 
-/// A pod record, and the rest that plugins are sent.
+/// A pod record, and what plugins receive in addition.
 pub struct PodView<'a> {
     pub record: &'a SandboxRecord,
     /// Where its network namespace is pinned, if it is.
     pub network_namespace: Option<PathBuf>,
-    /// What kubelet said of its limits.
+    /// The pod's limits, from kubelet.
     pub resources: PodResources,
     /// The engine, once it has described itself.
     pub engine: Option<&'a EngineInfo>,
 }
 
-/// A container record, and the rest that plugins are sent.
+/// A container record, and what plugins receive in addition.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
     /// The limits that were asked for last.
@@ -110,7 +109,7 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
     }
 }
 
-/// How a container ended; empty while it has not.
+/// How a container ended; empty before its end.
 #[derive(Default)]
 struct Ending<'a> {
     finished_at: Option<i64>,
@@ -158,7 +157,7 @@ fn linux_container(view: &ContainerView<'_>) -> nri::LinuxContainer {
     }
 }
 
-/// Docker states it to the OCI runtime as `/parent/id`, or `slice:docker:id` with systemd.
+/// The path as Docker passes it to the OCI runtime: `/parent/id`, or `slice:docker:id` with systemd.
 fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     match engine.map(|engine| engine.cgroup_driver) {
         Some(CgroupDriver::Systemd) => {
@@ -194,7 +193,7 @@ fn pod_namespaces(view: &PodView<'_>) -> Vec<nri::LinuxNamespace> {
     found
 }
 
-/// Namespaces of the pod are named by the process that holds them.
+/// Namespaces of the pod have the path of the pause process in `/proc`.
 fn container_namespaces(view: &ContainerView<'_>) -> Vec<nri::LinuxNamespace> {
     let spec = &view.record.document.spec;
     let mut found = vec![namespace("mount", String::new())];
@@ -240,7 +239,7 @@ fn mount(given: &Mount) -> nri::Mount {
     }
 }
 
-/// Type and numbers are the host's affair; they are not read for this.
+/// Without type and numbers, because the host's device is not read for this.
 fn device(given: &Device) -> nri::LinuxDevice {
     nri::LinuxDevice { path: given.container_path.clone(), ..nri::LinuxDevice::default() }
 }
@@ -255,8 +254,8 @@ fn seccomp(profile: &Profile) -> nri::SecurityProfile {
     nri::SecurityProfile { profile_type: kind.into(), localhost_ref: path.to_owned() }
 }
 
-/// As it was requested. Docker's id of an image is the digest of its configuration, or with containerd's
-/// store that of its index or manifest.
+/// The image as it was requested. Its id in Docker is the digest of its configuration, or with containerd's
+/// store the digest of its index or manifest.
 fn image(view: &ContainerView<'_>) -> nri::Image {
     let document = &view.record.document;
     let ContainerSpec { image, user_image, .. } = &document.spec;

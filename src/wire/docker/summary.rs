@@ -17,7 +17,7 @@ pub struct ContainerSummary {
     /// 64 hexadecimal digits.
     #[serde(deserialize_with = "lenient")]
     pub id: String,
-    /// Its own name with a leading slash; further ones are those by which others link to it.
+    /// The container's name with a leading slash, then the names that links of other containers give it.
     #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
     #[serde(deserialize_with = "lenient")]
@@ -37,7 +37,7 @@ pub struct ContainerSummary {
     /// For people, such as `Exited (137) 2 minutes ago`: nothing else in a list has the exit code.
     #[serde(deserialize_with = "lenient")]
     pub status: String,
-    /// What it was created with, as to the host.
+    /// The host configuration of the create request.
     #[serde(deserialize_with = "lenient")]
     pub host_config: SummaryHostConfig,
     #[serde(deserialize_with = "lenient")]

@@ -80,7 +80,7 @@ async fn set() -> Option<(Resident, FakeDockerd, Node)> {
     Some((resident, docker, node))
 }
 
-/// Runs `work`. Whenever a plugin hangs, its timeout expires.
+/// Runs `work`. If a plugin hangs, moves the clock forward until its timeout has expired.
 async fn past_hangs<T>(bridge: &Bridge, work: impl Future<Output = T>) -> T {
     let hangs = bridge.node().path("hangs");
     let skipping = async {

@@ -66,7 +66,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
     assert_eq!(left, copies);
 }
 
-/// A dockbridge that has just started waits for the inspects of what was renamed. Otherwise kubelet would
+/// A dockbridge that has just started waits for the inspects of renamed containers. Otherwise kubelet would
 /// see a pod without a process and without its container, and replace both.
 #[tokio::test]
 async fn the_first_list_has_what_was_renamed() {

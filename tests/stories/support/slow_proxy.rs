@@ -48,7 +48,7 @@ pub(crate) struct Mood {
     pub(crate) delays: BTreeMap<String, Duration>,
     /// Containers whose inspect is never answered.
     pub(crate) hanging: BTreeSet<String>,
-    /// Containers whose inspect fails, as late as others are answered.
+    /// Containers whose inspect fails, after the same delay.
     pub(crate) failing: BTreeSet<String>,
     /// What happens to the answers to changing requests. Only the first answer for each method and target
     /// is affected, so that a repeated request is answered.

@@ -256,7 +256,7 @@ async fn carry(socket: WebSocketStream<TcpStream>, pipe: DuplexStream) {
             }
         }
     };
-    // The side that leaves first ends it for both.
+    // The side that ends first ends the connection for both.
     tokio::select! {
         () = up => {}
         () = down => {}

@@ -108,8 +108,8 @@ fn files_of_others_are_ignored() {
     assert_eq!((entry.config, entry.result), (None, Value::Null));
 }
 
-/// The disk or a lack of descriptors is no reason to believe that nothing was connected. A file that a power
-/// loss has cut stays so.
+/// If the disk fails or no descriptors are left, the pod may be connected nevertheless. A file that a power
+/// loss has cut can never be read.
 #[test]
 fn a_file_that_cannot_be_read_is_not_missing() {
     let (dir, cache) = cache();
@@ -130,7 +130,7 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     cache.read("pods", ID, "eth0").unwrap_err();
-    // A damaged file next to it, read earlier or later, does not make it harmless.
+    // A damaged file next to it, read before or after it, does not change that.
     for network in ["a", "z"] {
         fs::write(dir.path().join(format!("cache/results/{network}-{ID}-eth0")), "{").unwrap();
     }

@@ -28,7 +28,7 @@ use crate::{
     telemetry::metric::Gauge,
 };
 
-/// What a peer gets to see.
+/// What a peer receives.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Reply(u32),
@@ -298,7 +298,7 @@ async fn a_lagging_reader_holds_no_writer_up() {
     let (mut connection, mut peer) = session();
     let (mut lazy, _unused) = accepted(&mut connection, &mut peer, 1).await;
     let (_input, mut sender) = accepted(&mut connection, &mut peer, 3).await;
-    // Into the window, not beyond.
+    // This fits into the window.
     peer.data(1, &[1; 16 * 1024], false).await;
     peer.ping(1).await;
     assert_eq!(peer.next().await, Some(Seen::Ping(1)));
@@ -357,7 +357,7 @@ async fn a_peer_that_takes_no_answers_is_not_read() {
     flood.await.unwrap();
 }
 
-/// The case that no reading can notice: the peer's end is behind bytes that we do not take.
+/// Reading cannot notice this end, because it follows bytes that are not read.
 #[tokio::test]
 async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
     for last in [false, true] {
@@ -385,7 +385,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
     }
 }
 
-/// Writing to it fails while input of it waits for its reader.
+/// Writing to the peer fails while its input still waits for the reader.
 #[tokio::test]
 async fn what_a_peer_sent_before_it_left_is_delivered() {
     let socket = TcpSocket::new_v4().unwrap();
@@ -418,7 +418,7 @@ proptest! {
     }
 }
 
-/// Four streams are echoed; what comes back is what was sent.
+/// Echoes four streams, and checks that the same bytes come back.
 async fn echo(writes: Vec<(usize, usize, u8)>, buffer: usize) {
     let (ours, theirs) = duplex(buffer);
     let mut connection = Connection::start(ours, Window::new(Gauge::default()));

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a fixture states.
+/// The content of a fixture.
 #[derive(Deserialize)]
 struct Case {
     cgroup_version: u8,

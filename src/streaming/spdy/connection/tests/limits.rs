@@ -30,7 +30,7 @@ async fn unaccepted_streams_are_bounded() {
     assert_eq!(sender.finish().await, Err(Gone));
 }
 
-/// Streams of all connections that are beyond those of each come from one pool.
+/// All connections share one pool for the streams beyond those that each can always have.
 #[tokio::test]
 async fn places_return_with_the_last_half_of_a_stream() {
     static POOL: Semaphore = Semaphore::const_new(1);
