@@ -1,8 +1,9 @@
 //! The kinds of errors. Every error of a module has one of them.
 //!
-//! The rule: each module has a small error enum, with ids and paths as fields, and a `kind()`. Nothing
-//! below `rpc` knows gRPC. Only `rpc::status` turns a [`Kind`] into the gRPC code of the same name, with
-//! the whole [`chain`] of causes as its message.
+//! The rule: each module has a small error enum, with ids and paths as fields, and a `kind()`. Errors that no
+//! caller handles in its own way may share a variant with a kind and a text. Nothing below `rpc` knows gRPC.
+//! Only `rpc::status` turns a [`Kind`] into the gRPC code of the same name, with the whole [`chain`] of
+//! causes as its message.
 
 use std::error::Error;
 

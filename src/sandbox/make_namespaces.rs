@@ -39,7 +39,7 @@ impl Sandboxes {
         let mut edits = oci_edits::sandbox(spec, &network, user.as_deref(), is_own_image);
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
-        let refused = |reason| PlanError::NeedsRuntime { field: HANDLER.to_owned(), reason };
+        let refused = |reason| PlanError::unsupported(HANDLER, reason);
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
         // Written before the pins, so that a sweep finds them after a crash in between.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;

@@ -27,9 +27,8 @@ pub(super) fn check(
             }
             Err(error) => error.to_string(),
         };
-        let field = format!("config.devices[{at}].host_path");
-        let reason = format!("{reason}: {:?}", device.host_path);
-        Err(PlanError::Host { field, reason }.into())
+        let text = format!("config.devices[{at}].host_path: {reason}: {:?}", device.host_path);
+        Err(PlanError::invalid(text).into())
     })
 }
 

@@ -76,10 +76,9 @@ fn check_apparmor(
     }
     match apparmor::is_loaded(name) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(PlanError::Host {
-            field: format!("{at}.apparmor"),
-            reason: format!("profile {name:?} is not loaded in this host's kernel"),
-        }),
+        Ok(false) => Err(PlanError::invalid(format!(
+            "{at}.apparmor: profile {name:?} is not loaded in this host's kernel"
+        ))),
         Err(error) => {
             warn!(profile = name, %error, "cannot check whether an AppArmor profile is loaded; leaving it to Docker");
             Ok(())

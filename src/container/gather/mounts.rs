@@ -48,8 +48,8 @@ fn check_among(
             refused => refused,
         };
         if let Some((field, reason)) = refused {
-            let field = format!("config.mounts[{at}].{field}");
-            return Err(PlanError::Host { field, reason }.into());
+            let text = format!("config.mounts[{at}].{field}: {reason}");
+            return Err(PlanError::invalid(text).into());
         }
     }
     Ok(())

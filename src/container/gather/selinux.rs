@@ -30,8 +30,8 @@ pub(super) fn check(
         }
     };
     if smuggled || refused {
-        let reason = format!("the SELinux policy has no context {context:?}");
-        return Err(PlanError::Host { field: field.to_owned(), reason });
+        let text = format!("{field}: the SELinux policy has no context {context:?}");
+        return Err(PlanError::invalid(text));
     }
     Ok(())
 }

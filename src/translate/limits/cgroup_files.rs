@@ -94,8 +94,8 @@ impl CgroupFile {
 /// The files for the limits that the engine does not set.
 ///
 /// # Errors
-/// [`PlanError::NoCgroupV2`] for keys that need cgroup v2. A swap limit together with a memory limit does
-/// not, because the Engine API has a field for it.
+/// A key needs cgroup v2. A swap limit together with a memory limit does not, because the Engine API has a
+/// field for it.
 pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, PlanError> {
     let is_v2 = engine.cgroup_version == 2;
     let mut files = Vec::new();
@@ -118,7 +118,9 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
             continue;
         }
         if !is_v2 {
-            return Err(PlanError::NoCgroupV2 { key: key.clone() });
+            return Err(PlanError::unmet(format!(
+                "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
+            )));
         }
         files.push(CgroupFile::unified(key, value));
     }

@@ -116,10 +116,14 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
     if !matches!(together, 0 | UNLIMITED) {
         if memory <= 0 {
             // Without a memory limit the part for swap is unknown.
-            return Err(PlanError::SwapWithoutMemory { together });
+            return Err(PlanError::invalid(format!(
+                "{SWAP}: {together} needs a memory limit as well"
+            )));
         }
         if together < memory {
-            return Err(PlanError::SwapBelowMemory { together, memory });
+            return Err(PlanError::invalid(format!(
+                "{SWAP}: {together} is less than the memory limit {memory}, which it includes"
+            )));
         }
     }
     let Some(alone) = asked.unified.get(SWAP_MAX) else { return Ok(()) };
@@ -128,7 +132,13 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
         UNLIMITED => alone == "max",
         together => alone.parse() == Ok(together.saturating_sub(memory)),
     };
-    if agree { Ok(()) } else { Err(PlanError::SwapDisagrees { alone: alone.clone() }) }
+    if agree {
+        return Ok(());
+    }
+    Err(PlanError::invalid(format!(
+        "linux.resources.unified[\"memory.swap.max\"]: {alone} disagrees with \
+         memory_swap_limit_in_bytes"
+    )))
 }
 
 /// The limit of memory and swap together, for limits that passed [`check_swap`]. Without one the engine would
@@ -154,6 +164,8 @@ fn memory_swap(limits: &Resources) -> Option<i64> {
 const fn unlimited(memory: i64) -> i64 {
     if memory >= ALL_MEMORY { UNLIMITED } else { memory }
 }
+
+const SWAP: &str = "linux.resources.memory_swap_limit_in_bytes";
 
 #[cfg(test)]
 mod tests;

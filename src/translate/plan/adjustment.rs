@@ -7,7 +7,7 @@ use crate::model::{adjustment::Wanted, engine::EngineInfo};
 /// and the field. `is_edited` says whether the container was created with the runtime.
 ///
 /// # Errors
-/// [`PlanError::NeedsRuntime`], [`PlanError::NotForPlugins`].
+/// A change is not for plugins, or needs the runtime.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,
@@ -18,9 +18,10 @@ pub fn check(
         return Ok(());
     }
     if let Some(edit) = wanted.edits.iter().find(|edit| !edit.is_for_plugins()) {
-        return Err(PlanError::NotForPlugins { field: edit.name() });
+        let reason = "no CDI device or NRI plugin may change it";
+        return Err(PlanError::unsupported(&edit.name(), reason));
     }
-    let refused = |reason| PlanError::NeedsRuntime { field: asked_for(wanted), reason };
+    let refused = |reason| PlanError::unsupported(&asked_for(wanted), reason);
     engine.edits_runtime(handler).map_err(refused)?;
     if is_edited { Ok(()) } else { Err(refused(TOO_LATE)) }
 }

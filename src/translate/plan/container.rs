@@ -121,7 +121,9 @@ fn name_cdi_devices(
 ) -> Result<(), PlanError> {
     let Some(first) = spec.cdi_devices.first() else { return Ok(()) };
     if engine.cdi_spec_dirs.is_empty() {
-        return Err(PlanError::NoCdi { device: first.clone() });
+        return Err(PlanError::unmet(format!(
+            "CDI device {first:?} is requested but the engine has no CDI specification directory"
+        )));
     }
     host.device_requests = Some(vec![DeviceRequest {
         driver: Some("cdi".to_owned()),
@@ -134,7 +136,10 @@ fn name_cdi_devices(
 /// Refuses privileges that the sandbox was not declared to have. containerd refuses the first one, and
 /// never grants the second one.
 fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), PlanError> {
-    let refused = |field, sandbox| Err(PlanError::BeyondSandbox { field, sandbox });
+    let refused = |field: &str, sandbox: &str| {
+        let at = "config.linux.security_context";
+        Err(PlanError::invalid(format!("{at}.{field}: the pod sandbox {sandbox}")))
+    };
     if spec.security.privileged && !pod.security.privileged && !pod.security.unknown {
         return refused("privileged", "was declared without privileged containers");
     }
@@ -197,7 +202,8 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
         PidMode::Container => None,
         PidMode::Node => Some("host".to_owned()),
         PidMode::Target => {
-            let target = input.pid_target.ok_or(PlanError::NoPidTarget)?;
+            let missing = "no target container for the shared process namespace";
+            let target = input.pid_target.ok_or_else(|| PlanError::invalid(missing.to_owned()))?;
             Some(format!("container:{target}"))
         }
     })

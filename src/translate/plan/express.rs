@@ -173,8 +173,7 @@ fn add_device(
         Some(known) => {
             let target = device.path_in_container.unwrap_or_default();
             let paths = [known.path_on_host.clone(), device.path_on_host];
-            let [first, second] = paths.map(Option::unwrap_or_default);
-            return Err(PlanError::CdiConflict { what: "node", target, first, second });
+            return Err(conflict("node", &target, paths.map(Option::unwrap_or_default)));
         }
     }
     Ok(())
@@ -190,11 +189,17 @@ fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<()
         None => mounts.push(mount),
         Some(known) if normalized(known) == normalized(&mount) => {}
         Some(known) => {
-            let (first, second) = (description(known), description(&mount));
-            return Err(PlanError::CdiConflict { what: "mount", target, first, second });
+            return Err(conflict("mount", &target, [description(known), description(&mount)]));
         }
     }
     Ok(())
+}
+
+fn conflict(what: &str, target: &str, [first, second]: [String; 2]) -> PlanError {
+    PlanError::invalid(format!(
+        "the CDI device's {what} at {target:?} (host path {second}) conflicts with the {what} of \
+         host path {first}"
+    ))
 }
 
 /// The mount in a form that can be compared, regardless of spelling and of whether a missing source is

@@ -106,11 +106,12 @@ impl<'a> ResolvedUser<'a> {
             }
         };
         let (uid, account) = self::user(&user, accounts)
-            .ok_or_else(|| PlanError::UnknownUser { field, user: user.clone() })?;
+            .ok_or_else(|| unknown(field, "/etc/passwd has no user", &user))?;
         let group = requested.group.map(|gid| gid.to_string()).or(group);
         let group = group.filter(|group| !group.is_empty());
         let group = group.map(|group| {
-            self::group(&group, accounts).ok_or(PlanError::UnknownGroup { field, group })
+            self::group(&group, accounts)
+                .ok_or_else(|| unknown(field, "/etc/group has no group", &group))
         });
         Ok(Self { uid, account, group: group.transpose()? })
     }
@@ -120,9 +121,9 @@ impl<'a> ResolvedUser<'a> {
         let gid = self.group.or(own).unwrap_or_default();
         let mut groups = BTreeSet::from([gid]);
         for gid in &requested.supplemental_groups {
-            let unknown =
-                || PlanError::UnknownGroup { field: "supplemental_groups", group: gid.to_string() };
-            groups.insert(u32::try_from(*gid).map_err(|_| unknown())?);
+            let group = gid.to_string();
+            let unknown = |_| unknown("supplemental_groups", "/etc/group has no group", &group);
+            groups.insert(u32::try_from(*gid).map_err(unknown)?);
         }
         if let (GroupsPolicy::Merge, Some(account)) = (requested.groups_policy, self.account) {
             groups.extend(accounts.groups_of(&account.name));
@@ -134,6 +135,10 @@ impl<'a> ResolvedUser<'a> {
         }
         Ok(ProcessUser { uid: self.uid, gid, groups: groups.into_iter().collect() })
     }
+}
+
+fn unknown(field: &str, lack: &str, name: &str) -> PlanError {
+    PlanError::invalid(format!("{field}: the image's {lack} {name:?}"))
 }
 
 /// Finds a user as engines do: a number is an id even if it is also a name, and an empty text is root.

@@ -32,11 +32,13 @@ impl<'a> ImageMounts<'a> {
 
     /// The next mount. `image` is its name in the request, for errors.
     pub(super) fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
-        let failed = |kind, reason| PlanError::ImageVolume {
-            image: printable(image).into_owned(),
-            target: mount.container_path.clone(),
-            reason,
+        let (image, target) = (printable(image), &mount.container_path);
+        // kubelet reads the prefix.
+        let failed = |kind, reason: &str| PlanError::Refused {
             kind,
+            text: format!(
+                "ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}"
+            ),
         };
         let refused = |reason| failed(Kind::InvalidArgument, reason);
         if mount.propagation != Propagation::Private {

@@ -53,7 +53,10 @@ fn bounded(
     let added = of_image.iter().filter(|(key, _)| !labels.contains_key(*key));
     let bytes: usize = labels.iter().chain(added).map(|(key, value)| key.len() + value.len()).sum();
     if bytes > LARGEST_LABELS {
-        return Err(PlanError::LabelsTooLarge { bytes, limit: LARGEST_LABELS });
+        return Err(PlanError::invalid(format!(
+            "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
+             image, {LARGEST_LABELS} are allowed"
+        )));
     }
     Ok(labels)
 }

@@ -50,7 +50,10 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
 
 pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
     if mount.host_path.is_empty() {
-        return Err(PlanError::NoMountSource { target: mount.container_path.clone() });
+        return Err(PlanError::invalid(format!(
+            "mount at {:?} names neither a host path nor an image",
+            mount.container_path
+        )));
     }
     let options = docker::MountBindOptions {
         propagation: propagation(mount, engine),

@@ -1,6 +1,6 @@
 //! Container names that the engine accepts.
 
-use super::error::{MAX_NAME, PlanError};
+use super::error::PlanError;
 
 /// The name, if the engine accepts it.
 pub(super) fn checked(name: String) -> Result<String, PlanError> {
@@ -8,9 +8,17 @@ pub(super) fn checked(name: String) -> Result<String, PlanError> {
     if plain && name.len() <= MAX_NAME {
         Ok(name)
     } else {
-        Err(PlanError::Name { start: name.chars().take(EXCERPT).collect() })
+        let start: String = name.chars().take(EXCERPT).collect();
+        Err(PlanError::invalid(format!(
+            "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
+             most {MAX_NAME} of them"
+        )))
     }
 }
+
+/// The engine has no limit, but the name is part of a URL. The longest name from Kubernetes has less than
+/// 500 characters.
+const MAX_NAME: usize = 1024;
 
 /// How much of a refused name an error repeats.
 const EXCERPT: usize = 80;

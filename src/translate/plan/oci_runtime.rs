@@ -20,7 +20,7 @@ pub(super) fn check_sandbox(
     if document.spec.namespaces.users.is_none() {
         return Ok(());
     }
-    let refused = |reason| PlanError::NeedsRuntime { field: USERS.to_owned(), reason };
+    let refused = |reason| PlanError::unsupported(USERS, reason);
     engine.maps_users(&document.spec.handler).map_err(refused)?;
     match document.network {
         NetworkMode::Cni | NetworkMode::Host => Ok(()),
@@ -40,18 +40,18 @@ pub(super) fn check_container(
         let has = pod.spec.namespaces.users.is_some();
         let pod = if has { "its own user namespace" } else { "the host's users" };
         let field = "config.linux.security_context.namespace_options.userns_options";
-        return Err(PlanError::OtherUsers { field, pod });
+        return Err(PlanError::invalid(format!("{field}: must be the same as the pod's: {pod}")));
     }
     let handler = &pod.spec.handler;
     if spec.users.is_some() {
-        let refused = |reason| PlanError::NeedsRuntime { field: USERS.to_owned(), reason };
+        let refused = |reason| PlanError::unsupported(USERS, reason);
         engine.maps_users(handler).map_err(refused)?;
     }
     match field(spec) {
         None => Ok(()),
-        Some(field) => engine
-            .edits_runtime(handler)
-            .map_err(|reason| PlanError::NeedsRuntime { field, reason }),
+        Some(field) => {
+            engine.edits_runtime(handler).map_err(|reason| PlanError::unsupported(&field, reason))
+        }
     }
 }
 

@@ -18,8 +18,13 @@ pub(super) fn check<'a>(
 ) -> Result<(), PlanError> {
     let recursive = |mount: &&Mount| mount.recursive_read_only && mount.image.is_none();
     mounts.into_iter().filter(recursive).try_for_each(|mount| {
-        let target = mount.container_path.clone();
-        let unsupported = |reason| PlanError::RecursiveReadOnly { target: target.clone(), reason };
+        let target = &mount.container_path;
+        // kubelet reads the prefix.
+        let unsupported = |reason| {
+            PlanError::invalid(format!(
+                "RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}"
+            ))
+        };
         if engine.api < ApiVersion::RECURSIVE_READ_ONLY && !engine.edits_read_only(handler) {
             return Err(unsupported(
                 "the engine is older than 25.0; with 24.0, `dockbridge setup` adds the runtime that can",
@@ -35,7 +40,8 @@ pub(super) fn check<'a>(
             (Propagation::Private, false) => "readonly",
             (Propagation::HostToContainer | Propagation::Bidirectional, _) => "private propagation",
         };
-        Err(PlanError::NotReadOnly { target, needs })
+        let text = format!("recursive_read_only of the mount at {target:?} needs {needs}");
+        Err(PlanError::invalid(text))
     })
 }
 

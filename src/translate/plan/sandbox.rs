@@ -153,7 +153,8 @@ pub(super) fn engine_runtime(
         return Ok(Some(handler.to_owned()));
     }
     let known: Vec<&str> = engine.runtimes.keys().map(String::as_str).collect();
-    Err(PlanError::UnknownHandler { handler: handler.to_owned(), known: known.join(", ") })
+    let known = known.join(", ");
+    Err(PlanError::invalid(format!("unknown runtime handler {handler:?}: the engine has {known}")))
 }
 
 /// The engine's `CgroupParent` for the requested parent. None for the engine's default.
@@ -167,8 +168,11 @@ pub(super) fn cgroup_parent(
 ) -> Result<Option<String>, PlanError> {
     let path = stated.trim_end_matches('/');
     let last = path.rsplit('/').next().unwrap_or(path);
-    let refuse =
-        |driver, remedy| Err(PlanError::CgroupParent { parent: stated.to_owned(), driver, remedy });
+    let refuse = |driver, remedy| {
+        Err(PlanError::unmet(format!(
+            "cgroup parent {stated:?} does not fit the engine's {driver} cgroup driver: {remedy}"
+        )))
+    };
     match driver {
         _ if path.is_empty() => Ok(None),
         // Nothing can be limited here, and the engine would ignore the parent.

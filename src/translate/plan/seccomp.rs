@@ -53,23 +53,30 @@ pub(super) fn sandbox(
 /// either always use it by default or are unconfined.
 fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
     match default_profile(engine) {
-        None => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
+        None => Err(without_seccomp("RuntimeDefault")),
         Some(_) if engine.api >= ApiVersion::SECCOMP_BUILTIN => {
             Ok(Some("seccomp=builtin".to_owned()))
         }
-        Some("unconfined") => Err(PlanError::NoSeccomp { profile: "RuntimeDefault".to_owned() }),
+        Some("unconfined") => Err(without_seccomp("RuntimeDefault")),
         Some(_) => Ok(None),
     }
 }
 
 fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<String, PlanError> {
-    let text = text.ok_or_else(|| PlanError::NoSeccompProfile { path: path.to_owned() })?;
+    let refused = |what: &str| PlanError::invalid(format!("seccomp profile {path:?} {what}"));
+    let text = text.ok_or_else(|| refused("could not be read"))?;
     if default_profile(engine).is_none() {
-        return Err(PlanError::NoSeccomp { profile: path.to_owned() });
+        return Err(without_seccomp(path));
     }
-    check(text)
-        .map_err(|reason| PlanError::SeccompProfile { path: path.to_owned(), reason })
-        .map(|()| format!("seccomp={text}"))
+    check(text).map_err(|reason| refused(&format!("cannot be used: {reason}")))?;
+    Ok(format!("seccomp={text}"))
+}
+
+fn without_seccomp(profile: &str) -> PlanError {
+    PlanError::unmet(format!(
+        "seccomp profile {profile} is requested but the engine runs without seccomp, or with an \
+         unconfined default"
+    ))
 }
 
 /// The daemon's default profile, from `name=seccomp,profile=…`. None if the engine does not support

@@ -70,7 +70,9 @@ fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<Str
         None | Some(Profile::RuntimeDefault) => Ok(None),
         Some(Profile::Unconfined) => Ok(on.then(|| "apparmor=unconfined".to_owned())),
         Some(Profile::Localhost(name)) if on => Ok(Some(format!("apparmor={name}"))),
-        Some(Profile::Localhost(name)) => Err(PlanError::NoApparmor { profile: name.clone() }),
+        Some(Profile::Localhost(name)) => Err(PlanError::unmet(format!(
+            "AppArmor profile {name:?} is requested but the engine runs without AppArmor"
+        ))),
     }
 }
 
