@@ -23,66 +23,15 @@ use crate::{
 /// Why a text is not valid for its setting, and what is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    #[error("give an absolute path")]
-    RelativePath,
-    #[error("give at least one path")]
-    NoPath,
     #[error("a socket path can have at most {MAX_SOCKET_PATH} bytes")]
     LongSocketPath,
-    #[error(
-        "the CRI is served on a unix socket only: unix:///path, or fd:// for a systemd socket unit"
-    )]
-    ListenScheme,
-    #[error(
-        "the engine must be on this host, behind a unix socket (unix:///path): pods need its \
-         network namespaces and files, which tcp, ssh and npipe cannot reach"
-    )]
-    EngineScheme,
-    #[error(
-        "kubenet is not supported: use a CNI configuration (the bridge plugin with host-local does \
-         the same), or docker for the engine's own bridge"
-    )]
-    Kubenet,
-    #[error("choose cni or docker")]
-    Network,
-    #[error("give address ranges such as 10.88.0.0/16, separated by commas")]
-    Cidr,
     #[error("give an image reference, such as registry.k8s.io/pause:3.10, or an image id")]
     Image,
-    #[error("give image names such as registry.k8s.io/coredns/* or busybox:1, separated by commas")]
-    NamePattern,
-    #[error("give labels as key or key=value, separated by commas")]
-    LabelPattern,
-    #[error("choose all or pulled")]
-    Collect,
-    #[error("give a numeric address with an optional port, such as 127.0.0.1:0 or [::1]:10010")]
-    Address,
-    #[error("give a duration such as 90s, 2m or 1m30s")]
-    Duration,
-    #[error("choose cri, or docker for a symlink to the engine's own file")]
-    ContainerLogFormat,
-    #[error("choose text or json")]
-    Format,
-    #[error("choose error, warn, info, debug or trace")]
-    Level,
-    #[error("give the collector's address as http://host:4317 or host:4317")]
-    Collector,
     /// A password is never sent, so none has to be kept secret.
     #[error("give an address without user name and password: they are not sent")]
     CollectorCredentials,
-    #[error("TLS is not supported: give a collector on this node, which may forward the spans")]
-    CollectorTls,
-    #[error("choose on or off")]
-    Switch,
-    #[error("give names such as logger or 10-logger, separated by commas")]
-    Plugin,
-    /// The timeout is so short that every call fails, or so long that other calls wait too long.
-    #[error("give a duration from 100ms to 1m")]
-    PluginTimeout,
-    #[error("give a unix socket: plugins run on this node")]
-    PluginScheme,
-    #[error("give a number from 0 to 1000000")]
-    PerMillion,
+    #[error("{0}")]
+    Other(&'static str),
 }
 
 /// `unix:///path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as in dockerd.
@@ -90,17 +39,17 @@ pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     match text.strip_prefix("fd://") {
         Some("" | "*") => Ok(Listen::Inherited(None)),
         Some(name) => Ok(Listen::Inherited(Some(name.to_owned()))),
-        None => socket(text, Invalid::ListenScheme).map(Listen::Path),
+        None => socket(text, LISTEN_SCHEME).map(Listen::Path),
     }
 }
 
 /// `unix:///path` or `/path`.
 pub(super) fn engine_socket(text: &str) -> Result<PathBuf, Invalid> {
-    socket(text, Invalid::EngineScheme)
+    socket(text, ENGINE_SCHEME)
 }
 
 pub(super) fn directory(text: &str) -> Result<PathBuf, Invalid> {
-    if text.starts_with('/') { Ok(PathBuf::from(text)) } else { Err(Invalid::RelativePath) }
+    if text.starts_with('/') { Ok(PathBuf::from(text)) } else { wrong("give an absolute path") }
 }
 
 /// The absolute path of a file; empty means none.
@@ -111,7 +60,7 @@ pub(super) fn file(text: &str) -> Result<Option<PathBuf>, Invalid> {
 /// Absolute paths separated by commas; empty parts are skipped.
 pub(super) fn directories(text: &str) -> Result<Vec<PathBuf>, Invalid> {
     let paths: Vec<PathBuf> = parts(text).map(directory).collect::<Result<_, _>>()?;
-    if paths.is_empty() { Err(Invalid::NoPath) } else { Ok(paths) }
+    if paths.is_empty() { wrong("give at least one path") } else { Ok(paths) }
 }
 
 /// `cni` or `docker`.
@@ -119,15 +68,14 @@ pub(super) fn network(text: &str) -> Result<NetworkMode, Invalid> {
     match text {
         "cni" => Ok(NetworkMode::Cni),
         "docker" => Ok(NetworkMode::Docker),
-        "kubenet" => Err(Invalid::Kubenet),
-        _ => Err(Invalid::Network),
+        "kubenet" => wrong(KUBENET),
+        _ => wrong("choose cni or docker"),
     }
 }
 
 pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
-    parts(text)
-        .map(|part| if is_cidr(part) { Ok(part.to_owned()) } else { Err(Invalid::Cidr) })
-        .collect()
+    let range = |part: &str| is_cidr(part).then(|| part.to_owned());
+    each(text, range, "give address ranges such as 10.88.0.0/16, separated by commas")
 }
 
 /// An image name; empty means none.
@@ -143,17 +91,18 @@ pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
 
 /// Patterns of image names separated by commas.
 pub(super) fn name_patterns(text: &str) -> Result<Vec<NamePattern>, Invalid> {
-    parts(text).map(|part| part.parse().map_err(|_| Invalid::NamePattern)).collect()
+    each(text, |part| part.parse().ok(), NAME_PATTERNS)
 }
 
 /// Labels, `key` or `key=value`, separated by commas.
 pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
-    parts(text).map(|part| part.parse().map_err(|_| Invalid::LabelPattern)).collect()
+    let usage = "give labels as key or key=value, separated by commas";
+    each(text, |part| part.parse().ok(), usage)
 }
 
 pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     let words = [("all", CollectImages::All), ("pulled", CollectImages::Pulled)];
-    chosen(text, &words, Invalid::Collect)
+    chosen(text, &words, "choose all or pulled")
 }
 
 /// `address`, `address:port` or `:port`. Without an address it is loopback, without a port a free one.
@@ -167,9 +116,9 @@ pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
         return Ok(SocketAddr::new(address, 0));
     }
     let port = match text.strip_prefix(':') {
-        Some(port) => port.parse().map_err(|_| Invalid::Address)?,
+        Some(port) => port.parse().map_err(|_| Invalid::Other(ADDRESS))?,
         None if text.is_empty() => 0,
-        None => return Err(Invalid::Address),
+        None => return wrong(ADDRESS),
     };
     Ok(SocketAddr::new(loopback, port))
 }
@@ -191,11 +140,11 @@ pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
 
 pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
     let words = [("cri", ContainerLogFormat::Cri), ("docker", ContainerLogFormat::Docker)];
-    chosen(text, &words, Invalid::ContainerLogFormat)
+    chosen(text, &words, "choose cri, or docker for a symlink to the engine's own file")
 }
 
 pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
-    chosen(text, &[("text", Format::Text), ("json", Format::Json)], Invalid::Format)
+    chosen(text, &[("text", Format::Text), ("json", Format::Json)], "choose text or json")
 }
 
 /// Our five levels, and cri-dockerd's names for them.
@@ -206,7 +155,7 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
         "info" => Ok(LevelFilter::INFO),
         "debug" => Ok(LevelFilter::DEBUG),
         "trace" => Ok(LevelFilter::TRACE),
-        _ => Err(Invalid::Level),
+        _ => wrong("choose error, warn, info, debug or trace"),
     }
 }
 
@@ -219,47 +168,46 @@ pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
         return Err(Invalid::CollectorCredentials);
     }
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let parsed: http::Uri = url.parse().map_err(|_| Invalid::Collector)?;
+    let parsed: http::Uri = url.parse().map_err(|_| Invalid::Other(COLLECTOR))?;
     let bare = matches!(parsed.path(), "" | "/") && parsed.query().is_none();
     match (parsed.scheme_str(), parsed.authority()) {
-        (Some("https"), _) => Err(Invalid::CollectorTls),
+        (Some("https"), _) => wrong(COLLECTOR_TLS),
         (Some("http"), Some(authority)) if bare && authority.port_u16().is_some() => {
             Ok(Some(format!("http://{authority}")))
         }
-        _ => Err(Invalid::Collector),
+        _ => wrong(COLLECTOR),
     }
 }
 
 pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
     let words = [("on", true), ("true", true), ("off", false), ("false", false)];
-    chosen(text, &words, Invalid::Switch)
+    chosen(text, &words, "choose on or off")
 }
 
 /// `unix:///path` or `/path`.
 pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
-    socket(text, Invalid::PluginScheme)
+    socket(text, "give a unix socket: plugins run on this node")
 }
 
 /// Names of plugins separated by commas.
 pub(super) fn plugins(text: &str) -> Result<Vec<String>, Invalid> {
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
-    let read = |name: &str| match name.bytes().all(permitted) {
-        true => Ok(name.to_owned()),
-        false => Err(Invalid::Plugin),
-    };
-    parts(text).map(read).collect()
+    let name = |name: &str| name.bytes().all(permitted).then(|| name.to_owned());
+    each(text, name, "give names such as logger or 10-logger, separated by commas")
 }
 
 /// The timeout of a plugin. It has limits because other calls wait for a call to a plugin.
 pub(super) fn plugin_timeout(text: &str) -> Result<Duration, Invalid> {
     let limit = duration(text)?;
+    // With a shorter one every call fails, and with a longer one other calls wait too long.
     let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
-    if bounds.contains(&limit) { Ok(limit) } else { Err(Invalid::PluginTimeout) }
+    if bounds.contains(&limit) { Ok(limit) } else { wrong("give a duration from 100ms to 1m") }
 }
 
 /// A number from 0 to a million.
 pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
-    text.parse().ok().filter(|&part| part <= 1_000_000).ok_or(Invalid::PerMillion)
+    let number = text.parse().ok().filter(|&part| part <= 1_000_000);
+    number.ok_or(Invalid::Other("give a number from 0 to 1000000"))
 }
 
 /// Go's notation, as in kubelet's flags: numbers with `h`, `m`, `s`, `ms`, or `0` without a unit.
@@ -270,18 +218,18 @@ pub(super) fn duration(text: &str) -> Result<Duration, Invalid> {
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or(Invalid::Duration)?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or(Invalid::Other(DURATION))?;
         let (number, after) = rest.split_at(digits);
         let unit = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(unit);
-        total = total.checked_add(span(number, unit)?).ok_or(Invalid::Duration)?;
+        total = total.checked_add(span(number, unit)?).ok_or(Invalid::Other(DURATION))?;
         rest = after;
     }
-    if text.is_empty() { Err(Invalid::Duration) } else { Ok(total) }
+    if text.is_empty() { wrong(DURATION) } else { Ok(total) }
 }
 
 fn span(number: &str, unit: &str) -> Result<Duration, Invalid> {
-    let number: u64 = number.parse().map_err(|_| Invalid::Duration)?;
+    let number: u64 = number.parse().map_err(|_| Invalid::Other(DURATION))?;
     let seconds = match unit {
         "ms" => return Ok(Duration::from_millis(number)),
         "s" => Some(number),
@@ -289,13 +237,13 @@ fn span(number: &str, unit: &str) -> Result<Duration, Invalid> {
         "h" => number.checked_mul(3600),
         _ => None,
     };
-    seconds.map(Duration::from_secs).ok_or(Invalid::Duration)
+    seconds.map(Duration::from_secs).ok_or(Invalid::Other(DURATION))
 }
 
-fn socket(text: &str, scheme: Invalid) -> Result<PathBuf, Invalid> {
+fn socket(text: &str, scheme: &'static str) -> Result<PathBuf, Invalid> {
     let path = match text.split_once("://") {
         Some(("unix", path)) => path,
-        Some(_) => return Err(scheme),
+        Some(_) => return wrong(scheme),
         None => text.strip_prefix("unix:").unwrap_or(text),
     };
     if path.len() > MAX_SOCKET_PATH {
@@ -304,8 +252,21 @@ fn socket(text: &str, scheme: Invalid) -> Result<PathBuf, Invalid> {
     directory(path)
 }
 
-fn chosen<T: Copy>(text: &str, words: &[(&str, T)], other: Invalid) -> Result<T, Invalid> {
-    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or(other)
+fn chosen<T: Copy>(text: &str, words: &[(&str, T)], usage: &'static str) -> Result<T, Invalid> {
+    let word = words.iter().find(|(word, _)| *word == text);
+    word.map(|(_, value)| *value).ok_or(Invalid::Other(usage))
+}
+
+fn each<T>(
+    text: &str,
+    read: impl Fn(&str) -> Option<T>,
+    usage: &'static str,
+) -> Result<Vec<T>, Invalid> {
+    parts(text).map(|part| read(part).ok_or(Invalid::Other(usage))).collect()
+}
+
+const fn wrong<T>(usage: &'static str) -> Result<T, Invalid> {
+    Err(Invalid::Other(usage))
 }
 
 fn parts(text: &str) -> impl Iterator<Item = &str> {
@@ -317,3 +278,18 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// Less than the two minutes that kubelet waits by default, so that the answer can state the cause.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);
+
+const LISTEN_SCHEME: &str =
+    "the CRI is served on a unix socket only: unix:///path, or fd:// for a systemd socket unit";
+const ENGINE_SCHEME: &str = "the engine must be on this host, behind a unix socket (unix:///path): pods need its \
+     network namespaces and files, which tcp, ssh and npipe cannot reach";
+const KUBENET: &str = "kubenet is not supported: use a CNI configuration (the bridge plugin with host-local does \
+     the same), or docker for the engine's own bridge";
+const NAME_PATTERNS: &str =
+    "give image names such as registry.k8s.io/coredns/* or busybox:1, separated by commas";
+const ADDRESS: &str =
+    "give a numeric address with an optional port, such as 127.0.0.1:0 or [::1]:10010";
+const DURATION: &str = "give a duration such as 90s, 2m or 1m30s";
+const COLLECTOR: &str = "give the collector's address as http://host:4317 or host:4317";
+const COLLECTOR_TLS: &str =
+    "TLS is not supported: give a collector on this node, which may forward the spans";
