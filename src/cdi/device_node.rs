@@ -1,18 +1,19 @@
 //! A device node. Without our OCI runtime, the engine copies the host's node with its type, numbers, owner
 //! and mode. So what a specification says about them has to match the host.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 
-use super::{error::EditError, specification::Node};
+use super::specification::Node;
 use crate::{
+    error::chain,
     host::device_node::{self, DeviceNode, NodeType},
     model::spec_edit::{SpecEdit, stated},
 };
 
 /// The edit for a device node. What the specification does not state is taken from the host's node.
-pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, EditError> {
+pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, String> {
     let host_path = host_path(requested)?;
     let path = Path::new(host_path);
     let is_pipe = requested.kind == "p" && !for_engine;
@@ -20,12 +21,12 @@ pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, EditE
     let found = match device_node::read(path) {
         Ok(found) => found.filter(|_| !is_pipe),
         Err(_) if is_stated && !for_engine => None,
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(chain(&error)),
     };
     match found {
         Some(found) if for_engine => compare(requested, path, found)?,
         None if for_engine || !is_stated => {
-            return Err(EditError::NoDevice { path: path.to_owned() });
+            return Err(format!("{} is not a device", path.display()));
         }
         _ => {}
     }
@@ -52,21 +53,23 @@ pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, EditE
     Ok(SpecEdit::set(&["linux", "devices", &requested.path], device))
 }
 
-fn host_path(requested: &Node) -> Result<&str, EditError> {
+fn host_path(requested: &Node) -> Result<&str, String> {
     let host_path =
         if requested.host_path.is_empty() { &requested.path } else { &requested.host_path };
     for path in [&requested.path, host_path] {
         if !path.starts_with('/') {
-            return Err(EditError::Relative { path: path.clone() });
+            return Err(format!("{path:?} is not an absolute path"));
         }
     }
     Ok(host_path)
 }
 
-fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), EditError> {
+fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), String> {
     let differs = |property, requested: String, found: String| {
-        let path: PathBuf = path.to_owned();
-        Err(EditError::Differs { path, property, requested, found })
+        let path = path.display();
+        Err(format!(
+            "{path} is specified with {property} {requested}, but the host's node, which the engine copies, has {found}"
+        ))
     };
     let kind = match found.kind {
         NodeType::Block => "b",
@@ -98,11 +101,10 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), EditE
     }
 }
 
-fn permissions(requested: &Node) -> Result<String, EditError> {
-    let stated = &requested.permissions;
+fn permissions(requested: &Node) -> Result<String, String> {
+    let (path, stated) = (&requested.path, &requested.permissions);
     if stated.len() > 3 || !stated.bytes().all(|byte| matches!(byte, b'r' | b'w' | b'm')) {
-        let (path, permissions) = (requested.path.clone(), stated.clone());
-        return Err(EditError::Permissions { path, permissions });
+        return Err(format!("permissions {stated:?} of {path:?} may contain only r, w and m"));
     }
     Ok(if stated.is_empty() { "rwm".to_owned() } else { stated.clone() })
 }

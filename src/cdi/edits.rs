@@ -8,10 +8,11 @@ use tracing::info;
 use super::{
     device_index::{DeviceIndex, IndexedDevice},
     device_node,
-    error::{CdiError, EditError},
+    error::CdiError,
     specification::{Edits, Hook, IntelRdt, Mount},
 };
 use crate::{
+    error::chain,
     host::error::HostError,
     model::spec_edit::{IGNORED_OPTIONS, SpecEdit, stated},
 };
@@ -44,7 +45,7 @@ pub(super) fn collect(
         for requested in parts {
             let made = make(requested, engine).map_err(|problem| {
                 let (device, file) = (device.clone(), file.clone());
-                CdiError::Unusable { device, file, problem: Arc::new(problem) }
+                CdiError::Unusable { device, file, problem }
             })?;
             // The last device that states cache and memory bandwidth counts. Earlier values are dropped.
             if requested.intel_rdt.is_some() {
@@ -59,7 +60,8 @@ pub(super) fn collect(
     Ok(edits)
 }
 
-pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, EditError> {
+/// The edits, or why one of them cannot be applied.
+pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, String> {
     let (mut edits, for_engine) = (Vec::new(), engine.is_some());
     for text in &requested.env {
         edits.push(variable(text)?);
@@ -85,7 +87,13 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
         edits.push(SpecEdit::add(&["process", "user", "additionalGids"], groups));
     }
     if let Some(Check(check)) = engine {
-        edits.iter().try_for_each(check).map_err(|what| EditError::Engine { what })?;
+        edits.iter().try_for_each(check).map_err(|what| {
+            format!(
+                "the Engine API cannot express its {what}: register the OCI runtime that can apply \
+                 them (`dockbridge setup`, Docker 24 or newer), or let Docker read CDI itself (Docker \
+                 25 or newer with \"features\": {{\"cdi\": true}})"
+            )
+        })?;
     }
     Ok(edits)
 }
@@ -99,24 +107,25 @@ fn log_ignored_options(device: &str, edits: &Edits) {
     }
 }
 
-fn variable(text: &str) -> Result<SpecEdit, EditError> {
+fn variable(text: &str) -> Result<SpecEdit, String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
-    let (name, value) = pair.ok_or_else(|| EditError::Variable { text: text.to_owned() })?;
+    let unnamed = || format!("environment variable {text:?} is not NAME=value");
+    let (name, value) = pair.ok_or_else(unnamed)?;
     Ok(SpecEdit::set(&["process", "env", name], value))
 }
 
-fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, EditError> {
+fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, String> {
     let (source, target) = (&requested.host_path, &requested.container_path);
     let is_bind = matches!(requested.kind.as_str(), "" | "bind" | "none");
     for path in is_bind.then_some(source).into_iter().chain([target]) {
         if !path.starts_with('/') {
-            return Err(EditError::Relative { path: path.clone() });
+            return Err(format!("{path:?} is not an absolute path"));
         }
     }
     // If the source is missing, the engine would create a directory there.
     if for_engine && is_bind {
         let source = Path::new(source);
-        fs::metadata(source).map_err(|e| EditError::from(HostError::new("mount", source, e)))?;
+        fs::metadata(source).map_err(|e| chain(&HostError::new("mount", source, e)))?;
     }
     let mut options = requested.options.clone();
     if is_bind && !options.iter().any(|option| option == "bind" || option == "rbind") {
@@ -127,11 +136,12 @@ fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, EditError> {
     Ok(SpecEdit::set(&["mounts", target], mount))
 }
 
-fn hook(requested: &Hook) -> Result<SpecEdit, EditError> {
+fn hook(requested: &Hook) -> Result<SpecEdit, String> {
     let Hook { hook_name, path, args, env, timeout } = requested;
     let hook = json!({"path": path, "args": args, "env": env, "timeout": timeout});
     let edit = SpecEdit::add(&["hooks", hook_name], [stated(hook)]);
-    if edit.is_for_plugins() { Ok(edit) } else { Err(EditError::Hook { name: hook_name.clone() }) }
+    let unknown = || format!("the OCI runtime has no hook {hook_name:?}");
+    if edit.is_for_plugins() { Ok(edit) } else { Err(unknown()) }
 }
 
 fn rdt(requested: &IntelRdt) -> Vec<SpecEdit> {
