@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::{
     daemon_json::{self, Entry, PROGRAM},
-    error::{DaemonJsonError, SetupError},
+    error::SetupError,
     reading::{self, Daemon, DaemonFlags, Reached, Reading, USUAL_FILE, Wanted},
 };
 use crate::{
@@ -48,8 +48,10 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     let daemon = find(&processes, socket);
     let path = path(args, daemon.as_ref())?;
     let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
-    let refused = |reason| SetupError::DaemonJson { path: path.clone(), reason };
-    let old = String::from_utf8(old).map_err(|_| refused(DaemonJsonError::NotText))?;
+    let refused = |reason: String| SetupError::Refused(format!("{}: {reason}", path.display()));
+    // Docker itself also reads UTF-16 with a byte order mark.
+    let old =
+        String::from_utf8(old).map_err(|_| refused("not UTF-8: convert it first".to_owned()))?;
     let program = if args.undo { None } else { Some(program(&processes)?) };
     let changed = if let Some(program) = &program {
         let entry = Entry::new(program.clone(), lower_runtime(args)?);
@@ -57,8 +59,15 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
         {
-            let (pid, program) = (*pid, entry.path);
-            return Err(SetupError::FlagsAndFile { pid, path, program });
+            // Docker reads runtimes from only one place.
+            return Err(SetupError::Refused(format!(
+                "dockerd (process {pid}) has --add-runtime in its command line, and does not start if \
+                 its file also has \"runtimes\": move those into {}, or add --add-runtime dockbridge={} \
+                 to the command line, and restart Docker (without live-restore that ends every \
+                 container)",
+                path.display(),
+                entry.path
+            )));
         }
         changed
     } else {
@@ -163,9 +172,12 @@ fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError
     }
     let Some(daemon) = daemon else { return Ok(PathBuf::from(USUAL_FILE)) };
     match &daemon.flags.config_file {
-        Some(path) if Path::new(path).is_relative() => {
-            Err(SetupError::RelativeFile { pid: daemon.pid, path: path.clone() })
-        }
+        // Only dockerd knows the directory to which a relative path refers.
+        Some(path) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
+            "dockerd (process {}) was started with --config-file {path:?}: name the file with \
+             --daemon-json",
+            daemon.pid
+        ))),
         Some(path) => Ok(PathBuf::from(path)),
         None => Ok(PathBuf::from(USUAL_FILE)),
     }
@@ -177,7 +189,13 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
     let (beside, usual) = (own.with_file_name(PROGRAM), Path::new(USUAL_PROGRAM));
     let there = [beside.as_path(), usual].into_iter().find(|path| path.is_file());
     let there = there.and_then(Path::to_str).map(str::to_owned);
-    there.ok_or(SetupError::NoProgram { beside, usual })
+    there.ok_or_else(|| {
+        SetupError::Refused(format!(
+            "dockbridge-runtime is missing: neither {} nor {} exists; make one of them a link to dockbridge",
+            beside.display(),
+            usual.display()
+        ))
+    })
 }
 
 /// The lower runtime, if it can be run. Docker searches for a name in the system's directories of programs.
@@ -190,7 +208,8 @@ fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
                 && PROGRAMS.iter().any(|place| Path::new(place).join(path).is_file())
         }
     };
-    if is_there { Ok(Some(name)) } else { Err(SetupError::NoRuntime(name.to_owned())) }
+    let missing = || format!("there is no runtime {name}: install it, or give its absolute path");
+    if is_there { Ok(Some(name)) } else { Err(SetupError::Refused(missing())) }
 }
 
 /// The changed lines with up to three lines around them. We make only one change, so the common start and

@@ -11,7 +11,6 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::error::DaemonJsonError;
 use crate::model::oci_edits::RUNTIME;
 
 /// The entry for our runtime in the engine's configuration.
@@ -51,13 +50,13 @@ impl Entry {
 ///
 /// # Errors
 /// The text is not a valid file, or has another runtime with our name.
-pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJsonError> {
+pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, String> {
     let members = parse(text)?;
     let runtimes = runtimes(&members)?.unwrap_or_default();
     if our_entry(&runtimes)?.as_ref() == Some(entry) {
         return Ok(None);
     }
-    let json = serde_json::to_string(entry).map_err(DaemonJsonError::Syntax)?;
+    let json = serde_json::to_string(entry).map_err(|e| e.to_string())?;
     let layout = Layout::of(text);
     let runtimes = render(&runtimes.replaced(RUNTIME, &json), &layout, 2);
     Ok(Some(layout.file(&render(&members.replaced(RUNTIMES, &runtimes), &layout, 1))))
@@ -67,7 +66,7 @@ pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, DaemonJso
 ///
 /// # Errors
 /// The text is not a valid file, the entry is not ours, or it is the engine's default runtime.
-pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
+pub fn without_entry(text: &str) -> Result<Option<String>, String> {
     let members = parse(text)?;
     let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
     if our_entry(&runtimes)?.is_none() {
@@ -76,7 +75,8 @@ pub fn without_entry(text: &str) -> Result<Option<String>, DaemonJsonError> {
     let is_default =
         |value: &str| serde_json::from_str::<String>(value).is_ok_and(|it| it == RUNTIME);
     if members.value(DEFAULT_RUNTIME).is_some_and(is_default) {
-        return Err(DaemonJsonError::IsDefault);
+        // Docker would not start without its default runtime.
+        return Err(format!("\"{DEFAULT_RUNTIME}\" is \"{RUNTIME}\": name another one first"));
     }
     let layout = Layout::of(text);
     let rest = runtimes.without(RUNTIME);
@@ -104,29 +104,28 @@ pub fn is_equal(one: &str, other: &str) -> bool {
     matches!((value(one), value(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-fn parse(text: &str) -> Result<Members, DaemonJsonError> {
+fn parse(text: &str) -> Result<Members, String> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     // The engine reads an empty file as one without settings.
     let text = if text.trim().is_empty() { "{}" } else { text };
-    serde_json::from_str(text).map_err(DaemonJsonError::Syntax)
+    serde_json::from_str(text).map_err(|e| format!("not a JSON object: {e}"))
 }
 
-fn runtimes(members: &Members) -> Result<Option<Members>, DaemonJsonError> {
-    if members.0.iter().filter(|(name, _)| name == RUNTIMES).count() > 1 {
-        return Err(DaemonJsonError::Duplicate(RUNTIMES));
-    }
-    let Some(value) = members.value(RUNTIMES) else { return Ok(None) };
+fn runtimes(members: &Members) -> Result<Option<Members>, String> {
+    let Some(value) = members.only(RUNTIMES)? else { return Ok(None) };
     // For the engine, `null` means no runtimes.
-    serde_json::from_str(value).map_err(DaemonJsonError::Runtimes)
+    serde_json::from_str(value).map_err(|e| format!("\"{RUNTIMES}\" is not an object: {e}"))
 }
 
-fn our_entry(runtimes: &Members) -> Result<Option<Entry>, DaemonJsonError> {
-    if runtimes.0.iter().filter(|(name, _)| name == RUNTIME).count() > 1 {
-        return Err(DaemonJsonError::Duplicate(RUNTIME));
-    }
-    let Some(value) = runtimes.value(RUNTIME) else { return Ok(None) };
+fn our_entry(runtimes: &Members) -> Result<Option<Entry>, String> {
+    let Some(value) = runtimes.only(RUNTIME)? else { return Ok(None) };
     let entry = serde_json::from_str(value).ok().filter(Entry::is_ours);
-    entry.map(Some).ok_or_else(|| DaemonJsonError::Foreign(value.to_owned()))
+    entry.map(Some).ok_or_else(|| {
+        format!(
+            "there is a runtime \"{RUNTIME}\" that dockbridge setup did not write: {value}; remove or \
+             rename it first"
+        )
+    })
 }
 
 /// The members of an object in their order, with unparsed values.
@@ -136,6 +135,16 @@ struct Members(Vec<(String, String)>);
 impl Members {
     fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Refuses a name that appears twice, because we cannot decide which one counts.
+    fn only(&self, name: &str) -> Result<Option<&str>, String> {
+        let count = self.0.iter().filter(|(own, _)| own == name).count();
+        if count > 1 {
+            Err(format!("\"{name}\" appears twice: remove one"))
+        } else {
+            Ok(self.value(name))
+        }
     }
 
     /// The members with this value in the place of the old one, or at the end.
