@@ -9,7 +9,7 @@ use super::{
 };
 
 /// `ContainerMetadata` of CRI. The name is never empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContainerMetadata {
     pub name: String,
     pub attempt: u32,
@@ -18,36 +18,27 @@ pub struct ContainerMetadata {
 /// The request of CreateContainer. It is stored in a label of the container, without the parts that the
 /// engine stores itself ([`super::document::Unread`]). Its serde form is a durable format: add fields with
 /// defaults only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContainerSpec {
     pub metadata: ContainerMetadata,
     /// The image as the caller names it (an id or a reference), prefixes stripped.
     pub image: String,
     /// The image as the user wrote it, or empty if the caller did not say.
-    #[serde(default)]
     pub user_image: String,
     /// Replaces the image's entrypoint when not empty.
-    #[serde(default)]
     pub command: Vec<String>,
     /// Replaces the image's arguments when not empty.
-    #[serde(default)]
     pub args: Vec<String>,
     /// Working directory; empty means the image's.
-    #[serde(default)]
     pub working_dir: String,
     /// In the caller's order, as mounts and devices are.
-    #[serde(default)]
     pub envs: Vec<(String, String)>,
-    #[serde(default)]
     pub mounts: Vec<Mount>,
-    #[serde(default)]
     pub devices: Vec<Device>,
     /// CDI device names, fully qualified.
-    #[serde(default)]
     pub cdi_devices: Vec<String>,
-    #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// Directory of the pod's logs, which contains `log_path`. dockbridge may write to it, but the pod may
     /// have created anything below it. None if there is no log, or if another program created the
@@ -56,27 +47,19 @@ pub struct ContainerSpec {
     pub log_directory: Option<PathBuf>,
     /// Absolute path of the CRI log: log directory joined with the container's log path.
     pub log_path: Option<PathBuf>,
-    #[serde(default)]
     pub stdin: bool,
     /// Close standard input when the first attach ends.
-    #[serde(default)]
     pub stdin_once: bool,
-    #[serde(default)]
     pub tty: bool,
-    #[serde(default)]
     pub resources: Resources,
     /// Whether the request carried a Linux resources message.
-    #[serde(default)]
     pub resources_stated: bool,
-    #[serde(default)]
     pub pid: PidMode,
     /// With [`PidMode::Target`]: the container whose processes it can see.
-    #[serde(default)]
     pub pid_target: String,
     /// The user namespace in the request, which is the pod's. None means the host's users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
-    #[serde(default)]
     pub security: ContainerSecurity,
     /// Signal that asks the process to stop, as Docker writes it (`SIGTERM`, `RTMIN+3`). None means the
     /// image's.

@@ -27,7 +27,7 @@ pub struct SandboxDocument {
     pub shim_group: Option<String>,
     /// Rebuilt from labels and an inspect, because there is no readable document. The engine does not
     /// report DNS, ports or ID mappings: if these fields are empty, their values are unknown, not unset.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct ContainerDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
     /// Whether the container was created with our OCI runtime, so that NRI plugins may change it before it starts.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adjustable: bool,
     /// Paths at which the engine mounts a volume because the image declares one. Only set in a pod with a
     /// user namespace.
@@ -92,9 +92,4 @@ impl ContainerDocument {
         }
         stored
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
-const fn is_no(value: &bool) -> bool {
-    !*value
 }

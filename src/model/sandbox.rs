@@ -14,7 +14,7 @@ use super::{
 /// `PodSandboxMetadata` of CRI: the identity kubelet gives a sandbox.
 ///
 /// Name, namespace and uid are never empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodMetadata {
     pub name: String,
     pub namespace: String,
@@ -25,37 +25,29 @@ pub struct PodMetadata {
 
 /// The request of RunPodSandbox. The whole request is stored in a label of the pause container and in the
 /// checkpoint. Its serde form is a durable format: add fields with defaults only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SandboxSpec {
     pub metadata: PodMetadata,
     /// Host name inside the pod; empty means the engine's choice.
-    #[serde(default)]
     pub hostname: String,
     /// Directory of the pod's container logs, absolute.
     pub log_directory: Option<PathBuf>,
     /// DNS settings; none keeps the host's.
     pub dns: Option<DnsConfig>,
-    #[serde(default)]
     pub ports: Vec<PortMapping>,
-    #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// The pod's cgroup as in the request; empty means the engine's default.
-    #[serde(default)]
     pub cgroup_parent: String,
-    #[serde(default)]
     pub namespaces: SandboxNamespaces,
-    #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
-    #[serde(default)]
     pub security: SandboxSecurity,
     /// Resources of the pod in addition to its containers (informational).
     pub overhead: Option<Resources>,
     /// Sum of the containers' resources (informational).
     pub resources: Option<Resources>,
     /// The requested runtime handler; empty means default.
-    #[serde(default)]
     pub handler: String,
 }
 

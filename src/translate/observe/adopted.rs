@@ -28,9 +28,6 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     let spec = SandboxSpec {
         metadata: pod_metadata(inspect)?,
         hostname: hostname(inspect),
-        log_directory: None,
-        dns: None,
-        ports: Vec::new(),
         labels,
         annotations: annotations(inspect),
         cgroup_parent: host.cgroup_parent.clone(),
@@ -46,9 +43,8 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
             unknown: true,
             ..SandboxSecurity::default()
         },
-        overhead: None,
-        resources: None,
         handler: handler(host),
+        ..SandboxSpec::default()
     };
     let shim_group = host.annotations.get(label::OCI_SHIM_GROUP).cloned();
     let network = network_mode(host);
@@ -64,17 +60,9 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
     let spec = ContainerSpec {
         metadata: container_metadata(inspect)?,
         image: config.image.clone(),
-        user_image: String::new(),
-        command: Vec::new(),
-        args: Vec::new(),
-        working_dir: String::new(),
-        envs: Vec::new(),
         mounts: mounts(&inspect.mounts),
-        devices: Vec::new(),
-        cdi_devices: Vec::new(),
         labels: caller_labels(inspect),
         annotations: annotations(inspect),
-        log_directory: None,
         log_path: log_path(inspect),
         stdin: config.open_stdin,
         stdin_once: config.stdin_once,
@@ -83,9 +71,8 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         resources_stated: true,
         pid,
         pid_target,
-        users: None,
         security: ContainerSecurity { privileged: host.privileged, ..ContainerSecurity::default() },
-        stop_signal: None,
+        ..ContainerSpec::default()
     };
     let image_ref = image_id.to_string();
     Some(ContainerDocument {

@@ -90,7 +90,8 @@ fn joined(mode: &str) -> Option<&str> {
 fn sandbox(inspect: &ContainerInspect) -> Option<Observed> {
     let created_at = instant(&inspect.created);
     let ours = document(inspect, label::SANDBOX_DOCUMENT)
-        .filter(|document: &SandboxDocument| document.version <= VERSION);
+        .filter(|document: &SandboxDocument| document.version <= VERSION)
+        .filter(|document| !document.spec.metadata.name.is_empty());
     let is_adopted = ours.is_none();
     let observed = Observed::Sandbox(SandboxRecord {
         id: SandboxId::try_from(inspect.id.as_str()).ok()?,
@@ -110,6 +111,7 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
     let created_at = instant(&inspect.created);
     let ours = document(inspect, label::CONTAINER_DOCUMENT)
         .filter(|document: &ContainerDocument| document.version <= VERSION)
+        .filter(|document| !document.spec.metadata.name.is_empty())
         .filter(|document| labelled_sandbox(inspect) == Some(document.sandbox.as_str()))
         .map(|document| read_back(document, inspect));
     let is_adopted = ours.is_none();

@@ -53,18 +53,11 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
         cdi_devices: cdi_devices(config)?,
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::annotations(&config.annotations).at("annotations")?,
-        log_directory: None,
-        log_path: None,
         stdin: config.stdin,
         stdin_once: config.stdin_once,
         tty: config.tty,
-        resources: Default::default(),
-        resources_stated: false,
-        pid: Default::default(),
-        pid_target: String::new(),
-        users: None,
-        security: Default::default(),
         stop_signal: stop_signal(config.stop_signal).at("stop_signal")?,
+        ..ContainerSpec::default()
     })
 }
 

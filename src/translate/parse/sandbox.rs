@@ -53,16 +53,14 @@ fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, 
         hostname: network::hostname(&config.hostname).at("hostname")?,
         log_directory: log_directory(config)?,
         dns: config.dns_config.as_ref().map(network::dns).transpose().at("dns_config")?,
-        ports: Vec::new(),
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::annotations(&config.annotations).at("annotations")?,
         cgroup_parent: cgroup_parent(&linux.cgroup_parent).at("linux.cgroup_parent")?,
         sysctls: sysctls(&linux.sysctls).at("linux.sysctls")?,
-        namespaces: Default::default(),
-        security: Default::default(),
         overhead: limits(linux.overhead.as_ref()).at("linux.overhead")?,
         resources: limits(linux.resources.as_ref()).at("linux.resources")?,
         handler,
+        ..SandboxSpec::default()
     };
     if let Some(context) = &linux.security_context {
         confine(&mut spec, context).at("linux.security_context")?;
