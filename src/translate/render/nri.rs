@@ -73,9 +73,7 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
     let record = view.record;
     let document = &record.document;
     let spec = &document.spec;
-    let ending = Ending::of(&record.process);
-    let timestamp = |at: Option<i64>| at.filter(|at| *at > 0).unwrap_or_default();
-    nri::Container {
+    let mut shown = nri::Container {
         id: record.id.to_string(),
         pod_sandbox_id: document.sandbox.to_string(),
         name: spec.metadata.name.clone(),
@@ -85,16 +83,10 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
         args: spec.command.iter().chain(&spec.args).cloned().collect(),
         env: spec.envs.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         mounts: spec.mounts.iter().map(mount).collect(),
-        hooks: None,
         linux: Some(linux_container(view)),
         pid: record.process.pid().unwrap_or_default(),
-        rlimits: Vec::new(),
-        created_at: timestamp(Some(record.created_at.0)),
-        started_at: timestamp(record.process.started_at().map(|at| at.0)),
-        finished_at: timestamp(ending.finished_at),
-        exit_code: ending.exit_code,
-        status_reason: ending.reason.to_owned(),
-        status_message: ending.message.to_owned(),
+        created_at: record.created_at.0.max(0),
+        started_at: record.process.started_at().map_or(0, |at| at.0.max(0)),
         cdi_devices: spec
             .cdi_devices
             .iter()
@@ -106,30 +98,14 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
             additional_gids: user.groups.clone(),
         }),
         image: Some(image(view)),
+        ..nri::Container::default()
+    };
+    if let Process::Exited { finished_at, exit_code, reason, message, .. } = &record.process {
+        (shown.finished_at, shown.exit_code) = (finished_at.0.max(0), *exit_code);
+        reason.as_str().clone_into(&mut shown.status_reason);
+        shown.status_message.clone_from(message);
     }
-}
-
-/// How a container ended; empty before its end.
-#[derive(Default)]
-struct Ending<'a> {
-    finished_at: Option<i64>,
-    exit_code: i32,
-    reason: &'static str,
-    message: &'a str,
-}
-
-impl<'a> Ending<'a> {
-    fn of(process: &'a Process) -> Self {
-        let Process::Exited { finished_at, exit_code, reason, message, .. } = process else {
-            return Self::default();
-        };
-        Self {
-            finished_at: Some(finished_at.0),
-            exit_code: *exit_code,
-            reason: reason.as_str(),
-            message,
-        }
-    }
+    shown
 }
 
 fn state(process: &Process) -> nri::ContainerState {
@@ -170,53 +146,49 @@ fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     }
 }
 
+/// The namespaces that a pod does not share with the host. They are named by the process that holds them.
 fn pod_namespaces(view: &PodView<'_>) -> Vec<nri::LinuxNamespace> {
-    let (document, pid) = (&view.record.document, view.record.pid());
-    let shared = &document.spec.namespaces;
-    let own = |kind: &str| pid.map(|pid| format!("/proc/{pid}/ns/{kind}")).unwrap_or_default();
-    let mut found = vec![namespace("mount", own("mnt"))];
-    if document.network != NetworkMode::Host {
-        let pinned = view.network_namespace.as_ref();
-        let path = pinned.map_or_else(|| own("net"), |path| path.display().to_string());
-        found.push(namespace("network", path));
-        found.push(namespace("uts", own("uts")));
-    }
-    if !shared.host_ipc {
-        found.push(namespace("ipc", own("ipc")));
-    }
-    if shared.pid != PidMode::Node {
-        found.push(namespace("pid", own("pid")));
-    }
-    if shared.users.is_some() {
-        found.push(namespace("user", own("user")));
-    }
-    found
+    let spec = &view.record.document.spec.namespaces;
+    let own = |kind| held_by(view.record, kind);
+    let network = view.network_namespace.as_ref();
+    let network = network.map_or_else(|| own("net"), |path| path.display().to_string());
+    let pid = (spec.pid != PidMode::Node).then(|| own("pid"));
+    namespaces(view.record, [own("mnt"), network], pid, spec.users.is_some())
 }
 
-/// Namespaces of the pod have the path of the pause process in `/proc`.
 fn container_namespaces(view: &ContainerView<'_>) -> Vec<nri::LinuxNamespace> {
     let spec = &view.record.document.spec;
-    let mut found = vec![namespace("mount", String::new())];
-    let Some(pod) = view.pod else { return found };
-    let of_pod =
-        |kind: &str| pod.pid().map(|pid| format!("/proc/{pid}/ns/{kind}")).unwrap_or_default();
-    let shared = &pod.document.spec.namespaces;
-    if pod.document.network != NetworkMode::Host {
-        found.push(namespace("network", of_pod("net")));
-        found.push(namespace("uts", of_pod("uts")));
-    }
-    if !shared.host_ipc {
-        found.push(namespace("ipc", of_pod("ipc")));
-    }
-    match spec.pid {
-        PidMode::Node => {}
-        PidMode::Pod => found.push(namespace("pid", of_pod("pid"))),
-        PidMode::Container | PidMode::Target => found.push(namespace("pid", String::new())),
-    }
-    if spec.users.is_some() {
-        found.push(namespace("user", of_pod("user")));
-    }
-    found
+    let Some(pod) = view.pod else { return vec![namespace("mount", String::new())] };
+    let pid = match spec.pid {
+        PidMode::Node => None,
+        PidMode::Pod => Some(held_by(pod, "pid")),
+        PidMode::Container | PidMode::Target => Some(String::new()),
+    };
+    namespaces(pod, [String::new(), held_by(pod, "net")], pid, spec.users.is_some())
+}
+
+fn namespaces(
+    pod: &SandboxRecord,
+    [mount, network]: [String; 2],
+    pid: Option<String>,
+    has_users: bool,
+) -> Vec<nri::LinuxNamespace> {
+    let document = &pod.document;
+    let has_network = document.network != NetworkMode::Host;
+    let own = |kind, has_own: bool| has_own.then(|| held_by(pod, kind));
+    let all = [
+        ("mount", Some(mount)),
+        ("network", has_network.then_some(network)),
+        ("uts", own("uts", has_network)),
+        ("ipc", own("ipc", !document.spec.namespaces.host_ipc)),
+        ("pid", pid),
+        ("user", own("user", has_users)),
+    ];
+    all.into_iter().filter_map(|(kind, path)| Some(namespace(kind, path?))).collect()
+}
+
+fn held_by(pod: &SandboxRecord, kind: &str) -> String {
+    pod.pid().map(|pid| format!("/proc/{pid}/ns/{kind}")).unwrap_or_default()
 }
 
 fn namespace(kind: &str, path: String) -> nri::LinuxNamespace {
