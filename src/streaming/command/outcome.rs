@@ -1,7 +1,7 @@
 //! The exit status of a command in each protocol version. No I/O.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::streaming::upgrade::Version;
 
@@ -19,13 +19,8 @@ pub enum Outcome {
 impl Outcome {
     /// The bytes for the error stream. Before v4, a success sends none.
     pub fn encode(&self, version: Version) -> Option<Bytes> {
-        let bytes = if version >= Version::V4 {
-            // The value has only texts and numbers, so this cannot fail.
-            serde_json::to_vec(&self.status()).unwrap_or_default()
-        } else {
-            self.message()?.into_bytes()
-        };
-        Some(bytes.into())
+        let text = if version >= Version::V4 { self.status().to_string() } else { self.message()? };
+        Some(text.into())
     }
 
     fn message(&self) -> Option<String> {
@@ -38,58 +33,20 @@ impl Outcome {
         }
     }
 
-    fn status(&self) -> Status {
-        let (reason, cause, code) = match self {
-            Self::Success => (None, None, None),
-            Self::Exit(code) => (
-                Some("NonZeroExitCode"),
-                Some(Cause { reason: Some("ExitCode"), message: code.to_string() }),
-                None,
-            ),
-            Self::Failure(text) => (
-                Some("InternalError"),
-                Some(Cause { reason: None, message: text.clone() }),
-                Some(500),
-            ),
-        };
-        Status {
-            metadata: Metadata {},
-            status: if *self == Self::Success { "Success" } else { "Failure" },
-            message: self.message(),
-            reason,
-            details: cause.map(|cause| Details { causes: [cause] }),
-            code,
+    fn status(&self) -> Value {
+        let message = self.message();
+        match self {
+            Self::Success => json!({ "metadata": {}, "status": "Success" }),
+            Self::Exit(code) => json!({
+                "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "message": message,
+                "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
+            }),
+            Self::Failure(text) => json!({
+                "metadata": {}, "status": "Failure", "reason": "InternalError", "message": message,
+                "details": { "causes": [{ "message": text }] }, "code": 500,
+            }),
         }
     }
-}
-
-#[derive(Serialize)]
-struct Status {
-    metadata: Metadata,
-    status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Details>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<u16>,
-}
-
-#[derive(Serialize)]
-struct Metadata {}
-
-#[derive(Serialize)]
-struct Details {
-    causes: [Cause; 1],
-}
-
-#[derive(Serialize)]
-struct Cause {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    message: String,
 }
 
 #[cfg(test)]
