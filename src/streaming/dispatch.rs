@@ -14,7 +14,7 @@ use super::{
     attach,
     channel::{Reader, Writer},
     client_connection::ClientConnection,
-    command::{channels, client::Client, outcome::Outcome, spdy},
+    command::{client::Client, opening, outcome::Outcome},
     exec,
     forward::{self, StreamPair},
     inbox::Window,
@@ -84,9 +84,9 @@ async fn open(
 ) -> Option<Client> {
     let opening = async {
         match protocol {
-            Protocol::Spdy(version) => spdy::open(wire, window, streams, version).await,
+            Protocol::Spdy(version) => opening::over_spdy(wire, window, streams, version).await,
             Protocol::Channels(version, encoding) => {
-                channels::open(wire, window, streams, version, encoding).await.ok()
+                opening::over_web_socket(wire, window, streams, version, encoding).await
             }
             // Never negotiated for a command.
             Protocol::Tunnel => None,

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{outcome::Outcome, size::Sizes};
 use crate::{
-    model::stream::{Streams, TerminalSize},
+    model::stream::TerminalSize,
     streaming::{
         channel::{Reader, Writer},
         client_connection::DisconnectWatch,
@@ -102,28 +102,6 @@ async fn send_outcome(
         let _ = error.send(outcome).await;
     }
     let _ = error.finish().await;
-}
-
-/// The streams that a client has to open, apart from the one for the outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    pub stdin: bool,
-    pub stdout: bool,
-    /// Standard error. A terminal does not have it.
-    pub stderr: bool,
-    pub resize: bool,
-}
-
-impl Expected {
-    /// The streams for this request and protocol version.
-    pub fn of(streams: Streams, version: Version) -> Self {
-        Self {
-            stdin: streams.stdin,
-            stdout: streams.stdout,
-            stderr: streams.stderr && !streams.tty,
-            resize: streams.tty && version >= Version::V3,
-        }
-    }
 }
 
 /// How long a client with a terminal may take to send its size. After that the process starts without one.
