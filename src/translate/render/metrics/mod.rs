@@ -5,18 +5,13 @@
 //! never a 0.
 //!
 //! ```text
-//! response ── table: what a row is ── cpu, memory, disk, network, tasks, time: the rows
+//! response ── rows: the table ── table: what a row is
 //! ```
 
 pub mod response;
 
-mod cpu;
-mod disk;
-mod memory;
-mod network;
+mod rows;
 mod table;
-mod tasks;
-mod time;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,8 @@
 //! The responses: the metric descriptors, and the samples of a pod.
 
 use super::{
-    cpu, disk, memory, network,
-    table::{BASE_LABELS, BaseLabels, Row, SampleWriter, Subject},
-    tasks, time,
+    rows::ROWS,
+    table::{BASE_LABELS, BaseLabels, Row, Subject},
 };
 use crate::{
     model::{
@@ -19,10 +18,10 @@ pub fn descriptors(machine_sample: &MachineSample) -> Vec<cri::MetricDescriptor>
     let mut found = Vec::new();
     let mut has_sample = |row: &'static Row| {
         found.clear();
-        (row.write)(&subject, &mut SampleWriter::new(row, &BaseLabels::default(), &mut found));
+        row.write(&subject, &BaseLabels::default(), &mut found);
         !found.is_empty()
     };
-    rows().filter(|row| has_sample(row)).map(descriptor).collect()
+    ROWS.iter().filter(|row| has_sample(row)).map(descriptor).collect()
 }
 
 /// All samples of a pod. `pause` is the image of the container that holds its network.
@@ -71,8 +70,8 @@ fn base(pod: &SandboxRecord) -> BaseLabels<'_> {
 }
 
 fn write(subject: &Subject<'_>, base: &BaseLabels<'_>, metrics: &mut Vec<cri::Metric>) {
-    for row in rows() {
-        (row.write)(subject, &mut SampleWriter::new(row, base, metrics));
+    for row in ROWS {
+        row.write(subject, base, metrics);
     }
 }
 
@@ -83,12 +82,6 @@ fn descriptor(row: &'static Row) -> cri::MetricDescriptor {
         help: row.help.to_owned(),
         label_keys: keys.map(|key| (*key).to_owned()).collect(),
     }
-}
-
-pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
-    [cpu::ROWS, memory::ROWS, disk::ROWS, network::ROWS, tasks::ROWS, time::ROWS]
-        .into_iter()
-        .flatten()
 }
 
 /// The name of the pause container. cAdvisor used it with Docker, and older dashboards select the network's

@@ -4,8 +4,9 @@ use crate::{
     model::{
         record::Process,
         stats::{
-            ContainerReading, Disks, GroupReading, LayerReading, MachineSample, NetworkReading,
-            PodReading, Pressure, ProcessReading,
+            ContainerReading, CpuReading, DeviceReading, Disks, GroupReading, IoReading,
+            LayerReading, MachineSample, MemoryReading, NetworkReading, PidsReading, PodReading,
+            Pressure, ProcessReading,
         },
         time::Nanos,
     },
@@ -22,41 +23,48 @@ pub(super) struct Row {
     pub(super) kind: cri::MetricType,
     /// Labels in addition to [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
-    /// Adds the samples of one subject, with values for `keys`.
-    pub(super) write: fn(&Subject<'_>, &mut SampleWriter<'_>),
+    pub(super) samples: Samples,
+}
+
+/// How the samples of one subject are made.
+#[derive(Debug)]
+pub(super) enum Samples {
+    /// The only sample, if there is a value.
+    Value(fn(&Subject<'_>) -> Option<u64>),
+    /// Samples with values for the row's labels.
+    Labelled(fn(&Subject<'_>, &mut SampleWriter<'_>)),
 }
 
 impl Row {
-    /// A value that only grows.
-    pub(super) const fn counter(
-        name: &'static str,
-        help: &'static str,
-        write: fn(&Subject<'_>, &mut SampleWriter<'_>),
-    ) -> Self {
-        Self { name, help, kind: cri::MetricType::Counter, keys: &[], write }
-    }
-
-    /// A value that can rise and fall.
-    pub(super) const fn gauge(
-        name: &'static str,
-        help: &'static str,
-        write: fn(&Subject<'_>, &mut SampleWriter<'_>),
-    ) -> Self {
-        Self { name, help, kind: cri::MetricType::Gauge, keys: &[], write }
-    }
-
-    pub(super) const fn labels(self, keys: &'static [&'static str]) -> Self {
-        Self { keys, ..self }
+    /// Adds the samples of a subject.
+    pub(super) fn write(
+        &'static self,
+        subject: &Subject<'_>,
+        base: &BaseLabels<'_>,
+        metrics: &mut Vec<cri::Metric>,
+    ) {
+        let mut out = SampleWriter { row: self, base, at: Nanos::UNSET, metrics };
+        match self.samples {
+            Samples::Value(read) => out.labelled(&[], read(subject)),
+            Samples::Labelled(write) => write(subject, &mut out),
+        }
     }
 }
 
-/// Defines the rows of a file: type, name, further labels, help, samples.
+/// Defines the rows: type, name, further labels, help, samples.
 macro_rules! rows {
-    ($($kind:ident $name:literal [$($label:literal),*] $help:literal
-        |$subject:ident, $out:ident| $samples:expr;)*) => {
-        pub(super) const ROWS: &[Row] =
-            &[$(Row::$kind($name, $help, |$subject, $out| $samples).labels(&[$($label),*])),*];
+    ($($kind:ident $name:literal $([$($label:literal),+])? $help:literal
+        |$of:ident $(, $out:ident)?| $samples:expr;)*) => {
+        pub(super) const ROWS: &[Row] = &[$(Row {
+            name: $name,
+            help: $help,
+            kind: MetricType::$kind,
+            keys: &[$($($label),+)?],
+            samples: rows!(@samples |$of $(, $out)?| $samples),
+        }),*];
     };
+    (@samples |$of:ident| $samples:expr) => { Samples::Value(|$of| $samples) };
+    (@samples |$of:ident, $out:ident| $samples:expr) => { Samples::Labelled(|$of, $out| $samples) };
 }
 pub(super) use rows;
 
@@ -119,6 +127,30 @@ impl<'a> Subject<'a> {
             disks: &machine_sample.disks,
         }
     }
+
+    pub(super) fn cpu(&self) -> Option<&'a CpuReading> {
+        self.group?.cpu.as_ref()
+    }
+
+    pub(super) fn memory(&self) -> Option<&'a MemoryReading> {
+        self.group?.memory.as_ref()
+    }
+
+    pub(super) fn io(&self) -> Option<&'a IoReading> {
+        self.group?.io.as_ref()
+    }
+
+    pub(super) fn devices(&self) -> &'a [DeviceReading] {
+        self.io().map(|io| io.devices.as_slice()).unwrap_or_default()
+    }
+
+    pub(super) fn pids(&self) -> Option<&'a PidsReading> {
+        self.group?.pids.as_ref()
+    }
+
+    pub(super) fn processes(&self) -> Option<&'a ProcessReading> {
+        self.container?.processes
+    }
 }
 
 /// Collects the samples of a row, each with the labels of its subject.
@@ -149,23 +181,10 @@ impl<'a> BaseLabels<'a> {
     }
 }
 
-impl<'a> SampleWriter<'a> {
-    pub(super) const fn new(
-        row: &'static Row,
-        base: &'a BaseLabels<'a>,
-        metrics: &'a mut Vec<cri::Metric>,
-    ) -> Self {
-        Self { row, base, at: Nanos::UNSET, metrics }
-    }
-
+impl SampleWriter<'_> {
     /// Sets the time of the next samples. Without it, a sample is current.
     pub(super) const fn read_at(&mut self, at: Nanos) {
         self.at = at;
-    }
-
-    /// Adds the only sample, if there is a value.
-    pub(super) fn value(&mut self, value: Option<u64>) {
-        self.labelled(&[], value);
     }
 
     /// Adds the sample with these values of the row's labels, if there is a value.
@@ -189,13 +208,13 @@ pub(super) const fn seconds(nanos: u64) -> u64 {
 }
 
 /// Seconds in which at least one task waited.
-pub(super) fn waiting(pressure: Option<&Pressure>) -> Option<u64> {
-    pressure.map(|pressure| pressure.some.total / MICROS)
+pub(super) const fn waiting(pressure: Pressure) -> u64 {
+    pressure.some.total / MICROS
 }
 
 /// Seconds in which all tasks waited.
-pub(super) fn stalled(pressure: Option<&Pressure>) -> Option<u64> {
-    pressure.map(|pressure| pressure.full.total / MICROS)
+pub(super) const fn stalled(pressure: Pressure) -> u64 {
+    pressure.full.total / MICROS
 }
 
 /// The labels of every sample.

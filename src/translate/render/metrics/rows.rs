@@ -1,0 +1,244 @@
+//! The table itself: processors, memory and swap, disks, network, processes, time.
+
+use super::table::{Row, SampleWriter, Samples, Subject, rows, seconds, stalled, waiting};
+use crate::{
+    model::{
+        stats::{
+            CpuReading, DeviceReading, DiskReading, Disks, HugepageReading, InterfaceReading, Limit,
+        },
+        time::Nanos,
+    },
+    wire::cri::MetricType,
+};
+
+rows! {
+    Counter "container_cpu_usage_seconds_total" ["cpu"]
+        "Processor time used, in seconds, over all processors."
+        |of, out| out.labelled(&["total"], of.cpu().map(|cpu| seconds(cpu.usage)));
+    Counter "container_cpu_user_seconds_total" "Processor time used in user mode, in seconds."
+        |of| of.cpu()?.user.map(seconds);
+    Counter "container_cpu_system_seconds_total" "Processor time used in the kernel, in seconds."
+        |of| of.cpu()?.system.map(seconds);
+    Counter "container_cpu_cfs_periods_total" "Periods of the CPU quota with runnable tasks."
+        |of| limited(of)?.periods;
+    Counter "container_cpu_cfs_throttled_periods_total" "Periods of the CPU quota with throttled tasks."
+        |of| limited(of)?.throttled_periods;
+    Counter "container_cpu_cfs_throttled_seconds_total"
+        "Time for which the CPU quota throttled tasks, in seconds."
+        |of| limited(of)?.throttled.map(seconds);
+    Gauge "container_spec_cpu_period" "Length of a period of the CPU quota, in microseconds."
+        |of| of.cpu()?.period;
+    Gauge "container_spec_cpu_quota"
+        "CPU quota: time allowed in each period, in microseconds. Absent without a quota."
+        |of| of.cpu()?.quota?.value();
+    Gauge "container_spec_cpu_shares" "Share of the CPU, usually 1024; weights of cgroup v2 are translated."
+        |of| of.cpu()?.shares;
+    Counter "container_pressure_cpu_waiting_seconds_total"
+        "Time in which at least one task waited for a processor, in seconds."
+        |of| of.cpu()?.pressure.map(waiting);
+    Counter "container_pressure_cpu_stalled_seconds_total"
+        "Time in which all tasks waited for a processor, in seconds."
+        |of| of.cpu()?.pressure.map(stalled);
+
+    Gauge "container_memory_usage_bytes" "Memory in use, in bytes, page cache included."
+        |of| Some(of.memory()?.usage);
+    Gauge "container_memory_working_set_bytes" "Memory in use without inactive page cache, in bytes."
+        |of| Some(of.memory()?.working_set);
+    Gauge "container_memory_rss" "Anonymous memory, in bytes." |of| of.memory()?.rss;
+    Gauge "container_memory_cache" "Page cache, in bytes." |of| of.memory()?.cache;
+    Gauge "container_memory_mapped_file" "Files mapped into memory, in bytes." |of| of.memory()?.mapped_file;
+    Gauge "container_memory_total_active_file_bytes" "Active page cache, in bytes."
+        |of| of.memory()?.active_file;
+    Gauge "container_memory_total_inactive_file_bytes" "Inactive page cache, in bytes."
+        |of| of.memory()?.inactive_file;
+    Gauge "container_memory_swap" "Swap in use, in bytes." |of| Some(of.group?.swap.as_ref()?.usage);
+    Gauge "container_memory_kernel_usage" "Memory that the kernel uses for the control group, in bytes."
+        |of| of.memory()?.kernel;
+    Gauge "container_memory_max_usage_bytes" "Highest memory use so far, in bytes." |of| of.memory()?.peak;
+    Counter "container_memory_failcnt" "How often the memory limit was reached." |of| of.memory()?.limit_hits;
+    Counter "container_memory_failures_total" ["failure_type", "scope"]
+        "Page faults, and major page faults."
+        |of, out| {
+            let Some(memory) = of.memory() else { return };
+            let own = (memory.own_faults, memory.own_major_faults);
+            out.labelled(&["pgfault", "container"], own.0.or(memory.faults));
+            out.labelled(&["pgmajfault", "container"], own.1.or(memory.major_faults));
+            out.labelled(&["pgfault", "hierarchy"], memory.faults);
+            out.labelled(&["pgmajfault", "hierarchy"], memory.major_faults);
+        };
+    // Cgroup v1 does not count children, so the value of a pod would always be 0.
+    Counter "container_oom_events_total" "Processes killed by the OOM killer."
+        |of| of.container.and(of.memory())?.oom_kills;
+    Gauge "container_spec_memory_limit_bytes" "Memory limit, in bytes; 0 without a limit."
+        |of| of.memory()?.limit.map(zero);
+    Gauge "container_spec_memory_swap_limit_bytes"
+        "Limit of memory and swap together, in bytes; 0 without a limit."
+        |of| of.memory()?.swap_limit.map(zero);
+    Gauge "container_spec_memory_reservation_limit_bytes"
+        "Memory that is kept for the control group when memory is short, in bytes; 0 without a reservation."
+        |of| of.memory()?.reserved.map(zero);
+    Counter "container_pressure_memory_waiting_seconds_total"
+        "Time in which at least one task waited for memory, in seconds."
+        |of| of.memory()?.pressure.map(waiting);
+    Counter "container_pressure_memory_stalled_seconds_total"
+        "Time in which all tasks waited for memory, in seconds."
+        |of| of.memory()?.pressure.map(stalled);
+
+    Gauge "container_fs_usage_bytes" ["device"]
+        "Disk usage of the files that a container wrote outside of mounts, in bytes."
+        |of, out| {
+            let layer = of.container.and_then(|own| own.layer);
+            let (Some(layer), Some(disk)) = (layer, disk(of)) else { return };
+            out.read_at(layer.at);
+            out.labelled(&[&disk.device], Some(layer.bytes));
+        };
+    Gauge "container_fs_limit_bytes" ["device"]
+        "Size of the file system of the writable layer, in bytes."
+        |of, out| of_disk(of, out, |disk| disk.bytes);
+    Gauge "container_fs_inodes_total" ["device"]
+        "Inodes of the file system of the writable layer, used and free."
+        |of, out| of_disk(of, out, |disk| disk.inodes);
+    Gauge "container_fs_inodes_free" ["device"]
+        "Free inodes of the file system of the writable layer."
+        |of, out| of_disk(of, out, |disk| disk.free_inodes);
+    Counter "container_fs_reads_bytes_total" ["device"] "Bytes read from a disk."
+        |of, out| each_device(of, out, |device| device.read_bytes);
+    Counter "container_fs_reads_total" ["device"] "Reads from a disk."
+        |of, out| each_device(of, out, |device| device.reads);
+    Counter "container_fs_writes_bytes_total" ["device"] "Bytes written to a disk."
+        |of, out| each_device(of, out, |device| device.written_bytes);
+    Counter "container_fs_writes_total" ["device"] "Writes to a disk."
+        |of, out| each_device(of, out, |device| device.writes);
+    Counter "container_blkio_device_usage_total" ["device", "major", "minor", "operation"]
+        "Bytes read from, written to and discarded on a disk."
+        |of, out| {
+            for device in of.devices() {
+                let (major, minor) = (device.major.to_string(), device.minor.to_string());
+                let name = name(of.disks, device);
+                for (operation, bytes) in [
+                    ("Read", device.read_bytes),
+                    ("Write", device.written_bytes),
+                    ("Discard", device.discarded_bytes),
+                ] {
+                    out.labelled(&[&name, &major, &minor, operation], Some(bytes));
+                }
+            }
+        };
+    Counter "container_pressure_io_waiting_seconds_total"
+        "Time in which at least one task waited for a disk, in seconds."
+        |of| of.io()?.pressure.map(waiting);
+    Counter "container_pressure_io_stalled_seconds_total"
+        "Time in which all tasks waited for a disk, in seconds."
+        |of| of.io()?.pressure.map(stalled);
+
+    Counter "container_network_receive_bytes_total" ["interface"] "Bytes received."
+        |of, out| each_interface(of, out, |one| one.received.bytes);
+    Counter "container_network_receive_packets_total" ["interface"] "Packets received."
+        |of, out| each_interface(of, out, |one| one.received.packets);
+    Counter "container_network_receive_errors_total" ["interface"] "Packets received with errors."
+        |of, out| each_interface(of, out, |one| one.received.errors);
+    Counter "container_network_receive_packets_dropped_total" ["interface"]
+        "Received packets that were dropped."
+        |of, out| each_interface(of, out, |one| one.received.dropped);
+    Counter "container_network_transmit_bytes_total" ["interface"] "Bytes sent."
+        |of, out| each_interface(of, out, |one| one.sent.bytes);
+    Counter "container_network_transmit_packets_total" ["interface"] "Packets sent."
+        |of, out| each_interface(of, out, |one| one.sent.packets);
+    Counter "container_network_transmit_errors_total" ["interface"] "Packets sent with errors."
+        |of, out| each_interface(of, out, |one| one.sent.errors);
+    Counter "container_network_transmit_packets_dropped_total" ["interface"]
+        "Outgoing packets that were dropped."
+        |of, out| each_interface(of, out, |one| one.sent.dropped);
+
+    Gauge "container_processes" "Processes that run." |of| Some(of.processes()?.processes);
+    Gauge "container_threads" "Threads that run."
+        |of| of.pids().map(|pids| pids.tasks).or_else(|| Some(of.processes()?.threads));
+    Gauge "container_threads_max" "Limit of threads; 0 without a limit." |of| of.pids()?.limit.map(zero);
+    Gauge "container_file_descriptors" "Open file descriptors." |of| of.processes()?.descriptors;
+    Gauge "container_sockets" "Open sockets." |of| of.processes()?.sockets;
+    Gauge "container_ulimits_soft" ["ulimit"]
+        "Soft limits of the main process, in the units of the limit."
+        |of, out| {
+            // Only the limit that cAdvisor also has, because sixteen for each container would be too many.
+            let limits = of.processes().map(|own| own.ulimits.as_slice()).unwrap_or_default();
+            let files = limits.iter().find(|(name, _)| *name == FILES);
+            out.labelled(&[FILES], files.map(|(_, value)| *value));
+        };
+    Gauge "container_hugetlb_usage_bytes" ["pagesize"] "Huge pages in use, in bytes."
+        |of, out| each_size(of, out, |pages| Some(pages.usage));
+    Gauge "container_hugetlb_max_usage_bytes" ["pagesize"]
+        "Highest use of huge pages so far, in bytes."
+        |of, out| each_size(of, out, |pages| pages.peak);
+
+    Gauge "container_last_seen" "Time of this reading, in seconds since 1970."
+        |of| since_1970(of.cpu().map(|cpu| cpu.at).max(of.memory().map(|memory| memory.at))?);
+    Gauge "container_start_time_seconds" "Time of the start, in seconds since 1970."
+        |of| since_1970(of.started?);
+}
+
+/// The reading of a container that has or had a quota. Other containers have no such samples.
+fn limited<'a>(of: &Subject<'a>) -> Option<&'a CpuReading> {
+    let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
+    let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));
+    of.cpu().filter(|cpu| has(cpu) || had(cpu))
+}
+
+/// cAdvisor's value for "no limit".
+fn zero(limit: Limit) -> u64 {
+    limit.value().unwrap_or(0)
+}
+
+/// The file system of a container's layer. None for pods.
+fn disk<'a>(of: &Subject<'a>) -> Option<&'a DiskReading> {
+    of.container.and(of.disks.layers.as_ref())
+}
+
+fn of_disk(of: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DiskReading) -> u64) {
+    if let Some(disk) = disk(of) {
+        out.labelled(&[&disk.device], Some(value(disk)));
+    }
+}
+
+fn each_device(of: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DeviceReading) -> u64) {
+    for device in of.devices() {
+        out.labelled(&[&name(of.disks, device)], Some(value(device)));
+    }
+}
+
+/// The device number, if the name is unknown.
+fn name(disks: &Disks, device: &DeviceReading) -> String {
+    let (major, minor) = (device.major, device.minor);
+    let known = disks.names.get(&(major, minor)).cloned();
+    known.unwrap_or_else(|| format!("{major}:{minor}"))
+}
+
+/// Loopback has no samples.
+fn each_interface(
+    of: &Subject<'_>,
+    out: &mut SampleWriter<'_>,
+    value: fn(&InterfaceReading) -> u64,
+) {
+    let Some(network) = of.network else { return };
+    let all = std::iter::once(&network.default).chain(&network.others);
+    for interface in all.filter(|one| one.name != LOOPBACK) {
+        out.labelled(&[&interface.name], Some(value(interface)));
+    }
+}
+
+fn each_size(
+    of: &Subject<'_>,
+    out: &mut SampleWriter<'_>,
+    value: fn(&HugepageReading) -> Option<u64>,
+) {
+    for pages in of.group.map(|group| group.hugepages.as_slice()).unwrap_or_default() {
+        out.labelled(&[&pages.size], value(pages));
+    }
+}
+
+fn since_1970(at: Nanos) -> Option<u64> {
+    let nanos = u64::try_from(at.0).ok().filter(|_| at.is_set())?;
+    Some(seconds(nanos))
+}
+
+const LOOPBACK: &str = "lo";
+const FILES: &str = "max_open_files";
