@@ -1,13 +1,11 @@
 //! The command line: its flags, cri-dockerd's flags, and the command they select.
 //!
 //! It does not know what a setting means or whether a value is valid. Start with
-//! [`command_line::CommandLine`]. [`flags::Flags`] comes from the table in `config::key`, and
+//! [`command_line::CommandLine`]. [`command_line::Flags`] comes from the table in `config::key`, and
 //! [`execute::execute`] runs the command.
 
 pub mod command_line;
 pub mod execute;
-pub mod flags;
-pub mod legacy;
 pub mod service;
 
 #[cfg(test)]
