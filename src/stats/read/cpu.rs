@@ -3,25 +3,18 @@
 use std::path::Path;
 
 use super::{
-    file::{Files, GroupFiles},
-    paths::CgroupPaths,
+    file::Files,
+    paths::GroupFiles,
     text::{count, flat, limit, pressure},
 };
 use crate::{
     host::cgroup::{Hierarchy, weight::CpuWeight},
-    model::{
-        stats::{CpuReading, Detail},
-        time::Nanos,
-    },
+    model::stats::CpuReading,
 };
 
 /// The usage of a cgroup. None if it is gone or not counted.
-pub(super) fn read(
-    places: &CgroupPaths,
-    detail: Detail,
-    now: fn() -> Nanos,
-    files: &mut GroupFiles<'_>,
-) -> Option<CpuReading> {
+pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
+    let places = files.places;
     let (hierarchy, place) = places.cpu_usage.as_ref()?;
     let mut reading = match hierarchy {
         Hierarchy::V2 => v2(files.text(place, "cpu.stat")?)?,
@@ -30,22 +23,18 @@ pub(super) fn read(
             CpuReading { usage, ..CpuReading::default() }
         }
     };
-    reading.at = now();
-    if *hierarchy == Hierarchy::V1 && detail == Detail::Everything {
-        if let Some(text) = files.uncached.text(place, "cpuacct.stat") {
+    reading.at = (files.options.now)();
+    if files.is_detailed() {
+        let files = &mut *files.uncached;
+        if *hierarchy == Hierarchy::V1
+            && let Some(text) = files.text(place, "cpuacct.stat")
+        {
             modes(text, &mut reading);
         }
-        let bandwidth =
-            places.cpu.as_ref().and_then(|place| files.uncached.text(place, "cpu.stat"));
-        if let Some(text) = bandwidth {
-            throttling(text, &mut reading);
-        }
-    }
-    if detail == Detail::Everything {
         match (&places.cpu, hierarchy) {
-            (Some(place), _) => v1_limits(place, &mut reading, files.uncached),
+            (Some(place), _) => v1_limits(place, *hierarchy, &mut reading, files),
             (None, Hierarchy::V2) => {
-                v2_limits(place, places.requested_shares, &mut reading, files.uncached);
+                v2_limits(place, places.requested_shares, &mut reading, files);
             }
             (None, Hierarchy::V1) => {}
         }
@@ -98,7 +87,12 @@ pub(super) fn throttling(text: &str, reading: &mut CpuReading) {
     }
 }
 
-fn v1_limits(place: &Path, reading: &mut CpuReading, files: &mut Files) {
+fn v1_limits(place: &Path, usage: Hierarchy, reading: &mut CpuReading, files: &mut Files) {
+    if usage == Hierarchy::V1
+        && let Some(text) = files.text(place, "cpu.stat")
+    {
+        throttling(text, reading);
+    }
     reading.quota = files.limit(place, "cpu.cfs_quota_us");
     reading.period = files.count(place, "cpu.cfs_period_us");
     reading.shares = files.count(place, "cpu.shares");

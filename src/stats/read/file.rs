@@ -36,6 +36,22 @@ impl Files {
         }
     }
 
+    /// As [`Self::text`], for a file that may be among those that stay open.
+    pub(super) fn kept_text(
+        &mut self,
+        kept: &OpenFiles,
+        directory: &Path,
+        name: &str,
+    ) -> Option<&str> {
+        self.path.clear();
+        self.path.push(directory);
+        self.path.push(name);
+        let read = kept.read(&self.path, &mut self.bytes);
+        self.starved |= read.as_ref().is_err_and(is_exhausted);
+        read.ok()?;
+        str::from_utf8(&self.bytes).ok()
+    }
+
     pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
         super::text::count(self.word(directory, name)?)
     }
@@ -62,40 +78,6 @@ impl Files {
         let opened = File::open(&self.path);
         self.starved |= opened.as_ref().is_err_and(is_exhausted);
         opened.ok()
-    }
-}
-
-/// Reads files of one cgroup. Some of the files that are read every time stay open.
-#[derive(Debug)]
-pub(in crate::stats) struct GroupFiles<'a> {
-    kept: &'a OpenFiles,
-    pub(super) uncached: &'a mut Files,
-}
-
-impl<'a> GroupFiles<'a> {
-    /// For a cgroup whose files in `kept` stay open.
-    pub(super) const fn of(kept: &'a OpenFiles, uncached: &'a mut Files) -> Self {
-        Self { kept, uncached }
-    }
-
-    /// The text of a file. None if it does not exist or cannot be read.
-    pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
-        let Files { path, bytes, starved, .. } = &mut *self.uncached;
-        path.clear();
-        path.push(directory);
-        path.push(name);
-        let read = self.kept.read(path, bytes);
-        *starved |= read.as_ref().is_err_and(is_exhausted);
-        read.ok()?;
-        str::from_utf8(bytes).ok()
-    }
-
-    pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
-        super::text::count(self.text(directory, name)?)
-    }
-
-    pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
-        super::text::limit(self.text(directory, name)?)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{
     cpu,
-    file::{Files, GroupFiles},
+    file::Files,
     io, memory,
-    paths::{CgroupPaths, ReadOptions},
+    paths::{CgroupPaths, GroupFiles, ReadOptions},
     tasks,
 };
-use crate::model::stats::{Detail, GroupReading};
+use crate::model::stats::GroupReading;
 
 /// Reads all figures of a cgroup.
 pub(in crate::stats) fn read(
@@ -15,19 +15,15 @@ pub(in crate::stats) fn read(
     options: &ReadOptions,
     files: &mut Files,
 ) -> GroupReading {
-    let ReadOptions { detail, page_sizes, now } = options;
-    let files = &mut GroupFiles::of(&places.kept, files);
-    let cpu = cpu::read(places, *detail, *now, files);
-    let (memory, swap) = memory::read(places, *detail, *now, files).unzip();
+    let files = &mut GroupFiles { places, options, uncached: files };
+    let cpu = cpu::read(files);
+    let (memory, swap) = memory::read(files).unzip();
     GroupReading {
         cpu,
         memory,
         swap: swap.flatten(),
-        io: io::read(places, *detail, *now, files),
-        pids: tasks::tasks(places, *detail, *now, files),
-        hugepages: match detail {
-            Detail::Usage => Vec::new(),
-            Detail::Everything => tasks::hugepages(places, page_sizes, files.uncached),
-        },
+        io: io::read(files),
+        pids: tasks::tasks(files),
+        hugepages: tasks::hugepages(files),
     }
 }

@@ -3,34 +3,25 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    file::{Files, GroupFiles},
-    paths::CgroupPaths,
+    file::Files,
+    paths::GroupFiles,
     text::{nested, operations, pressure},
 };
 use crate::{
     host::cgroup::Hierarchy,
-    model::{
-        stats::{Detail, DeviceReading, IoReading},
-        time::Nanos,
-    },
+    model::stats::{DeviceReading, IoReading},
 };
 
 /// The I/O of a cgroup. None if there is no figure.
-pub(super) fn read(
-    paths: &CgroupPaths,
-    detail: Detail,
-    now: fn() -> Nanos,
-    files: &mut GroupFiles<'_>,
-) -> Option<IoReading> {
+pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<IoReading> {
+    let paths = files.places;
     let text = paths.pressure.as_ref().and_then(|directory| files.text(directory, "io.pressure"));
     let pressure = text.and_then(pressure);
-    let at = now();
-    let devices = match (&paths.io, detail) {
-        (Some((Hierarchy::V2, directory)), Detail::Everything) => {
-            files.uncached.text(directory, "io.stat").map(v2)
-        }
-        (Some((Hierarchy::V1, directory)), Detail::Everything) => v1(directory, files.uncached),
-        _ => None,
+    let at = (files.options.now)();
+    let devices = match paths.io.as_ref().filter(|_| files.is_detailed()) {
+        Some((Hierarchy::V2, directory)) => files.uncached.text(directory, "io.stat").map(v2),
+        Some((Hierarchy::V1, directory)) => v1(directory, files.uncached),
+        None => None,
     };
     if pressure.is_none() && devices.is_none() {
         return None;

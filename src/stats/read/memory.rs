@@ -3,34 +3,33 @@
 use std::path::Path;
 
 use super::{
-    file::{Files, GroupFiles},
-    paths::CgroupPaths,
+    file::Files,
+    paths::GroupFiles,
     text::{flat, pressure},
 };
 use crate::{
     host::cgroup::{Hierarchy, working_set::working_set},
     model::{
-        stats::{Detail, Limit, MemoryReading, SwapReading},
+        stats::{Limit, MemoryReading, SwapReading},
         time::Nanos,
     },
 };
 
 /// The memory and swap usage of a cgroup. None if it is gone or not counted.
-pub(super) fn read(
-    places: &CgroupPaths,
-    detail: Detail,
-    now: fn() -> Nanos,
-    files: &mut GroupFiles<'_>,
-) -> Option<(MemoryReading, Option<SwapReading>)> {
+pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<SwapReading>)> {
+    let places = files.places;
     let (hierarchy, place) = places.memory.as_ref()?;
-    let names = names(*hierarchy);
-    let usage = files.count(place, names.usage)?;
-    let at = now();
+    let (usage, limit) = match hierarchy {
+        Hierarchy::V1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+        Hierarchy::V2 => ("memory.current", "memory.max"),
+    };
+    let usage = files.count(place, usage)?;
+    let at = (files.options.now)();
     let stat = match hierarchy {
         Hierarchy::V1 => v1(files.text(place, "memory.stat")?),
         Hierarchy::V2 => v2(files.text(place, "memory.stat")?),
     };
-    let limit = files.limit(place, names.limit);
+    let limit = files.limit(place, limit);
     let working_set = working_set(usage, stat.reading.inactive_file);
     let stated = limit.and_then(Limit::value);
     let below_machine = stated.filter(|limit| *limit < places.machine_memory);
@@ -46,7 +45,7 @@ pub(super) fn read(
         Hierarchy::V2 => v2_swap(place, &mut reading, files),
         Hierarchy::V1 => v1_swap(stat.swap, &mut reading, place, files),
     };
-    if detail == Detail::Everything {
+    if files.is_detailed() {
         details(*hierarchy, place, &mut reading, files.uncached);
     }
     let text = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
@@ -173,18 +172,5 @@ fn details(hierarchy: Hierarchy, place: &Path, reading: &mut MemoryReading, file
             reading.kernel = files.count(place, "memory.kmem.usage_in_bytes");
             reading.oom_kills = files.text(place, "memory.oom_control").and_then(oom_control);
         }
-    }
-}
-
-/// Names of the same figures in both versions.
-struct Names {
-    usage: &'static str,
-    limit: &'static str,
-}
-
-const fn names(hierarchy: Hierarchy) -> Names {
-    match hierarchy {
-        Hierarchy::V1 => Names { usage: "memory.usage_in_bytes", limit: "memory.limit_in_bytes" },
-        Hierarchy::V2 => Names { usage: "memory.current", limit: "memory.max" },
     }
 }

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::file::Files;
+use super::{file::Files, text};
 use crate::{
     host::cgroup::{Cgroup, Hierarchy, open_files::OpenFiles},
-    model::{stats::Detail, time::Nanos},
+    model::{
+        stats::{Detail, Limit},
+        time::Nanos,
+    },
 };
 
 /// Directories of a cgroup's files. Each controller may have a separate hierarchy.
@@ -96,5 +99,33 @@ impl CgroupPaths {
         let placed = [&self.memory, &self.cpu_usage, &self.io];
         let first = placed.into_iter().flatten().map(|(_, place)| place).next();
         first.or(self.pids.as_ref()).or(self.pressure.as_ref()).map(PathBuf::as_path)
+    }
+}
+
+/// Reads files of one cgroup. Some of the files that are read every time stay open.
+#[derive(Debug)]
+pub(in crate::stats) struct GroupFiles<'a> {
+    pub(super) places: &'a CgroupPaths,
+    pub(super) options: &'a ReadOptions,
+    pub(super) uncached: &'a mut Files,
+}
+
+impl GroupFiles<'_> {
+    /// Whether more than the usage is wanted.
+    pub(super) fn is_detailed(&self) -> bool {
+        self.options.detail == Detail::Everything
+    }
+
+    /// The text of a file. None if it does not exist or cannot be read.
+    pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
+        self.uncached.kept_text(&self.places.kept, directory, name)
+    }
+
+    pub(super) fn count(&mut self, directory: &Path, name: &str) -> Option<u64> {
+        text::count(self.text(directory, name)?)
+    }
+
+    pub(super) fn limit(&mut self, directory: &Path, name: &str) -> Option<Limit> {
+        text::limit(self.text(directory, name)?)
     }
 }

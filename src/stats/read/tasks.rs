@@ -2,47 +2,29 @@
 
 use std::path::Path;
 
-use super::{
-    file::{Files, GroupFiles},
-    paths::CgroupPaths,
-};
+use super::{file::Files, paths::GroupFiles};
 use crate::{
     host::cgroup::Hierarchy,
-    model::{
-        stats::{Detail, HugepageReading, PidsReading},
-        time::Nanos,
-    },
+    model::stats::{HugepageReading, PidsReading},
 };
 
 /// The number of tasks. None if they are not counted.
-pub(super) fn tasks(
-    places: &CgroupPaths,
-    detail: Detail,
-    now: fn() -> Nanos,
-    files: &mut GroupFiles<'_>,
-) -> Option<PidsReading> {
-    let place = places.pids.as_ref()?;
+pub(super) fn tasks(files: &mut GroupFiles<'_>) -> Option<PidsReading> {
+    let place = files.places.pids.as_ref()?;
     let tasks = files.count(place, "pids.current")?;
-    let at = now();
-    let limit = match detail {
-        Detail::Usage => None,
-        Detail::Everything => files.uncached.limit(place, "pids.max"),
-    };
+    let at = (files.options.now)();
+    let limit = if files.is_detailed() { files.uncached.limit(place, "pids.max") } else { None };
     Some(PidsReading { at, tasks, limit })
 }
 
-/// The usage of huge pages of these sizes, without sizes that are not counted.
-pub(super) fn hugepages(
-    places: &CgroupPaths,
-    sizes: &[String],
-    files: &mut Files,
-) -> Vec<HugepageReading> {
-    let Some((hierarchy, place)) = &places.hugepages else { return Vec::new() };
+/// The usage of huge pages of the wanted sizes, without sizes that are not counted.
+pub(super) fn hugepages(files: &mut GroupFiles<'_>) -> Vec<HugepageReading> {
+    let Some((hierarchy, place)) = &files.places.hugepages else { return Vec::new() };
     let read = |size: &String| match hierarchy {
-        Hierarchy::V2 => v2(place, size, files),
-        Hierarchy::V1 => v1(place, size, files),
+        Hierarchy::V2 => v2(place, size, files.uncached),
+        Hierarchy::V1 => v1(place, size, files.uncached),
     };
-    sizes.iter().filter_map(read).collect()
+    files.options.page_sizes.iter().filter_map(read).collect()
 }
 
 fn v2(place: &Path, size: &str, files: &mut Files) -> Option<HugepageReading> {
