@@ -1,5 +1,6 @@
-//! Docker's exec API: create, start, inspect and resize a process in a running container. The engine can
-//! neither kill such a process nor wait for it.
+//! The streams of processes. Docker's exec API: create, start, inspect and resize a process in a running
+//! container. The engine can neither kill such a process nor wait for it. And the attach API, for the main
+//! process of a container.
 
 use hyper::Method;
 
@@ -77,7 +78,7 @@ impl Engine {
         container: &str,
         request: &ExecRequest<'_>,
     ) -> Result<String, EngineError> {
-        let subject = Subject::Container(container.to_owned());
+        let subject = self::container(container);
         let create = self.request(Method::POST, "create an exec in", subject, "/exec")?;
         let body = docker::ExecConfig {
             attach_stdin: Some(request.streams.stdin),
@@ -103,7 +104,7 @@ impl Engine {
     /// before or its container no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
-        let start = self.request(Method::POST, "start", subject(exec), "/start")?;
+        let start = self.request(Method::POST, "start", self::exec(exec), "/start")?;
         self.hijack(start.with_json(&body)?, tty).await
     }
 
@@ -112,7 +113,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] if there is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
-        let request = self.request(Method::GET, Call::INSPECT, subject(exec), "/json")?;
+        let request = self.request(Method::GET, Call::INSPECT, self::exec(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
         Ok(ExecState {
             running: stated.running,
@@ -127,12 +128,50 @@ impl Engine {
     /// [`EngineError::NotFound`] if there is no such exec, other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
-        self.done(self.request(Method::POST, "resize", subject(exec), &tail)?.repeatable()).await
+        self.done(self.request(Method::POST, "resize", self::exec(exec), &tail)?.repeatable()).await
+    }
+
+    /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
+    /// container, because it determines the framing of the output.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
+    /// run or is paused.
+    pub async fn attach(&self, container: &str, streams: Streams) -> Result<Hijacked, EngineError> {
+        let flag = |on: bool| if on { "1" } else { "0" };
+        let query = [
+            ("stream", "1"),
+            ("logs", "0"),
+            ("stdin", flag(streams.stdin)),
+            ("stdout", flag(streams.stdout)),
+            ("stderr", flag(streams.stderr)),
+            ("detachKeys", DETACH_KEYS),
+        ];
+        let (subject, tail) = (self::container(container), address::with_query("/attach", &query));
+        let attach = self.request(Method::POST, "attach to", subject, &tail)?;
+        self.hijack(attach, streams.tty).await
+    }
+
+    /// Resizes the main process's terminal.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not run.
+    pub async fn resize_container(
+        &self,
+        container: &str,
+        size: TerminalSize,
+    ) -> Result<(), EngineError> {
+        let (subject, tail) = (self::container(container), address::with_size("/resize", size));
+        self.done(self.request(Method::POST, "resize", subject, &tail)?.repeatable()).await
     }
 }
 
-fn subject(exec: &str) -> Subject {
-    Subject::Exec(exec.to_owned())
+fn exec(id: &str) -> Subject {
+    Subject::Exec(id.to_owned())
+}
+
+fn container(id: &str) -> Subject {
+    Subject::Container(id.to_owned())
 }
 
 /// Exit codes are small. Any other number must at least not be 0.
@@ -144,4 +183,4 @@ fn narrow(code: i64) -> i32 {
 /// setting it uses ctrl-p ctrl-q. It holds the first key back until the next key is typed. So the sequence
 /// begins with NUL (ctrl-space), which programs use as a prefix or to mark a place, and neither has a
 /// visible effect before the next key. The rest is a sequence that nobody types.
-pub(super) const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^";
+const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^";

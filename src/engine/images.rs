@@ -1,6 +1,6 @@
 //! Image calls except the pull.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::PathBuf};
 
 use bytes::Bytes;
 use hyper::Method;
@@ -13,7 +13,7 @@ use super::{
     stream::{Messages, failure},
 };
 use crate::{
-    model::{engine::ApiVersion, record::ImageRecord},
+    model::{engine::ApiVersion, id::ImageId, record::ImageRecord},
     translate::observe,
     wire::docker::{self, summary::ImageSummary},
 };
@@ -93,6 +93,18 @@ impl Engine {
         let stated = usage.image_usage.and_then(|part| part.total_size).or(usage.layers_size);
         Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
     }
+
+    /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or
+    /// if the engine does not report them.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] if there is no such image.
+    pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
+        let subject = Subject::Image(image.to_string());
+        let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;
+        let inspect: docker::ImageInspect = self.json(request).await?;
+        Ok(layers(&inspect.graph_driver))
+    }
 }
 
 /// `GET /system/df`: the old fields, and the fields that replace them from API 1.52 on.
@@ -115,6 +127,43 @@ fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineE
         None => Ok(()),
         Some(text) => {
             Err(EngineError::Failed { call: call.clone(), status: 200, message: text.to_owned() })
+        }
+    }
+}
+
+fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
+    let top = driver.data.get("UpperDir").filter(|_| driver.name == "overlay2")?;
+    let below = driver.data.get("LowerDir").map(String::as_str).unwrap_or_default();
+    let below = below.split(':').filter(|path| !path.is_empty());
+    Some(std::iter::once(top.as_str()).chain(below).map(PathBuf::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    //! The layers in an image's inspect.
+
+    use super::{PathBuf, docker::GraphDriver, layers};
+
+    fn listed(text: &str) -> Option<Vec<String>> {
+        let driver: GraphDriver = serde_json::from_str(text).unwrap();
+        let shown = |path: PathBuf| path.display().to_string();
+        layers(&driver).map(|all| all.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn layers_come_topmost_first() {
+        let one =
+            r#"{"Name":"overlay2","Data":{"MergedDir":"/d/a/merged","UpperDir":"/d/a/diff"}}"#;
+        assert_eq!(listed(one), Some(vec!["/d/a/diff".to_owned()]));
+        let three = r#"{"Name":"overlay2","Data":{"UpperDir":"/c","LowerDir":"/b:/a"}}"#;
+        assert_eq!(listed(three), Some(["/c", "/b", "/a"].map(str::to_owned).to_vec()));
+        for other in [
+            r#"{"Name":"overlayfs","Data":null}"#,
+            r#"{"Name":"vfs","Data":{"UpperDir":"/a"}}"#,
+            r#"{"Name":"overlay2","Data":{}}"#,
+            "{}",
+        ] {
+            assert_eq!(listed(other), None, "{other}");
         }
     }
 }

@@ -7,7 +7,6 @@
 //! its text to an error. [`lock`] makes sure that an engine has only one server.
 
 pub mod archive;
-pub mod attach;
 pub mod client;
 pub mod containers;
 pub mod error;
@@ -18,7 +17,6 @@ pub(crate) mod fuzz;
 pub mod hijack;
 pub mod images;
 pub mod info;
-pub mod layers;
 pub mod lock;
 pub mod log_messages;
 pub mod logs;
