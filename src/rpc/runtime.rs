@@ -447,7 +447,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::UpdateRuntimeConfigResponse>, Status> {
         let config = request.into_inner().runtime_config.and_then(|config| config.network_config);
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
-        let cidrs = parse::network::pod_cidrs(&text).map_err(failed)?;
+        let cidrs = parse::sandbox::pod_cidrs(&text).map_err(failed)?;
         if !cidrs.is_empty() {
             // There is no await in between, so a cancelled call cannot be interrupted here.
             self.network.set_pod_cidrs(cidrs.clone());

@@ -84,7 +84,7 @@ pub(crate) fn requests(bytes: &[u8]) {
     }
     if let Ok(request) = cri::UpdateRuntimeConfigRequest::decode(bytes) {
         let network = request.runtime_config.and_then(|config| config.network_config);
-        accepted(parse::network::pod_cidrs(&network.unwrap_or_default().pod_cidr));
+        accepted(parse::sandbox::pod_cidrs(&network.unwrap_or_default().pod_cidr));
     }
 }
 

@@ -11,12 +11,10 @@
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{
-    adopted, event,
-    process::{self, instant},
-};
+use super::{adopted, event};
 use crate::{
     model::{
         container::{ContainerMetadata, ContainerSpec, variable},
@@ -24,10 +22,11 @@ use crate::{
         id::{ContainerId, ImageId, SandboxId},
         label,
         name::{bare, sandbox_name},
-        record::{ContainerRecord, ForeignContainer, Observed, SandboxRecord},
+        record::{ContainerRecord, ExitReason, ForeignContainer, Observed, Process, SandboxRecord},
+        time::Nanos,
     },
     translate::limits,
-    wire::docker::{ContainerInspect, InspectNetwork},
+    wire::docker::{ContainerInspect, InspectNetwork, InspectState},
 };
 
 /// Determines what an inspected container is.
@@ -98,7 +97,7 @@ fn sandbox(inspect: &ContainerInspect) -> Option<Observed> {
         name: bare(&inspect.name).to_owned(),
         document: Arc::new(ours.or_else(|| adopted::sandbox(inspect))?),
         created_at,
-        process: Some(process::observe(&inspect.state, created_at)),
+        process: Some(process(&inspect.state, created_at)),
         engine_addresses: addresses(&inspect.network_settings),
         attachment: None,
     });
@@ -123,7 +122,7 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
         name: bare(&inspect.name).to_owned(),
         document: Arc::new(document),
         created_at,
-        process: process::observe(&inspect.state, created_at),
+        process: process(&inspect.state, created_at),
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|text| !text.is_empty()),
         hides_signals: inspect.config.labels.contains_key(event::SIGNAL),
         engine_log: absolute(Some(&inspect.log_path)),
@@ -197,6 +196,70 @@ fn whole(
         }
     }
     Some(spec)
+}
+
+/// The process of a container that was created at `created_at`: the table of CRI states and reasons.
+///
+/// ```text
+/// running, paused, restarting ─▶ Running
+/// ended (FinishedAt set)      ─▶ Exited: OOMKilled | Completed | Error
+/// start failed                ─▶ Exited: ContainerCannotRun, all times = creation
+/// never started               ─▶ Created
+/// none of these               ─▶ Unknown
+/// ```
+pub(super) fn process(state: &InspectState, created_at: Nanos) -> Process {
+    let (started_at, finished_at) = (instant(&state.started_at), instant(&state.finished_at));
+    if state.running || matches!(state.status.as_str(), "running" | "paused" | "restarting") {
+        return Process::Running { pid: u32::try_from(state.pid).unwrap_or(0), started_at };
+    }
+    if finished_at.is_set() && started_at.is_set() {
+        return ended(state, started_at, finished_at);
+    }
+    // If the start failed, Docker leaves the container in "created" with the runtime's exit code.
+    if state.exit_code != 0 || finished_at.is_set() {
+        return never_ran(state, created_at);
+    }
+    match state.status.as_str() {
+        "created" => Process::Created,
+        "exited" | "dead" | "removing" => never_ran(state, created_at),
+        _ => Process::Unknown,
+    }
+}
+
+/// An RFC 3339 time. Docker's year 1 and unreadable times are unset.
+pub(super) fn instant(text: &str) -> Nanos {
+    text.parse::<Timestamp>()
+        .ok()
+        .and_then(|time| i64::try_from(time.as_nanosecond()).ok())
+        .filter(|nanos| *nanos > 0)
+        .map_or(Nanos::UNSET, Nanos)
+}
+
+fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process {
+    let reason = match state.exit_code {
+        // Docker also sets it if only a child process was killed, with any exit code.
+        _ if state.oom_killed => ExitReason::OomKilled,
+        0 => ExitReason::Completed,
+        _ => ExitReason::Error,
+    };
+    // Docker records the start after the runtime has returned. If the process has already
+    // ended, its finish time is before that start time.
+    exited(state, reason, started_at, finished_at.max(started_at))
+}
+
+fn never_ran(state: &InspectState, created_at: Nanos) -> Process {
+    exited(state, ExitReason::CannotRun, created_at, created_at)
+}
+
+fn exited(
+    state: &InspectState,
+    reason: ExitReason,
+    started_at: Nanos,
+    finished_at: Nanos,
+) -> Process {
+    let exit_code = i32::try_from(state.exit_code).unwrap_or(i32::MAX);
+    let message = state.error.clone();
+    Process::Exited { started_at, finished_at, exit_code, reason, message }
 }
 
 /// The kernel's smallest weight. Every CRI server for Docker gives it to pause containers.

@@ -11,7 +11,6 @@ pub mod engine;
 pub mod event;
 pub mod image;
 pub mod listed;
-mod process;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Value, json};
 
-use super::{container, engine, event, image, listed, process};
+use super::{container, engine, event, image, listed};
 use crate::{
     model::{
         engine::{ApiVersion, CgroupDriver, EngineEvent, EngineInfo, Transition},
@@ -122,7 +122,7 @@ fn shown_container(record: &ContainerRecord) -> Value {
 #[test]
 fn every_state_of_an_inspect_becomes_a_process() {
     let (set, zero) = ("2026-01-02T03:04:05.000000006Z", "0001-01-01T00:00:00Z");
-    let at = process::instant(set);
+    let at = container::instant(set);
     let created = Nanos(7);
     let exited = |started_at, finished_at, exit_code, reason| Process::Exited {
         started_at,
@@ -163,10 +163,10 @@ fn every_state_of_an_inspect_becomes_a_process() {
             started_at: started.to_owned(),
             finished_at: finished.to_owned(),
         };
-        assert_eq!(process::observe(&state, created), expected, "{status} {code}");
+        assert_eq!(container::process(&state, created), expected, "{status} {code}");
     }
     let state = InspectState { status: "dreaming".to_owned(), running: true, ..Default::default() };
-    assert!(process::observe(&state, created).is_running());
+    assert!(container::process(&state, created).is_running());
 }
 
 /// A list has no times and no exit reasons. Everything else is the same as in an inspect.
@@ -242,7 +242,7 @@ fn times_are_read_and_what_is_before_1970_is_unset() {
         ("", 0),
         ("yesterday", 0),
     ] {
-        assert_eq!(process::instant(text), Nanos(nanos), "{text}");
+        assert_eq!(container::instant(text), Nanos(nanos), "{text}");
     }
 }
 

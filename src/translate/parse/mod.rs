@@ -9,8 +9,6 @@ pub mod error;
 pub mod filter;
 pub mod id;
 pub mod image;
-pub mod mount;
-pub mod network;
 pub mod sandbox;
 pub mod security;
 pub mod stream;

@@ -1,14 +1,14 @@
 //! RunPodSandbox: `PodSandboxConfig`.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
 use super::{
     error::{At, ParseError},
-    network, security, text,
+    security, text,
 };
 use crate::{
     model::{
-        network::DnsConfig,
+        network::{DnsConfig, PortMapping, Protocol, is_cidr},
         sandbox::{PodMetadata, SandboxSpec},
     },
     translate::limits,
@@ -33,8 +33,8 @@ pub fn sandbox_spec(
 /// # Errors
 /// Names the first field that is malformed.
 pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, ParseError> {
-    let dns = config.and_then(|config| config.dns_config.as_ref());
-    dns.map(network::dns).transpose().at("dns_config").at("sandbox_config")
+    let given = config.and_then(|config| config.dns_config.as_ref());
+    given.map(dns_config).transpose().at("dns_config").at("sandbox_config")
 }
 
 /// The directory of a pod's logs. None if the caller sets none.
@@ -50,9 +50,9 @@ fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, 
     let linux = config.linux.as_ref().unwrap_or(&none);
     let mut spec = SandboxSpec {
         metadata: metadata(config.metadata.as_ref()).at("metadata")?,
-        hostname: network::hostname(&config.hostname).at("hostname")?,
+        hostname: hostname(&config.hostname).at("hostname")?,
         log_directory: log_directory(config)?,
-        dns: config.dns_config.as_ref().map(network::dns).transpose().at("dns_config")?,
+        dns: config.dns_config.as_ref().map(dns_config).transpose().at("dns_config")?,
         labels: text::pairs(&config.labels).at("labels")?,
         annotations: text::annotations(&config.annotations).at("annotations")?,
         cgroup_parent: cgroup_parent(&linux.cgroup_parent).at("linux.cgroup_parent")?,
@@ -65,8 +65,9 @@ fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, 
     if let Some(context) = &linux.security_context {
         confine(&mut spec, context).at("linux.security_context")?;
     }
-    let port = |given: &_| network::port(given, spec.namespaces.host_network);
-    spec.ports = text::each(&config.port_mappings, port).at("port_mappings")?;
+    let host_network = spec.namespaces.host_network;
+    spec.ports =
+        text::each(&config.port_mappings, |given| port(given, host_network)).at("port_mappings")?;
     Ok(spec)
 }
 
@@ -114,3 +115,96 @@ fn limits(
 ) -> Result<Option<crate::model::resources::Resources>, ParseError> {
     given.map(limits::cri::resources).transpose()
 }
+
+/// The pod CIDRs that kubelet sends: all those of the node, separated by commas. Empty means none.
+///
+/// # Errors
+/// Refuses text that is not a CIDR.
+pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
+    let field = "runtime_config.network_config.pod_cidr";
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    if text.split(',').nth(MAX_CIDRS).is_some() {
+        return Err(ParseError::invalid(format!("has more than {MAX_CIDRS} ranges"))).at(field);
+    }
+    text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
+}
+
+/// A host name of at most 64 bytes, which is the kernel's limit. It may end with a dot: kubelet sends this
+/// for `setHostnameAsFQDN` and a subdomain if it has no cluster domain. A label may be longer than in DNS,
+/// because Kubernetes does not limit the labels of `hostnameOverride`.
+fn hostname(name: &str) -> Result<String, ParseError> {
+    let labels = name.strip_suffix('.').unwrap_or(name);
+    let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
+    if name.is_empty() || valid {
+        return Ok(name.to_owned());
+    }
+    Err(ParseError::invalid(format!("is not a host name: {}", text::quoted(name))))
+}
+
+/// DNS settings. Each value becomes part of a line of `resolv.conf`, so line breaks are refused.
+fn dns_config(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
+    let words = |items: &[String]| text::each(items, |item| text::word(item));
+    Ok(DnsConfig {
+        servers: words(&given.servers).at("servers")?,
+        searches: words(&given.searches).at("searches")?,
+        options: text::each(&given.options, |option| text::line(option)).at("options")?,
+    })
+}
+
+/// One port of a pod. No port is published in the host's network.
+fn port(given: &cri::PortMapping, host_network: bool) -> Result<PortMapping, ParseError> {
+    let container_port = port_number(given.container_port).at("container_port")?;
+    let host_port = port_number(given.host_port).at("host_port")?;
+    if host_port != 0 && container_port == 0 {
+        return Err(ParseError::missing()).at("container_port");
+    }
+    let host_ip = match host_ip(&given.host_ip) {
+        // Kubernetes does not validate it, and it is not used without a host port.
+        Err(_) if host_network || host_port == 0 => String::new(),
+        read => read.at("host_ip")?,
+    };
+    let protocol = protocol(given.protocol).at("protocol")?;
+    Ok(PortMapping { protocol, container_port, host_port, host_ip })
+}
+
+fn is_label(label: &str) -> bool {
+    !label.is_empty()
+        && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+fn port_number(number: i32) -> Result<u16, ParseError> {
+    u16::try_from(number).map_err(|_| ParseError::invalid(format!("is not a port: {number}")))
+}
+
+fn protocol(number: i32) -> Result<Protocol, ParseError> {
+    match cri::Protocol::try_from(number) {
+        Ok(cri::Protocol::Tcp) => Ok(Protocol::Tcp),
+        Ok(cri::Protocol::Udp) => Ok(Protocol::Udp),
+        Ok(cri::Protocol::Sctp) => Ok(Protocol::Sctp),
+        Err(_) => Err(ParseError::invalid(format!("is not a known protocol: {number}"))),
+    }
+}
+
+fn host_ip(address: &str) -> Result<String, ParseError> {
+    if address.is_empty() || address.parse::<IpAddr>().is_ok() {
+        return Ok(address.to_owned());
+    }
+    Err(ParseError::invalid(format!("is not an address: {}", text::quoted(address))))
+}
+
+fn cidr(range: &str) -> Result<String, ParseError> {
+    if is_cidr(range) {
+        Ok(range.to_owned())
+    } else {
+        Err(ParseError::invalid(format!("is not a CIDR: {}", text::quoted(range))))
+    }
+}
+
+/// `__NEW_UTS_LEN` of the kernel.
+const MAX_HOSTNAME: usize = 64;
+/// Far more than the two (one per family) that a node has.
+const MAX_CIDRS: usize = 16;

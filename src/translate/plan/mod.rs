@@ -13,7 +13,6 @@ pub mod error;
 pub mod etc_files;
 pub mod express;
 pub mod identity;
-mod image_mounts;
 pub mod input;
 mod labels;
 mod mounts;

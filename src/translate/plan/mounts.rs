@@ -4,14 +4,21 @@
 //! otherwise by the caller ([`Mounts::directories`]). Mounts have no field for SELinux relabelling, which
 //! is done separately.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
-use super::{error::PlanError, image_mounts::ImageMounts, input::ContainerInput, read_only};
+use super::{error::PlanError, input::ContainerInput, read_only};
 use crate::{
+    error::Kind,
     model::{
         container::{Mount, Propagation},
         engine::{ApiVersion, EngineInfo},
+        id::ImageId,
         path::parts,
+        reference::printable,
+        volume::{ImageVolume, VolumeSource},
     },
     wire::docker::{self, MountBindOptionsPropagationEnum},
 };
@@ -26,7 +33,7 @@ pub(super) struct Mounts {
 /// The caller's mounts, and those of the pod's files at whose path the caller mounts nothing.
 pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, PlanError> {
     let (files, engine) = (input.files, input.engine);
-    let mut images = ImageMounts::new(input.image_volumes);
+    let mut images = ImageMounts { ready: input.image_volumes.iter(), used: HashMap::new() };
     let mut mounts = Vec::new();
     for mount in stated {
         mounts.push(match &mount.image {
@@ -60,14 +67,23 @@ pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, 
         create_mountpoint: (engine.api >= ApiVersion::MAKES_MOUNT_SOURCES).then_some(true),
         ..read_only::bind_options(mount, engine.api)
     };
-    Ok(docker::Mount {
+    Ok(bound(mount.host_path.clone(), &mount.container_path, mount.readonly, options))
+}
+
+fn bound(
+    source: String,
+    target: &str,
+    readonly: bool,
+    options: docker::MountBindOptions,
+) -> docker::Mount {
+    docker::Mount {
         typ: Some(docker::MountType::BIND),
-        source: Some(mount.host_path.clone()),
-        target: Some(mount.container_path.clone()),
-        read_only: Some(mount.readonly),
+        source: Some(source),
+        target: Some(target.to_owned()),
+        read_only: Some(readonly),
         bind_options: Some(options),
         ..docker::Mount::default()
-    })
+    }
 }
 
 /// Always set, because the engine's default depends on the source.
@@ -96,17 +112,8 @@ fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
 pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> docker::Mount {
     let source = source.display().to_string();
     let propagation = private(&source, engine);
-    docker::Mount {
-        typ: Some(docker::MountType::BIND),
-        source: Some(source),
-        target: Some(target.to_owned()),
-        read_only: Some(false),
-        bind_options: Some(docker::MountBindOptions {
-            propagation,
-            ..docker::MountBindOptions::default()
-        }),
-        ..docker::Mount::default()
-    }
+    let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };
+    bound(source, target, false, options)
 }
 
 /// Whether two paths in a container are equal after cleaning.
@@ -114,5 +121,80 @@ pub(super) fn is_same_path(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
+/// Returns the image mounts in the order of the specification.
+///
+/// The engine (28.0) names such a mount after its source, and refuses two with the same name in a container. Any
+/// prefix of an id also names the image, so each further mount of it uses a prefix that is one digit shorter. The
+/// first mount uses the whole id, because only then the engine counts the image as used.
+struct ImageMounts<'a> {
+    ready: std::slice::Iter<'a, ImageVolume>,
+    /// How often each image is already mounted.
+    used: HashMap<&'a ImageId, usize>,
+}
+
+impl ImageMounts<'_> {
+    /// The next mount. `image` is its name in the request, for errors.
+    fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
+        let (image, target) = (printable(image), &mount.container_path);
+        // kubelet reads the prefix.
+        let failed = |kind, reason: &str| PlanError::Refused {
+            kind,
+            text: format!(
+                "ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}"
+            ),
+        };
+        let refused = |reason| failed(Kind::InvalidArgument, reason);
+        if mount.propagation != Propagation::Private {
+            return Err(refused("its propagation must be private: nothing is mounted below it"));
+        }
+        let unready = || failed(Kind::Internal, "it was not prepared");
+        let volume = self.ready.next().ok_or_else(unready)?;
+        Ok(match &volume.source {
+            VolumeSource::Directory { path } => {
+                let source = path.to_str().ok_or_else(|| refused("its path is not UTF-8"))?;
+                directory(source, mount)
+            }
+            VolumeSource::Engine { sub_path } => {
+                let before = self.used.entry(&volume.image).or_default();
+                let name = unique_prefix(&volume.image, *before)
+                    .ok_or_else(|| refused("the image is mounted too often in one container"))?;
+                *before += 1;
+                by_engine(name, sub_path, mount)
+            }
+        })
+    }
+}
+
+/// The prefix of the image's id for a mount with `before` earlier mounts of the same image.
+fn unique_prefix(image: &ImageId, before: usize) -> Option<String> {
+    let whole = image.as_str();
+    let left = image.hex().len().checked_sub(before).filter(|left| *left >= MIN_DIGITS)?;
+    let prefix = whole.len() - image.hex().len();
+    whole.get(..prefix + left).map(str::to_owned)
+}
+
+fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
+    let subpath = Some(sub_path.to_owned()).filter(|path| !path.is_empty());
+    docker::Mount {
+        typ: Some(docker::MountType::IMAGE),
+        source: Some(name),
+        target: Some(mount.container_path.clone()),
+        read_only: Some(true),
+        image_options: subpath.map(|path| docker::MountImageOptions { subpath: Some(path) }),
+        ..docker::Mount::default()
+    }
+}
+
+/// The directory itself is read-only. It must exist, because a directory created by the engine would be an
+/// empty image.
+fn directory(source: &str, mount: &Mount) -> docker::Mount {
+    let propagation = Some(MountBindOptionsPropagationEnum::RPRIVATE);
+    let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };
+    bound(source.to_owned(), &mount.container_path, true, options)
+}
+
 /// Files that each container of a pod has, from the engine or from dockbridge.
 pub(super) const POD_FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];
+
+/// How many digits of an id certainly identify one image.
+const MIN_DIGITS: usize = 32;

@@ -17,8 +17,8 @@ use crate::{
         error::ParseError,
         filter,
         id::object_id,
-        image, network,
-        sandbox::sandbox_spec,
+        image,
+        sandbox::{self, sandbox_spec},
     },
     wire::cri,
 };
@@ -373,15 +373,15 @@ fn an_image_filter_without_a_name_asks_for_all() {
 
 #[test]
 fn pod_ranges_come_comma_separated() {
-    assert_eq!(network::pod_cidrs("").unwrap(), texts(&[]));
-    assert_eq!(network::pod_cidrs("10.1.0.0/24").unwrap(), ["10.1.0.0/24"]);
-    let both = network::pod_cidrs("10.1.0.0/24, fd00:1::/64").unwrap();
+    assert_eq!(sandbox::pod_cidrs("").unwrap(), texts(&[]));
+    assert_eq!(sandbox::pod_cidrs("10.1.0.0/24").unwrap(), ["10.1.0.0/24"]);
+    let both = sandbox::pod_cidrs("10.1.0.0/24, fd00:1::/64").unwrap();
     assert_eq!(both, ["10.1.0.0/24", "fd00:1::/64"]);
     for odd in ["x", "10.1.0.0", "10.1.0.0/33", "10.1.0.0/+8", "10.1.0.0/24,", "::/129", "/8"] {
-        let error = network::pod_cidrs(odd).unwrap_err();
+        let error = sandbox::pod_cidrs(odd).unwrap_err();
         assert_eq!(error.field, "runtime_config.network_config.pod_cidr", "{odd}");
     }
-    assert!(network::pod_cidrs(&"10.0.0.0/8,".repeat(100_000)).is_err());
+    assert!(sandbox::pod_cidrs(&"10.0.0.0/8,".repeat(100_000)).is_err());
 }
 
 #[test]
