@@ -8,7 +8,7 @@
 
 use std::{
     error::Error,
-    fmt, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -45,11 +45,12 @@ use crate::{
 };
 
 /// A Docker Engine. Clones share the connections.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 struct Shared {
     socket: PathBuf,
     authority: String,
@@ -386,12 +387,6 @@ impl Engine {
             _ => "check whether docker is running (systemctl status docker)",
         };
         EngineError::Unreachable { socket: self.shared.socket.clone(), reason, advice }
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("socket", &self.shared.socket).finish_non_exhaustive()
     }
 }
 
