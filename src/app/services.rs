@@ -93,7 +93,7 @@ pub(super) async fn build(
     let limits = Limits::new(&node, tracker);
     let containers = Containers::new(&node, &limits, tracker);
     let commands = Commands::new(&node, &settings.state_dir, work);
-    let (nri, hooks) = (node.nri.clone(), containers.nri_hooks());
+    let (nri, hooks) = (node.nri.clone(), containers.clone());
     tracker.spawn(async move { nri.serve(hooks).await });
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
     let dependencies = SandboxDependencies {

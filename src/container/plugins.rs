@@ -3,57 +3,51 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
 
 use super::{error::ContainerError, service::Containers};
 use crate::{
     error::chain,
     model::{
         id::ContainerId,
-        record::{ContainerRecord, Observed},
-        resources::Resources,
+        record::{ContainerRecord, Observed, SandboxRecord},
+        resources::{PodResources, Resources},
     },
     nri::{creation::Creation, service::NriHooks},
     translate::plan::adjustment::check,
 };
 
-impl Containers {
-    /// What plugins may do to containers, and which data they receive.
-    pub fn nri_hooks(&self) -> NriHooks {
-        let (updated, killed, limited, saved) = (
-            self.clone(),
-            self.clone(),
-            self.node.saved_changes.clone(),
-            self.node.saved_changes.clone(),
-        );
-        NriHooks {
-            update: Box::new(move |id, asked| updated.clone().updated_by_plugin(id, asked).boxed()),
-            kill: Box::new(move |id| killed.clone().killed_by_plugin(id).boxed()),
-            limits: Box::new(move |record| limited.requested(record)),
-            pod_limits: Box::new(move |record| saved.pod_limits(record)),
-        }
-    }
-
-    async fn updated_by_plugin(self, id: String, asked: Resources) -> Result<(), String> {
-        let changed = async {
+impl NriHooks for Containers {
+    fn update(&self, id: String, limits: Resources) -> BoxFuture<'_, Result<(), String>> {
+        let changed = async move {
             let container = self.node.container(&id).await?;
-            self.limits.change(&container.id, asked).await
+            self.limits.change(&container.id, limits).await
         };
-        changed.await.map_err(|error| chain(&error))
+        changed.map_err(|error| chain(&error)).boxed()
     }
 
-    async fn killed_by_plugin(self, id: String) -> Result<(), String> {
+    fn kill(&self, id: String) -> BoxFuture<'_, Result<(), String>> {
         // Plugins are notified when the end is seen, not here, because a plugin may request this while it
         // is asked about something.
-        let killed = async {
+        let killed = async move {
             match self.node.find_id(&id).await? {
                 Some(id) => self.kill(&id).await,
                 None => Ok(()),
             }
         };
-        killed.await.map_err(|error| chain(&error))
+        killed.map_err(|error| chain(&error)).boxed()
     }
 
+    fn limits(&self, container: &ContainerRecord) -> Resources {
+        self.node.saved_changes.requested(container)
+    }
+
+    fn pod_limits(&self, pod: &SandboxRecord) -> PodResources {
+        self.node.saved_changes.pod_limits(pod)
+    }
+}
+
+impl Containers {
     /// Asks plugins about a new container. If they refuse it, it is removed.
     pub(super) async fn ask_plugins(
         &self,

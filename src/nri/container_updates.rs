@@ -54,7 +54,7 @@ impl Shared {
             .collect();
         for (container, reason) in evicted {
             info!(plugin, container, reason, "an NRI plugin evicts a container");
-            if let Err(error) = (hooks.kill)(container.clone()).await {
+            if let Err(error) = hooks.kill(container.clone()).await {
                 warn!(
                     plugin,
                     container, error, "cannot stop a container that an NRI plugin evicts"
@@ -70,7 +70,7 @@ impl Shared {
             let container = update.container_id.clone();
             let (Some(asked), true) = (asked, is_there(&container)) else { continue };
             let done = match read(asked) {
-                Ok(limits) => (hooks.update)(container.clone(), limits).await,
+                Ok(limits) => hooks.update(container.clone(), limits).await,
                 Err(error) => Err(error.to_string()),
             };
             let Err(cause) = done else { continue };

@@ -38,7 +38,7 @@ pub struct Nri(Option<Arc<Shared>>);
 pub(super) struct Shared {
     pub(super) settings: NriSettings,
     pub(super) store: Store,
-    pub(super) hooks: OnceLock<NriHooks>,
+    pub(super) hooks: OnceLock<Box<dyn NriHooks>>,
     pub(super) metrics: NriMetrics,
     pub(super) tracker: TaskTracker,
     /// Cancelled when dockbridge ends.
@@ -51,25 +51,20 @@ pub(super) struct Shared {
     pub(super) synchronizing: Mutex<()>,
 }
 
-/// Callbacks to `container`, which is above this module: what plugins may do to containers, and which limits
-/// they see.
-#[allow(clippy::type_complexity, reason = "an alias would hide that these are functions")]
-pub struct NriHooks {
+/// What plugins may do to containers, and which limits they see. `container`, which is above this module,
+/// implements it.
+pub trait NriHooks: fmt::Debug + Send + Sync {
     /// Changes the limits of a container. Returns the reason if that fails.
-    pub update:
-        Box<dyn Fn(String, Resources) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// Kills a container. [`super::follower`] reports its end.
-    pub kill: Box<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// The last requested limits of a container.
-    pub limits: Box<dyn Fn(&ContainerRecord) -> Resources + Send + Sync>,
-    /// The last limits of a pod from kubelet.
-    pub pod_limits: Box<dyn Fn(&SandboxRecord) -> PodResources + Send + Sync>,
-}
+    fn update(&self, id: String, limits: Resources) -> BoxFuture<'_, Result<(), String>>;
 
-impl fmt::Debug for NriHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NriHooks").finish_non_exhaustive()
-    }
+    /// Kills a container. [`super::follower`] reports its end.
+    fn kill(&self, id: String) -> BoxFuture<'_, Result<(), String>>;
+
+    /// The last requested limits of a container.
+    fn limits(&self, container: &ContainerRecord) -> Resources;
+
+    /// The last limits of a pod from kubelet.
+    fn pod_limits(&self, pod: &SandboxRecord) -> PodResources;
 }
 
 /// State that only one event at a time may change.
@@ -103,10 +98,10 @@ impl Nri {
     }
 
     /// Starts the plugins of the directory, and listens for others, until dockbridge stops.
-    pub async fn serve(&self, hooks: NriHooks) {
+    pub async fn serve(&self, hooks: impl NriHooks + 'static) {
         let Some(shared) = &self.0 else { return };
         // There is only one set of services.
-        let _ = shared.hooks.set(hooks);
+        let _ = shared.hooks.set(Box::new(hooks));
         shared.serve().await;
     }
 
@@ -223,7 +218,7 @@ impl Shared {
     }
 
     pub(super) fn pod_view<'a>(&self, now: &'a Snapshot, record: &'a SandboxRecord) -> PodView<'a> {
-        let limits = self.hooks.get().map(|hooks| (hooks.pod_limits)(record));
+        let limits = self.hooks.get().map(|hooks| hooks.pod_limits(record));
         let pin = self.netns_dir.join(record.id.as_str());
         PodView {
             record,
@@ -238,7 +233,7 @@ impl Shared {
         now: &'a Snapshot,
         record: &'a ContainerRecord,
     ) -> ContainerView<'a> {
-        let limits = self.hooks.get().map(|hooks| (hooks.limits)(record));
+        let limits = self.hooks.get().map(|hooks| hooks.limits(record));
         ContainerView {
             record,
             resources: limits.unwrap_or_else(|| record.limits.clone()),
