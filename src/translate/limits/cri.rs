@@ -94,7 +94,7 @@ pub fn rendered(given: &Resources) -> cri::ContainerResources {
 }
 
 fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
-    if value >= least { Ok(value) } else { Err(out_of_range(value)) }
+    in_range(value, value >= least)
 }
 
 /// The request is stored in a label, so its size is limited. No kernel has so many files or such long values.
@@ -110,44 +110,33 @@ fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
 
 /// The kernel accepts 1 ms to 1 s.
 fn cpu_period(value: i64) -> Result<i64, ParseError> {
-    if value == 0 || (1_000..=1_000_000).contains(&value) {
-        Ok(value)
-    } else {
-        Err(out_of_range(value))
-    }
+    in_range(value, value == 0 || (1_000..=1_000_000).contains(&value))
 }
 
 /// The kernel accepts 1 ms and more. -1 removes the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
-    if matches!(value, -1 | 0) || (1_000..=MAX_QUOTA).contains(&value) {
-        Ok(value)
-    } else {
-        Err(out_of_range(value))
-    }
+    in_range(value, matches!(value, -1 | 0) || (1_000..=MAX_QUOTA).contains(&value))
 }
 
 /// Runtimes refuse values that the kernel would change without an error.
 fn cpu_shares(value: i64) -> Result<i64, ParseError> {
-    if value == 0 || (2..=1 << 18).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
+    in_range(value, value == 0 || (2..=1 << 18).contains(&value))
 }
 
 /// The kernel accepts -1000 to 1000.
 pub fn oom_score(value: i64) -> Result<i64, ParseError> {
-    if (-1000..=1000).contains(&value) { Ok(value) } else { Err(out_of_range(value)) }
+    in_range(value, (-1000..=1000).contains(&value))
 }
 
-fn out_of_range(value: i64) -> ParseError {
-    ParseError::invalid(format!("is out of range: {value}"))
+fn in_range(value: i64, is_valid: bool) -> Result<i64, ParseError> {
+    let refused = || ParseError::invalid(format!("is out of range: {value}"));
+    is_valid.then_some(value).ok_or_else(refused)
 }
 
 /// The kernel's list format: `0-3,8`.
 fn cpu_list(list: &str) -> Result<String, ParseError> {
     let valid = list.is_empty() || list.split(',').all(is_cpu_range);
-    if valid {
-        Ok(list.to_owned())
-    } else {
-        Err(ParseError::invalid(format!("is not a list like 0-3,8: {}", text::quoted(list))))
-    }
+    text::checked(valid, "is not a list like 0-3,8", list)
 }
 
 fn is_cpu_range(range: &str) -> bool {
@@ -169,11 +158,9 @@ fn hugepages(given: &cri::HugepageLimit) -> Result<HugepageLimit, ParseError> {
     let number = size.trim_end_matches('B').trim_end_matches(['K', 'M', 'G']);
     let unit = size.strip_prefix(number).unwrap_or_default();
     let counted = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-    if !counted || !matches!(unit, "KB" | "MB" | "GB") {
-        let reason = format!("is not a page size like 2MB: {}", text::quoted(size));
-        return Err(ParseError::invalid(reason)).at("page_size");
-    }
-    Ok(HugepageLimit { page_size: size.to_owned(), limit: given.limit })
+    let valid = counted && matches!(unit, "KB" | "MB" | "GB");
+    let page_size = text::checked(valid, "is not a page size like 2MB", size).at("page_size")?;
+    Ok(HugepageLimit { page_size, limit: given.limit })
 }
 
 /// A key of the unified hierarchy is the name of a file in the container's own cgroup.

@@ -104,18 +104,12 @@ fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata,
 /// The engine refuses relative paths. Unlike other paths, this one is resolved inside the image, where `..`
 /// cannot lead outside.
 fn working_dir(path: &str) -> Result<String, ParseError> {
-    if path.is_empty() || path.starts_with('/') {
-        return text::plain(path);
-    }
-    Err(ParseError::invalid(format!("must be an absolute path: {}", text::quoted(path))))
+    if path.is_empty() { Ok(String::new()) } else { text::absolute(path) }
 }
 
 /// CRI's value is bytes, but the engine's JSON needs text.
 fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
-    if given.key.contains('=') {
-        let reason = format!("must not contain '=': {}", text::quoted(&given.key));
-        return Err(ParseError::invalid(reason)).at("key");
-    }
+    text::checked(!given.key.contains('='), "must not contain '='", &given.key).at("key")?;
     let key = text::required(&given.key).at("key")?;
     let value = str::from_utf8(&given.value)
         .map_err(|_| ParseError::invalid(format!("of {} is not UTF-8", text::quoted(&key))))
@@ -183,30 +177,25 @@ fn cdi_device(name: &str) -> Result<String, ParseError> {
         .is_some_and(|((vendor, class), name)| {
             !vendor.is_empty() && !class.is_empty() && !name.is_empty()
         });
-    if !qualified {
-        let reason = format!("is not a device like vendor.com/class=name: {}", text::quoted(name));
-        return Err(ParseError::invalid(reason));
-    }
+    text::checked(qualified, "is not a device like vendor.com/class=name", name)?;
     text::word(name)
 }
 
 fn mounts(given: &[cri::Mount]) -> Result<Vec<Mount>, ParseError> {
     let mut taken = BTreeSet::new();
     for (at, mount) in given.iter().enumerate() {
-        if !taken.insert(parts(&mount.container_path)) {
-            let reason = format!("is mounted twice: {}", text::quoted(&mount.container_path));
-            return Err(ParseError::invalid(reason)).at(format_args!("[{at}].container_path"));
-        }
+        let path = &mount.container_path;
+        text::checked(taken.insert(parts(path)), "is mounted twice", path)
+            .at(format_args!("[{at}].container_path"))?;
     }
     text::each(given, mount)
 }
 
 fn device(given: &cri::Device) -> Result<Device, ParseError> {
     let permissions = &given.permissions;
-    if !permissions.bytes().all(|b| matches!(b, b'r' | b'w' | b'm')) || permissions.len() > 3 {
-        let reason = format!("may contain only r, w and m: {}", text::quoted(permissions));
-        return Err(ParseError::invalid(reason)).at("permissions");
-    }
+    let valid =
+        permissions.len() <= 3 && permissions.bytes().all(|b| matches!(b, b'r' | b'w' | b'm'));
+    text::checked(valid, "may contain only r, w and m", permissions).at("permissions")?;
     Ok(Device {
         container_path: node(&given.container_path).at("container_path")?,
         host_path: text::path(&given.host_path).at("host_path")?,
@@ -273,9 +262,7 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
     if !has_image {
         return Err(ParseError::invalid("needs an image"));
     }
-    if path.starts_with('/') {
-        return Err(ParseError::invalid(format!("must be relative: {}", text::quoted(path))));
-    }
+    text::checked(!path.starts_with('/'), "must be relative", path)?;
     text::no_parent(path)?;
     text::plain(path)
 }

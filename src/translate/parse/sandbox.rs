@@ -102,10 +102,8 @@ fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
     let pairs = text::pairs(given)?;
     for key in pairs.keys() {
         let parts = key.split(['.', '/']).all(|part| !part.is_empty());
-        if !parts || !key.bytes().all(|b| b.is_ascii_graphic() && b != b'=') {
-            let reason = format!("is not a kernel parameter: {}", text::quoted(key));
-            return Err(ParseError::invalid(reason));
-        }
+        let valid = parts && key.bytes().all(|b| b.is_ascii_graphic() && b != b'=');
+        text::checked(valid, "is not a kernel parameter", key)?;
     }
     Ok(pairs)
 }
@@ -128,6 +126,7 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     if text.split(',').nth(MAX_CIDRS).is_some() {
         return Err(ParseError::invalid(format!("has more than {MAX_CIDRS} ranges"))).at(field);
     }
+    let cidr = |range: &str| text::checked(is_cidr(range), "is not a CIDR", range);
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
@@ -137,10 +136,7 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
 fn hostname(name: &str) -> Result<String, ParseError> {
     let labels = name.strip_suffix('.').unwrap_or(name);
     let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
-    if name.is_empty() || valid {
-        return Ok(name.to_owned());
-    }
-    Err(ParseError::invalid(format!("is not a host name: {}", text::quoted(name))))
+    text::checked(name.is_empty() || valid, "is not a host name", name)
 }
 
 /// DNS settings. Each value becomes part of a line of `resolv.conf`, so line breaks are refused.
@@ -190,18 +186,8 @@ fn protocol(number: i32) -> Result<Protocol, ParseError> {
 }
 
 fn host_ip(address: &str) -> Result<String, ParseError> {
-    if address.is_empty() || address.parse::<IpAddr>().is_ok() {
-        return Ok(address.to_owned());
-    }
-    Err(ParseError::invalid(format!("is not an address: {}", text::quoted(address))))
-}
-
-fn cidr(range: &str) -> Result<String, ParseError> {
-    if is_cidr(range) {
-        Ok(range.to_owned())
-    } else {
-        Err(ParseError::invalid(format!("is not a CIDR: {}", text::quoted(range))))
-    }
+    let valid = address.is_empty() || address.parse::<IpAddr>().is_ok();
+    text::checked(valid, "is not an address", address)
 }
 
 /// `__NEW_UTS_LEN` of the kernel.

@@ -138,9 +138,7 @@ fn numeric_id(id: i64) -> Result<i64, ParseError> {
 
 /// The engine would read the text after a colon as a group.
 fn user_name(name: &str) -> Result<String, ParseError> {
-    if name.contains(':') {
-        return Err(ParseError::invalid(format!("is not a user name: {}", text::quoted(name))));
-    }
+    text::checked(!name.contains(':'), "is not a user name", name)?;
     text::word(name)
 }
 
@@ -167,9 +165,8 @@ fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseEr
 fn capability(name: &str) -> Result<String, ParseError> {
     let upper = name.to_ascii_uppercase();
     let bare = upper.strip_prefix("CAP_").unwrap_or(&upper);
-    if bare.is_empty() || !bare.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(ParseError::invalid(format!("is not a capability: {}", text::quoted(name))));
-    }
+    let valid = bare.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    text::checked(valid && !bare.is_empty(), "is not a capability", name)?;
     Ok(bare.to_owned())
 }
 

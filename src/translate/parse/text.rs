@@ -4,6 +4,18 @@ use std::collections::BTreeMap;
 
 use super::error::{At, ParseError};
 
+/// The text, if it is valid. Otherwise the error says how it is wrong.
+pub(in crate::translate) fn checked(
+    is_valid: bool,
+    reason: &str,
+    text: &str,
+) -> Result<String, ParseError> {
+    if is_valid {
+        return Ok(text.to_owned());
+    }
+    Err(ParseError::invalid(format!("{reason}: {}", quoted(text))))
+}
+
 /// Any text without NUL bytes, at which the kernel would end it.
 pub(super) fn plain(text: &str) -> Result<String, ParseError> {
     if text.contains('\0') {
@@ -19,21 +31,13 @@ pub(super) fn required(text: &str) -> Result<String, ParseError> {
 
 /// A text on one line.
 pub(in crate::translate) fn line(text: &str) -> Result<String, ParseError> {
-    if text.chars().any(char::is_control) {
-        return Err(ParseError::invalid(format!(
-            "must not contain control characters: {}",
-            quoted(text)
-        )));
-    }
-    Ok(text.to_owned())
+    checked(!text.chars().any(char::is_control), "must not contain control characters", text)
 }
 
 /// One word: not empty, without spaces and control characters.
 pub(super) fn word(text: &str) -> Result<String, ParseError> {
-    if text.is_empty() || text.chars().any(char::is_whitespace) {
-        return Err(ParseError::invalid(format!("must be one word: {}", quoted(text))));
-    }
-    line(text)
+    let is_one = !text.is_empty() && !text.chars().any(char::is_whitespace);
+    checked(is_one, "must be one word", text).and_then(|text| line(&text))
 }
 
 /// A part of a Docker container name. kubelet's names are always valid.
@@ -44,20 +48,13 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
     if text.len() > MAX_NAME {
         return Err(ParseError::invalid(format!("is longer than {MAX_NAME} bytes")));
     }
-    if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
-        return Err(ParseError::invalid(format!(
-            "may contain only letters, digits, '-', '_' and '.': {}",
-            quoted(text)
-        )));
-    }
-    Ok(text.to_owned())
+    let valid = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    checked(valid, "may contain only letters, digits, '-', '_' and '.'", text)
 }
 
 /// An absolute path without `..`.
 pub(super) fn path(text: &str) -> Result<String, ParseError> {
-    let path = absolute(text)?;
-    no_parent(&path)?;
-    Ok(path)
+    absolute(text).and_then(|path| no_parent(&path))
 }
 
 /// An absolute path that is resolved inside a container, where `..` cannot lead outside.
@@ -65,18 +62,12 @@ pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
     }
-    if !text.starts_with('/') {
-        return Err(ParseError::invalid(format!("must be an absolute path: {}", quoted(text))));
-    }
-    plain(text)
+    checked(text.starts_with('/'), "must be an absolute path", text).and_then(|text| plain(&text))
 }
 
 /// Refuses `..` as a path component.
-pub(super) fn no_parent(text: &str) -> Result<(), ParseError> {
-    if text.split('/').any(|component| component == "..") {
-        return Err(ParseError::invalid(format!("must not contain '..': {}", quoted(text))));
-    }
-    Ok(())
+pub(super) fn no_parent(text: &str) -> Result<String, ParseError> {
+    checked(!text.split('/').any(|component| component == ".."), "must not contain '..'", text)
 }
 
 /// Annotations, unchanged. They are only used in JSON and in answers, so their values may contain anything.

@@ -60,11 +60,8 @@ pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseEr
 /// could contradict it. Options that are not flags are refused because they would be passed to the file
 /// system.
 pub(super) fn mount_option(option: &str) -> Result<String, ParseError> {
-    if OPTIONS.split(", ").any(|known| known == option) {
-        return Ok(option.to_owned());
-    }
-    let reason = format!("is none of {OPTIONS}: {}", text::quoted(option));
-    Err(ParseError::invalid(reason))
+    let is_known = OPTIONS.split(", ").any(|known| known == option);
+    text::checked(is_known, &format!("is none of {OPTIONS}"), option)
 }
 
 fn both(
