@@ -27,9 +27,7 @@ pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, Pars
 /// # Errors
 /// As for [`resources`], but -1 removes the memory limit. Limits for Windows are refused.
 pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resources, ParseError> {
-    if request.windows.is_some() {
-        return Err(ParseError::invalid("is not supported on Linux")).at("windows");
-    }
+    ParseError::unless(request.windows.is_none(), "is not supported on Linux").at("windows")?;
     request.linux.as_ref().map(changed).transpose().at("linux").map(Option::unwrap_or_default)
 }
 
@@ -99,13 +97,9 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
 
 /// The request is stored in a label, so its size is limited. No kernel has so many files or such long values.
 fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
-    if pairs.len() > MAX_KEYS {
-        return Err(ParseError::invalid(format!("has more than {MAX_KEYS} keys")));
-    }
-    match pairs.iter().find(|(key, value)| key.len() + value.len() > MAX_PAIR) {
-        Some(_) => Err(ParseError::invalid(format!("has an entry of more than {MAX_PAIR} bytes"))),
-        None => Ok(()),
-    }
+    ParseError::unless(pairs.len() <= MAX_KEYS, format!("has more than {MAX_KEYS} keys"))?;
+    let are_short = pairs.iter().all(|(key, value)| key.len() + value.len() <= MAX_PAIR);
+    ParseError::unless(are_short, format!("has an entry of more than {MAX_PAIR} bytes"))
 }
 
 /// The kernel accepts 1 ms to 1 s.
@@ -129,8 +123,7 @@ pub fn oom_score(value: i64) -> Result<i64, ParseError> {
 }
 
 fn in_range(value: i64, is_valid: bool) -> Result<i64, ParseError> {
-    let refused = || ParseError::invalid(format!("is out of range: {value}"));
-    is_valid.then_some(value).ok_or_else(refused)
+    ParseError::unless(is_valid, format!("is out of range: {value}")).map(|()| value)
 }
 
 /// The kernel's list format: `0-3,8`.
@@ -168,7 +161,7 @@ fn cgroup_key(key: &str) -> Result<(), ParseError> {
     let valid = key.contains('.')
         && !key.starts_with('.')
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-    if valid { Ok(()) } else { Err(ParseError::invalid("is not a cgroup file like memory.high")) }
+    ParseError::unless(valid, "is not a cgroup file like memory.high")
 }
 
 /// Checks the values of keys with a simple format.
@@ -182,10 +175,7 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
         "cpu.weight" => value.parse().is_ok_and(|weight: u64| (1..=10_000).contains(&weight)),
         _ => !value.is_empty(),
     };
-    if valid {
-        return Ok(());
-    }
-    Err(ParseError::invalid(format!("cannot be {}", text::quoted(value))))
+    ParseError::unless(valid, format!("cannot be {}", text::quoted(value)))
 }
 
 const MAX_KEYS: usize = 256;

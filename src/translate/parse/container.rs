@@ -244,13 +244,9 @@ fn propagation(number: i32) -> Result<Propagation, ParseError> {
 }
 
 fn image_mount_host_path(given: &cri::Mount) -> Result<String, ParseError> {
-    if !given.readonly {
-        return Err(ParseError::invalid("must be set: an image is mounted read-only"))
-            .at("readonly");
-    }
-    if !given.host_path.is_empty() {
-        return Err(ParseError::invalid("conflicts with image")).at("host_path");
-    }
+    ParseError::unless(given.readonly, "must be set: an image is mounted read-only")
+        .at("readonly")?;
+    ParseError::unless(given.host_path.is_empty(), "conflicts with image").at("host_path")?;
     Ok(String::new())
 }
 
@@ -259,9 +255,7 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
     if path.is_empty() {
         return Ok(String::new());
     }
-    if !has_image {
-        return Err(ParseError::invalid("needs an image"));
-    }
+    ParseError::unless(has_image, "needs an image")?;
     text::checked(!path.starts_with('/'), "must be relative", path)?;
     text::no_parent(path)?;
     text::plain(path)
@@ -269,9 +263,7 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
 
 /// The engine refuses to mount over the root. It cleans any other path.
 fn target(path: &str) -> Result<String, ParseError> {
-    if !path.is_empty() && parts(path).is_empty() {
-        return Err(ParseError::invalid("must not be the root"));
-    }
+    ParseError::unless(path.is_empty() || !parts(path).is_empty(), "must not be the root")?;
     text::absolute(path)
 }
 

@@ -21,6 +21,14 @@ impl ParseError {
         Self { field: String::new(), reason: reason.into() }
     }
 
+    /// Refuses with this reason what is not valid.
+    pub(in crate::translate) fn unless(
+        is_valid: bool,
+        reason: impl Into<String>,
+    ) -> Result<(), Self> {
+        if is_valid { Ok(()) } else { Err(Self::invalid(reason)) }
+    }
+
     /// A required message or value is missing.
     pub(super) fn missing() -> Self {
         Self::invalid("is required")

@@ -123,9 +123,8 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    if text.split(',').nth(MAX_CIDRS).is_some() {
-        return Err(ParseError::invalid(format!("has more than {MAX_CIDRS} ranges"))).at(field);
-    }
+    let are_few = text.split(',').nth(MAX_CIDRS).is_none();
+    ParseError::unless(are_few, format!("has more than {MAX_CIDRS} ranges")).at(field)?;
     let cidr = |range: &str| text::checked(is_cidr(range), "is not a CIDR", range);
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }

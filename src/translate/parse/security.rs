@@ -115,9 +115,8 @@ fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
         }
     };
     let group = requested.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
-    if group.is_some() && user == RunAs::Image {
-        return Err(ParseError::invalid("needs a user")).at("run_as_group");
-    }
+    let has_user = group.is_none() || user != RunAs::Image;
+    ParseError::unless(has_user, "needs a user").at("run_as_group")?;
     let supplemental_groups = text::each(requested.supplemental, |gid| numeric_id(*gid));
     Ok(Identity {
         user,
@@ -129,11 +128,8 @@ fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
 
 /// The engine's range of user and group ids, which is also Kubernetes'.
 fn numeric_id(id: i64) -> Result<i64, ParseError> {
-    if (0..=i64::from(i32::MAX)).contains(&id) {
-        Ok(id)
-    } else {
-        Err(ParseError::invalid(format!("is not a user or group id: {id}")))
-    }
+    let is_valid = (0..=i64::from(i32::MAX)).contains(&id);
+    ParseError::unless(is_valid, format!("is not a user or group id: {id}")).map(|()| id)
 }
 
 /// The engine would read the text after a colon as a group.

@@ -57,12 +57,10 @@ pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, Pa
 }
 
 fn streams(streams: Streams) -> Result<Streams, ParseError> {
-    if !(streams.stdin || streams.stdout || streams.stderr) {
-        return Err(ParseError::invalid("one of stdin, stdout and stderr must be set")).at("stdin");
-    }
-    if streams.tty && streams.stderr {
-        return Err(ParseError::invalid("a terminal has no separate stderr")).at("stderr");
-    }
+    let has_any = streams.stdin || streams.stdout || streams.stderr;
+    ParseError::unless(has_any, "one of stdin, stdout and stderr must be set").at("stdin")?;
+    let is_possible = !(streams.tty && streams.stderr);
+    ParseError::unless(is_possible, "a terminal has no separate stderr").at("stderr")?;
     Ok(streams)
 }
 

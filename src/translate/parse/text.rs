@@ -18,9 +18,7 @@ pub(in crate::translate) fn checked(
 
 /// Any text without NUL bytes, at which the kernel would end it.
 pub(super) fn plain(text: &str) -> Result<String, ParseError> {
-    if text.contains('\0') {
-        return Err(ParseError::invalid("must not contain a NUL byte"));
-    }
+    ParseError::unless(!text.contains('\0'), "must not contain a NUL byte")?;
     Ok(text.to_owned())
 }
 
@@ -45,9 +43,7 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
     }
-    if text.len() > MAX_NAME {
-        return Err(ParseError::invalid(format!("is longer than {MAX_NAME} bytes")));
-    }
+    ParseError::unless(text.len() <= MAX_NAME, format!("is longer than {MAX_NAME} bytes"))?;
     let valid = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     checked(valid, "may contain only letters, digits, '-', '_' and '.'", text)
 }

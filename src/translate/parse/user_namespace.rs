@@ -19,10 +19,9 @@ pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, 
     let users = requested(stated).at("userns_options")?;
     if users.is_some() {
         for (field, mode) in [("pid", given.pid), ("ipc", given.ipc)] {
-            if namespace_mode(mode).at(field)? == cri::NamespaceMode::Node {
-                let reason = "cannot be the host's in a pod with its own user namespace";
-                return Err(ParseError::invalid(reason)).at(field);
-            }
+            let is_own = namespace_mode(mode).at(field)? != cri::NamespaceMode::Node;
+            let reason = "cannot be the host's in a pod with its own user namespace";
+            ParseError::unless(is_own, reason).at(field)?;
         }
     }
     Ok(users)
@@ -80,21 +79,14 @@ fn one(given: &[cri::IdMapping]) -> Result<IdMapping, ParseError> {
 }
 
 fn range_of_pod(given: &cri::IdMapping) -> Result<IdMapping, ParseError> {
-    let refuse = |field, reason: &str| Err(ParseError::invalid(reason)).at(field);
     let cri::IdMapping { host_id: host, container_id, length } = *given;
-    if container_id != 0 {
-        return refuse("container_id", "must be 0: the range begins with root");
-    }
-    if host == 0 {
-        return refuse("host_id", "must not be 0: that is the host's root");
-    }
-    if length == 0 {
-        return refuse("length", "must not be 0");
-    }
+    ParseError::unless(container_id == 0, "must be 0: the range begins with root")
+        .at("container_id")?;
+    ParseError::unless(host != 0, "must not be 0: that is the host's root").at("host_id")?;
+    ParseError::unless(length != 0, "must not be 0").at("length")?;
     // The last number is not a valid id.
-    if host.checked_add(length).is_none() {
-        return refuse("length", "goes beyond the host's ids");
-    }
+    let is_below_last = host.checked_add(length).is_some();
+    ParseError::unless(is_below_last, "goes beyond the host's ids").at("length")?;
     Ok(IdMapping { host, length })
 }
 
