@@ -19,7 +19,12 @@ pub(crate) fn draw() -> String {
     }
     canvas.rect((20.0, ROWS[3]), (WIDTH - 40.0, 62.0), "b");
     canvas.text(WIDTH / 2.0, ROWS[3] + 26.0, "k mid", "the same pods");
-    canvas.text(WIDTH / 2.0, ROWS[3] + 46.0, "s mid", "no restart: processes, addresses and host ports stay");
+    canvas.text(
+        WIDTH / 2.0,
+        ROWS[3] + 46.0,
+        "s mid",
+        "no restart: processes, addresses and host ports stay",
+    );
     let about = "kubelet asks cri-dockerd before the move and dockbridge after it. Both use the same dockerd. \
                  The pods keep running, with their processes, addresses and host ports.";
     canvas.finish(ROWS[3] + 80.0, "The move from cri-dockerd to dockbridge", about)

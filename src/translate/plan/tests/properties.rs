@@ -137,7 +137,8 @@ fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    prop_oneof![8 => "[a-zA-Z0-9_.-]{1,12}", 1 => any::<String>()]
+    let others = any::<String>().prop_filter("parse refuses empty names", |name| !name.is_empty());
+    prop_oneof![8 => "[a-zA-Z0-9_.-]{1,12}", 1 => others]
 }
 
 fn pid() -> impl Strategy<Value = PidMode> {
