@@ -17,7 +17,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Reads specifications in these directories.
+    /// A registry of the specifications in these directories.
     pub const fn new(directories: Vec<PathBuf>) -> Self {
         Self { directories }
     }

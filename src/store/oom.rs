@@ -262,8 +262,8 @@ impl Known {
         Some((cgroup, accounting.ended.clone()))
     }
 
-    /// The container runs, even if an earlier run has ended. So kills in its cgroup do not belong to ended
-    /// containers.
+    /// The container runs, even if an earlier run of it has ended: kills that its own cgroup counts belong to no
+    /// ended container.
     fn is_running(&mut self, record: &ContainerRecord) {
         let Some(pod) = self.pods.get(&record.document.sandbox) else { return };
         if let Some(accounting) = self.accounting.get_mut(&pod.cgroup) {

@@ -35,8 +35,8 @@ impl StreamCount {
     }
 }
 
-/// Maximum size of a decompressed header block in bytes. A longer one ends the connection. Kubernetes uses
-/// about 100.
+/// Maximum size of a decompressed header block in bytes. A longer one ends the connection. Kubernetes
+/// sends about 100 bytes.
 pub(super) const HEADER_BYTES: usize = 1024;
 /// Maximum number of headers in a block. More end the connection.
 pub(super) const HEADERS: u32 = 100;

@@ -50,7 +50,7 @@ pub(crate) struct Bridge {
     node: Node,
 }
 
-/// The directories of a node.
+/// The directories and the settings of a node.
 pub(crate) struct Node {
     root: TempDir,
     /// The format of container logs.
