@@ -20,7 +20,9 @@
 #   DOCKBRIDGE_WORLD_ENGINE            the engine's name as given to --engine; for a folder, its version and store
 #   DOCKBRIDGE_WORLD_VERSION           the engine's version, such as 28.5.2
 #   DOCKBRIDGE_WORLD_STORE             its image store: containerd, or a storage driver such as overlay2
-#   DOCKBRIDGE_WORLD_ENGINE_CONTROL    a script: start [flag…], stop, kill, restart [flag…], pid
+#   DOCKBRIDGE_WORLD_ENGINE_CONTROL    a script: start [flag…], stop, kill, restart [flag…], pid; programs FOLDER: the engine
+#                                      has those of another unpacked engine when it starts again, as after an upgrade;
+#                                      aside: it starts with new data; back: with its own programs and data again
 #   DOCKBRIDGE_WORLD_CGROUP            default cgroup parent of containers, and the place for pods; a slice if the driver
 #                                      is systemd
 #   DOCKBRIDGE_WORLD_CNI_CONF, _CNI_BIN, _CNI_CACHE, _CNI_LEASES
@@ -77,8 +79,9 @@ outside() {
     esac
     install_missing
     sweep
-    local programs tools_root
-    programs=$(programs_of "$engine")
+    local root client= tools_root
+    root=$(root_of "$engine")
+    [ -z "$(missing_in "$root" docker)" ] || client=:$("$here/engines.sh" sid)/usr/bin
     tools_root=$(tools_root)
 
     world=$(mktemp -d "$temp/dockbridge-world.XXXXXX")
@@ -92,7 +95,7 @@ outside() {
     trap 'forward TERM' TERM INT HUP
     # bash starts background commands with SIGINT ignored, and they could not change that.
     env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
-        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$runtime" "$programs" "$tools_root" "$@" <&0 &
+        "${enclosed[@]}" bash "$0" --inside "$world" "$engine" "$driver" "$runtime" "$root" "$client" "$tools_root" "$@" <&0 &
     inner=$!
     local code=0
     while :; do
@@ -148,21 +151,18 @@ install_missing() {
     "$here/install.sh" "${missing[@]}" >&2
 }
 
-# programs_of ENGINE: prints the folders of its programs, as in PATH. For the machine's own engine they are the usual ones.
-programs_of() {
-    local root= client=
+# root_of ENGINE: prints the folder below which its programs are. It is / for the machine's own engine.
+root_of() {
+    local root=/
     case $1 in
-        */*)
-            root=$(folder_of "$1")
-            [ -z "$(missing_in "$root" docker)" ] || client=:$("$here/engines.sh" sid)/usr/bin
-            ;;
+        */*) root=$(folder_of "$1") ;;
         host) command -v dockerd >/dev/null || die "no dockerd on this machine" ;;
         bookworm) /usr/sbin/dockerd --version 2>/dev/null | grep -q ' 20\.10\.' || root=$("$here/engines.sh" bookworm) ;;
         trixie) root=$("$here/engines.sh" trixie) ;;
         sid | sid-containerd) root=$("$here/engines.sh" sid) ;;
         *) die "unknown engine: $1 (bookworm, trixie, sid, sid-containerd, host, or a folder's path)" ;;
     esac
-    printf '%s%s\n' "$(programs_in "$root")" "$client"
+    printf '%s\n' "$root"
 }
 
 tools_root() {
@@ -175,8 +175,8 @@ is_static() { [ -x "$1" ] && ! ldd "$1" >/dev/null 2>&1; }
 # ----------------------------------------------------------------------------------------------- inside
 
 inside() {
-    world=$1 engine=$2 driver=$3 runtime=$4 programs=$5 tools_root=${6%/}
-    shift 6
+    world=$1 engine=$2 driver=$3 runtime=$4 root=$5 client=$6 tools_root=${7%/}
+    shift 7
     case $driver in
         systemd) cgroup=dockbridge.slice ;;
         *) cgroup=$(basename "$world") ;;
@@ -184,7 +184,9 @@ inside() {
     command=
     trap leave EXIT
     trap 'exit 143' TERM INT HUP
-    export PATH="$programs:$PATH"
+    # A link, as an upgrade replaces programs in their places.
+    ln -s "$root" "$world/engine"
+    export PATH="$(programs_in "$world/engine")$client:$PATH"
     make_room
     write_cni
     write_control
@@ -259,7 +261,7 @@ JSON
 
 # Stories also start and stop the engine, so a separate script does it.
 write_control() {
-    local features= proxy parent=/$cgroup
+    local features= parent=/$cgroup
     # With systemd the engine needs the slice's name, not its path.
     [ "$driver" != systemd ] || parent=$cgroup
     case $(store_of "$engine") in
@@ -273,7 +275,6 @@ write_control() {
         features+=", \"runtimes\": {\"dockbridge\": {\"path\": \"$world/bin/dockbridge-runtime\"}}"
     fi
     printf '{"log-level": "warn"%s}\n' "$features" >"$world/docker/daemon.json"
-    proxy=$(PATH=$programs type -P docker-proxy) || true
     cat >"$world/bin/engine" <<SH
 #!/usr/bin/env bash
 # Starts and ends this world's engine.
@@ -284,11 +285,13 @@ pidfile=\$world/pids/dockerd
 answers() { curl -sf -o /dev/null -m 2 --unix-socket "\$world/docker.sock" http://engine/_ping; }
 pid() { cat "\$pidfile" 2>/dev/null; }
 start() {
+    local proxy
     if answers; then return; fi
     rm -f "\$pidfile"
+    proxy=\$(type -P docker-proxy) || true
     setsid dockerd --config-file "\$world/docker/daemon.json" --data-root "\$world/docker/data" --exec-root "\$world/docker/exec" \\
         -H "unix://\$world/docker.sock" -p "\$pidfile" --exec-opt native.cgroupdriver=$driver \\
-        --cgroup-parent "$parent" ${proxy:+--userland-proxy-path "$proxy"} "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
+        --cgroup-parent "$parent" \${proxy:+--userland-proxy-path "\$proxy"} "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
     child=\$!
     for _ in \$(seq $((300 * patience))); do
         if answers; then return; fi
@@ -311,13 +314,24 @@ end() {
     # A killed daemon leaves its file, and the next one refuses to start beside a pid in use.
     rm -f "\$pidfile"
 }
+back() {
+    [ -d "\$world/docker/data.own" ] || return 0
+    end TERM
+    ln -sfn "$root" "\$world/engine"
+    rm -rf "\$world/docker/data"
+    mv "\$world/docker/data.own" "\$world/docker/data"
+    start
+}
 case \${1:-} in
     start) shift; start "\$@" ;;
     stop) end TERM ;;
     kill) end KILL ;;
     restart) shift; end TERM; start "\$@" ;;
     pid) pid ;;
-    *) echo "usage: engine start|stop|kill|restart|pid [dockerd flag…]" >&2; exit 2 ;;
+    programs) ln -sfn "\$2" "\$world/engine" ;;
+    aside) end TERM; mv "\$world/docker/data" "\$world/docker/data.own"; shift; start "\$@" ;;
+    back) back ;;
+    *) echo "usage: engine start|stop|kill|restart|aside [dockerd flag…], engine pid|programs FOLDER|back" >&2; exit 2 ;;
 esac
 SH
     chmod 755 "$world/bin/engine"

@@ -131,6 +131,7 @@ pub(crate) async fn sweep(world: &World) {
     for id in engine.containers().await.unwrap_or_default() {
         drop(engine.docker(&["rm", "-f", "-v", &id]).await);
     }
+    engine.control(&["back"]).await.unwrap_or(());
     let root = world.root.display();
     let line = format!(
         "grep -o ' {root}/tmp/[^ ]*' /proc/self/mountinfo | xargs -r -n1 umount -l; \
