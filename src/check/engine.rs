@@ -31,6 +31,7 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
             // The text of this error already says what to do.
             EngineError::Unreachable { .. } => "dockbridge itself connects once Docker answers",
             EngineError::Deadline { .. } => HANGS,
+            EngineError::Incompatible { .. } => OTHER_VERSION,
             _ => "see the log of Docker: journalctl -u docker",
         };
         Finding::fail(Subject::Engine, error.to_string(), advice)
@@ -133,6 +134,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \
                      live-restore is on";
+const OTHER_VERSION: &str = "install a newer Docker if its API is too old, or a newer dockbridge if its minimum version \
+                             (min-api-version in daemon.json) is too new";
 const ELSEWHERE: &str = "run dockbridge on the host of the engine: it needs the namespaces and files \
                          of pods, which an engine in a virtual machine or container does not expose";
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json, then run: systemctl \

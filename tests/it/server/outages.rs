@@ -97,15 +97,17 @@ async fn an_engine_may_be_upgraded_at_once() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_too_old_is_reported() {
-    let docker = FakeDockerd::start_speaking(38, 12).await;
-    let bridge = Bridge::start(&docker).await;
-    assert!(!bridge.ready().await.unwrap());
-    let config = pod("p");
-    let run = hurry(PAUSE, Duration::from_millis(200), bridge.run(&config));
-    let error = run.await.unwrap_err();
-    assert!(matches!(error.code(), Code::Unavailable | Code::FailedPrecondition), "{error:?}");
-    assert!(error.message().contains("1.38"), "{error:?}");
+async fn an_engine_that_is_too_old_or_too_new_is_reported() {
+    for (newest, oldest, parts) in [(38, 12, ["1.38", "1.41"]), (70, 60, ["1.60", "1.55"])] {
+        let docker = FakeDockerd::start_speaking(newest, oldest).await;
+        let bridge = Bridge::start(&docker).await;
+        assert!(!bridge.ready().await.unwrap());
+        let config = pod("p");
+        let run = hurry(PAUSE, Duration::from_millis(200), bridge.run(&config));
+        let error = run.await.unwrap_err();
+        assert!(matches!(error.code(), Code::Unavailable | Code::FailedPrecondition), "{error:?}");
+        assert!(parts.iter().all(|part| error.message().contains(part)), "{error:?}");
+    }
 }
 
 #[tokio::test]
