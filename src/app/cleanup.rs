@@ -71,7 +71,8 @@ async fn wait_until_inspected(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {
             Ok(complete) => return complete.is_some(),
-            Err(_) if !store.snapshot().has_images() => {}
+            Err(_)
+                if !store.snapshot().has_images() || store.snapshot().other_store().is_some() => {}
             Err(_) => {
                 let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
                 warn!(

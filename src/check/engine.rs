@@ -47,6 +47,9 @@ pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Find
         let seen = format!("the engine's data in {} is not on this host", info.root_dir.display());
         findings.push(Finding::fail(Subject::Engine, seen, ELSEWHERE));
     }
+    if let Some(store) = &info.other_store {
+        findings.push(Finding::warn(Subject::Engine, store.to_string(), store.way_back()));
+    }
     if !info.live_restore {
         let seen = "live-restore is off: a restart of the engine stops every pod";
         findings.push(Finding::warn(Subject::LiveRestore, seen, LIVE_RESTORE));

@@ -361,5 +361,6 @@ pub(super) fn info() -> EngineInfo {
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: String::new(),
+        other_store: None,
     }
 }

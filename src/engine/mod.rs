@@ -28,6 +28,7 @@ mod address;
 mod demux;
 mod error_response;
 mod json_cutter;
+mod other_store;
 mod request;
 mod stream;
 #[cfg(test)]

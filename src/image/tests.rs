@@ -155,5 +155,6 @@ fn engine(root_dir: PathBuf, containerd_store: bool) -> EngineInfo {
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: String::new(),
+        other_store: None,
     }
 }

@@ -113,6 +113,43 @@ pub struct EngineInfo {
     pub warnings: Vec<String>,
     /// Identifier of the daemon's data root (`/info` ID).
     pub daemon_id: String,
+    /// Containers that it does not list because its image store was switched.
+    pub other_store: Option<OtherStore>,
+}
+
+/// Containers of another image store in the engine's data root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherStore {
+    /// The storage driver of this store.
+    pub driver: String,
+    pub containers: usize,
+    /// How many of them are pods.
+    pub pods: usize,
+    /// How many of them still run: with `live-restore`, the switch does not end them.
+    pub running: usize,
+}
+
+impl OtherStore {
+    /// The settings in `daemon.json` with which the engine lists these containers again.
+    pub fn way_back(&self) -> String {
+        let is_containerds = !GRAPH_DRIVERS.contains(&self.driver.as_str());
+        format!(
+            "set \"features\": {{\"containerd-snapshotter\": {is_containerds}}} and \"storage-driver\": \
+             {:?} in daemon.json and restart Docker",
+            self.driver
+        )
+    }
+}
+
+impl fmt::Display for OtherStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { driver, containers, pods, running } = self;
+        write!(
+            f,
+            "Docker's image store is no longer {driver}: hidden containers: {containers}, pods among them: \
+             {pods}, still running: {running}"
+        )
+    }
 }
 
 /// One of the engine's OCI runtimes.
@@ -274,6 +311,9 @@ const KERNEL_WITH_MAPPED_LAYERS: (u32, u32) = (5, 19);
 /// Storage drivers whose root file systems are overlays, for the graph driver and for containerd's store.
 const OVERLAYS: [&str; 2] = ["overlay2", "overlayfs"];
 const RUNC: &str = "runc";
+/// The storage drivers of Docker's own image store. Others are snapshotters of containerd.
+const GRAPH_DRIVERS: [&str; 8] =
+    ["overlay2", "overlay", "aufs", "btrfs", "zfs", "vfs", "devicemapper", "fuse-overlayfs"];
 
 /// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

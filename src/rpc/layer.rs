@@ -19,17 +19,20 @@ use super::{
     deadline,
     metrics::{CALL, RpcMetrics, note},
 };
-use crate::telemetry::trace::{self, SpanGuard};
+use crate::{
+    store::handle::Store,
+    telemetry::trace::{self, SpanGuard},
+};
 
 /// Wraps a service in [`Guarded`] and counts its calls.
 #[derive(Clone, Debug)]
-pub struct Guard(pub RpcMetrics);
+pub struct Guard(pub RpcMetrics, pub Store);
 
 impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, metrics: self.0.clone() }
+        Guarded { inner, metrics: self.0.clone(), store: self.1.clone() }
     }
 }
 
@@ -38,6 +41,7 @@ impl<S> Layer<S> for Guard {
 pub struct Guarded<S> {
     inner: S,
     metrics: RpcMetrics,
+    store: Store,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -70,7 +74,7 @@ where
         let limit = deadline::stated(request.headers());
         // tonic first builds the future and runs the method only when the future is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
-        let engine = self.metrics.engine.clone();
+        let (engine, store) = (self.metrics.engine.clone(), self.store.clone());
         let logged = async move {
             let answer = match deadline::within(limit, answer).await {
                 Err(limit) => deadline::passed(limit, engine.in_progress()).into_http(),
@@ -84,7 +88,7 @@ where
                         .into_http()
                 }
             };
-            let answer = corrected(answer);
+            let answer = corrected(answer, &store);
             let status = Status::from_header_map(answer.headers());
             let code = status.as_ref().map_or(Code::Ok, Status::code);
             span_guard.finish((code != Code::Ok).then_some(code));
@@ -102,9 +106,16 @@ pub fn about(subject: impl Display) {
 }
 
 /// tonic answers Internal to a message that is not valid protobuf or not a complete frame, and OutOfRange
-/// to one that is too large. gRPC's codes for these are InvalidArgument and ResourceExhausted.
-fn corrected(answer: Response<Body>) -> Response<Body> {
+/// to one that is too large. gRPC's codes for these are InvalidArgument and ResourceExhausted. What is missing
+/// may belong to another image store.
+fn corrected(answer: Response<Body>, store: &Store) -> Response<Body> {
     let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
+    if status.code() == Code::NotFound
+        && let Some(other) = store.snapshot().other_store()
+    {
+        let text = format!("{}; {other}: {}", status.message(), other.way_back());
+        return Status::not_found(text).into_http();
+    }
     let code = match (status.code(), status.message()) {
         (Code::Internal, text) if MALFORMED.iter().any(|start| text.starts_with(start)) => {
             Code::InvalidArgument

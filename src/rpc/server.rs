@@ -46,14 +46,13 @@ pub async fn serve(
     client_timeouts: ClientTimeouts,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
-    let metrics = runtime.metrics.clone();
+    let guard = Guard(runtime.metrics.clone(), runtime.store.clone());
     let runtime = RuntimeServiceServer::new(runtime)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
     let image = ImageServiceServer::new(image)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    let guard = Guard(metrics);
     let (stopping, mut stopped) = tokio::sync::watch::channel(false);
     let stop = async move {
         stop.await;

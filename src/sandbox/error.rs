@@ -12,7 +12,7 @@ use crate::{
     error::{Kind, chain},
     host::error::HostError,
     image::error::ImageError,
-    model::sandbox::PodMetadata,
+    model::{engine::OtherStore, id::SandboxId, sandbox::PodMetadata},
     network::error::NetworkError,
     store::error::StoreError,
     translate::plan::error::PlanError,
@@ -30,6 +30,8 @@ pub enum SandboxError {
     AlreadyExists { pod: PodMetadata, holder: String },
     #[error("sandbox {id} is not known")]
     NotFound { id: String },
+    #[error("the processes of sandbox {id} may still run. {other}: {}", other.way_back())]
+    Hidden { id: SandboxId, other: OtherStore },
     #[error("the sandbox process of {id} ended while it was being set up")]
     Ended { id: String },
     #[error("cannot pin or release the network namespace of sandbox {id}")]
@@ -75,7 +77,9 @@ impl SandboxError {
         match self {
             Self::AlreadyExists { .. } => Kind::AlreadyExists,
             Self::NotFound { .. } => Kind::NotFound,
-            Self::Ended { .. } | Self::OtherNamespace { .. } => Kind::FailedPrecondition,
+            Self::Ended { .. } | Self::OtherNamespace { .. } | Self::Hidden { .. } => {
+                Kind::FailedPrecondition
+            }
             Self::Pin { source, .. } | Self::UserNamespace { source, .. } => source.kind(),
             Self::Lost(_) => Kind::Internal,
             Self::Several { causes } => causes.first().map_or(Kind::Internal, Self::kind),

@@ -80,6 +80,9 @@ impl Sandboxes {
         if self.mode != NetworkMode::Cni {
             return true;
         }
+        if !self.deps.node.store.snapshot().is_complete() {
+            return false;
+        }
         let released = self.deps.network.release_stale(&self.live_attachments()).await;
         if let Err(error) = &released {
             let error = chain(error);

@@ -33,17 +33,28 @@ impl Sandboxes {
 
     /// The sandbox with this id. If Docker no longer has it, it is found while it has containers, a
     /// checkpoint, or a network that is not released.
+    ///
+    /// # Errors
+    /// Docker hides containers that run: those of this sandbox may be among them.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, SandboxError> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
-        if let Some(sandbox) = snapshot.sandbox(id) {
+        let found = snapshot.sandbox(id);
+        if let Some(sandbox) = found.filter(|sandbox| sandbox.process.is_some()) {
             return Ok(Some(sandbox.id.clone()));
         }
-        let Ok(id) = SandboxId::try_from(id) else { return Ok(None) };
-        let has_leftovers = !snapshot.containers_of(&id).is_empty()
+        let known = found.map(|sandbox| sandbox.id.clone());
+        let Some(id) = known.or_else(|| SandboxId::try_from(id).ok()) else { return Ok(None) };
+        let has_leftovers = found.is_some()
+            || !snapshot.containers_of(&id).is_empty()
             || snapshot.obsolete_checkpoints().contains(&id)
             || self.is_pinned(&id).await
             || self.deps.network.has_attachment(&id).await?;
-        Ok(has_leftovers.then_some(id))
+        match snapshot.other_store() {
+            Some(other) if has_leftovers && other.running > 0 => {
+                Err(SandboxError::Hidden { id, other: other.clone() })
+            }
+            _ => Ok(has_leftovers.then_some(id)),
+        }
     }
 
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {

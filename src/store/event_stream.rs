@@ -79,6 +79,14 @@ impl EventStream {
         self.hooks.engine(&engine).await;
         let events = within(deadline, "/events", self.engine.events()).await?;
         info!(version = %engine.version, %api, "connected to the docker engine");
+        if let Some(store) = engine.other_store.as_ref().filter(|store| store.pods > 0) {
+            let (found, advice) = (store.to_string(), store.way_back());
+            warn!(
+                found,
+                advice,
+                "docker does not list all pods; nothing is cleaned up while hidden ones run"
+            );
+        }
         self.send(Signal::Connected(Box::new(engine))).await?;
         self.follow(events).await
     }

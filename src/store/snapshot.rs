@@ -10,7 +10,7 @@ use super::{
     index::{Index, Workloads},
 };
 use crate::model::{
-    engine::{EngineHealth, EngineInfo},
+    engine::{EngineHealth, EngineInfo, OtherStore},
     id::{ImageId, SandboxId},
     record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
     reference::ImageReference,
@@ -75,9 +75,15 @@ impl Snapshot {
         self.progress.images_listed
     }
 
-    /// Whether everything in the first list was inspected. Nothing may be deleted or reset before that.
-    pub const fn is_complete(&self) -> bool {
-        self.progress.complete
+    /// Whether everything in the first list was inspected, and the engine lists everything that runs. Nothing
+    /// may be deleted or reset otherwise.
+    pub fn is_complete(&self) -> bool {
+        self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
+    }
+
+    /// Containers that the engine does not list because its image store was switched.
+    pub fn other_store(&self) -> Option<&OtherStore> {
+        self.engine.as_ref()?.other_store.as_ref()
     }
 
     /// The full id of this pod or container, if it is known only from the engine's list.

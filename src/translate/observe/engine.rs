@@ -31,6 +31,7 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         cdi_spec_dirs: info.cdi_spec_dirs.clone(),
         warnings: info.warnings.clone(),
         daemon_id: info.id.clone(),
+        other_store: None,
     }
 }
 

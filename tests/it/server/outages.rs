@@ -110,6 +110,50 @@ async fn an_engine_that_is_too_old_or_too_new_is_reported() {
     }
 }
 
+/// Docker's image store is switched while the pod runs, and switched back. Its containers look removed.
+#[tokio::test]
+async fn a_switched_image_store_is_named() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    docker.stop().await;
+    bridge.until_ready(false).await;
+    let hidden = docker.world(|world| {
+        world.info["Driver"] = "overlayfs".into();
+        let details = serde_json::json!([["driver-type", "io.containerd.snapshotter.v1"]]);
+        let before = std::mem::replace(&mut world.info["DriverStatus"], details);
+        for container in &world.containers {
+            let file = world.root.join("containers").join(&container.id).join("config.v2.json");
+            let labels = &container.labels;
+            let text = serde_json::json!({ "Driver": "overlay2", "Config": { "Labels": labels } });
+            std::fs::write(file, text.to_string()).unwrap();
+        }
+        (std::mem::take(&mut world.containers), before)
+    });
+    docker.start_again(51, 24);
+    bridge.until_ready(true).await;
+    assert!(bridge.pods().await.unwrap().is_empty());
+    let error = bridge.create(&id, &container("c"), &pod("p")).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound, "{error:?}");
+    for part in [
+        id.as_str(),
+        "no longer overlay2: hidden containers: 1, pods among them: 1",
+        "\"containerd-snapshotter\": false",
+    ] {
+        assert!(error.message().contains(part), "{part}: {error:?}");
+    }
+    docker.stop().await;
+    bridge.until_ready(false).await;
+    docker.world(|world| {
+        (world.containers, world.info["DriverStatus"]) = hidden;
+        world.info["Driver"] = "overlay2".into();
+    });
+    docker.start_again(51, 24);
+    bridge.until_ready(true).await;
+    assert_eq!(bridge.run(&pod("p")).await.unwrap(), id);
+    bridge.clear(&docker).await;
+}
+
 #[tokio::test]
 async fn garbage_in_the_event_stream_does_no_harm() {
     let docker = docker().await;

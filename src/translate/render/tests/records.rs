@@ -155,6 +155,7 @@ pub(super) fn engine() -> EngineInfo {
         cdi_spec_dirs: Vec::new(),
         warnings: Vec::new(),
         daemon_id: "id".to_owned(),
+        other_store: None,
     }
 }
 
