@@ -232,7 +232,7 @@ const EXIT: &[(&str, &str, &str)] = &[
     (
         "dockbridge-check",
         "No finding is FAIL.",
-        "A finding is FAIL, or a setting has an error, or with --takeover a pod would be recreated.",
+        "A finding is FAIL, or a setting has an error, or with --takeover or --upgrade a pod would be recreated.",
     ),
     ("dockbridge-debug-health", "Pods can run.", "Pods cannot run, or dockbridge does not run."),
     (
@@ -321,6 +321,7 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
         "Say what happens to the pods of cri-dockerd",
         "dockbridge check --takeover",
     ),
+    ("dockbridge-check", "Say what an upgrade of Docker would do", "dockbridge check --upgrade"),
     (
         "dockbridge-check",
         "Print the failures for a program",

@@ -16,7 +16,8 @@ use super::{
     host::{self, Examined, Progress},
     pod,
     subject::Subject,
-    takeover,
+    takeover::{self, counted, summary},
+    upgrade,
 };
 use crate::{
     config::settings::Settings, engine::lock::EngineLocks, pause::archive, telemetry::signal,
@@ -32,6 +33,10 @@ pub struct CheckArgs {
     /// dockershim; changes nothing; exits with 1 if a pod would be recreated
     #[arg(long)]
     pub takeover: bool,
+    /// Also report what an upgrade of Docker would do to the pods; changes nothing; exits with 1 if a
+    /// pod would end
+    #[arg(long, conflicts_with = "takeover")]
+    pub upgrade: bool,
     /// Print one JSON document: whether the host is ready, and each finding
     #[arg(long, conflicts_with = "pod")]
     pub json: bool,
@@ -85,22 +90,31 @@ async fn document(
     let mut findings = Findings(sources.findings());
     let examined = host::examine(settings, &EngineLocks::default(), args.pod, &mut |_| {}).await;
     findings.0.extend(examined.findings.0);
-    let mut recreated = 0;
-    let mut takeover = None;
-    // Without an engine, this would report the same failure again.
-    if args.takeover && examined.engine_answered {
-        let pods = takeover::examine(settings).await;
-        let counted = takeover::counted(&pods);
-        recreated = counted.1;
-        takeover = Some(json!({ "kept": counted.0, "recreated": counted.1 }));
+    let pods = existing_pods(settings, args, examined.engine_answered).await;
+    let recreated = pods.as_ref().map_or(0, |pods| counted(pods).1);
+    let mut object = serde_json::Map::new();
+    if let Some(pods) = pods {
+        let (kept, recreated) = counted(&pods);
+        let name = if args.upgrade { "upgrade" } else { "takeover" };
+        object.insert(name.to_owned(), json!({ "kept": kept, "recreated": recreated }));
         findings.0.extend(pods.0);
     }
     let mut document = findings.to_json();
-    if let (Some(counted), Some(fields)) = (takeover, document.as_object_mut()) {
-        fields.insert("takeover".to_owned(), counted);
+    if let Some(fields) = document.as_object_mut() {
+        fields.extend(object);
     }
     writeln!(out, "{document:#}")?;
     Ok(findings.worst() < Severity::Fail && recreated == 0)
+}
+
+/// What would happen to the existing pods, if this was asked. Without an engine, this would report the same
+/// failure again.
+async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) -> Option<Findings> {
+    match args {
+        CheckArgs { takeover: true, .. } if answered => Some(takeover::examine(settings).await),
+        CheckArgs { upgrade: true, .. } if answered => Some(upgrade::examine(settings).await),
+        _ => None,
+    }
 }
 
 async fn report(
@@ -131,12 +145,12 @@ async fn report(
     let Examined { findings: found, server, engine_answered } = examined;
     findings.0.extend(found.0);
     let mut recreated = 0;
-    if args.takeover && engine_answered {
-        let pods = takeover::examine(settings).await;
+    if let Some(pods) = existing_pods(settings, args, engine_answered).await {
         writeln!(out, "\nExisting pods:")?;
         print(&pods.0, true, out)?;
-        writeln!(out, "{}", takeover::summary(&pods))?;
-        recreated = takeover::counted(&pods).1;
+        let way_back = if args.takeover { takeover::WAY_BACK } else { "" };
+        writeln!(out, "{}", summary(&pods, way_back))?;
+        recreated = counted(&pods).1;
         findings.0.extend(pods.0);
     }
     if args.pod {

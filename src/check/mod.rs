@@ -2,8 +2,8 @@
 //!
 //! [`command`] runs it. [`host`] checks everything and returns [`finding::Findings`]. Each other file
 //! checks one or a few [`subject`]s, if possible from facts that it gets as values. [`pod`] is a CRI client
-//! that starts and removes one pod and times each step. [`takeover`] reports what would happen to the
-//! existing pods. [`alive`] checks whether the socket is served.
+//! that starts and removes one pod and times each step. [`takeover`] and `upgrade` report what would
+//! happen to the existing pods. [`alive`] checks whether the socket is served.
 
 pub mod alive;
 pub mod command;
@@ -24,6 +24,7 @@ mod plugins;
 mod registries;
 mod runtimes;
 mod server;
+mod upgrade;
 
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ use crate::{
     error::chain,
     model::{
         attachment::Attachment,
+        engine::ListedContainer,
         id::SandboxId,
         network::NetworkMode,
         record::{ContainerRecord, Observed, Process, SandboxRecord},
@@ -42,18 +43,7 @@ pub async fn examine(settings: &Settings) -> Findings {
             return Findings(findings);
         }
     };
-    let (mut pods, mut containers) =
-        (Vec::new(), BTreeMap::<SandboxId, Vec<ContainerRecord>>::new());
-    for observed in listed.into_iter().filter_map(|one| one.observed) {
-        match *observed {
-            Observed::Sandbox(pod) => pods.push(pod),
-            Observed::Container(record) => {
-                containers.entry(record.document.sandbox.clone()).or_default().push(record);
-            }
-            Observed::Foreign(_) => {}
-        }
-    }
-    pods.sort_by(|one, other| one.name.cmp(&other.name));
+    let (pods, mut containers) = by_pod(listed);
     let (checkpoints, known) = Checkpoints::examine(&settings.state_dir);
     let network = Network::start(NetworkSettings {
         mode: settings.network,
@@ -74,6 +64,24 @@ pub async fn examine(settings: &Settings) -> Findings {
     }
     findings.extend(orphans(&containers, &pods));
     Findings(findings)
+}
+
+/// The pods by name, and the containers of each.
+pub(super) fn by_pod(
+    listed: Vec<ListedContainer>,
+) -> (Vec<SandboxRecord>, BTreeMap<SandboxId, Vec<ContainerRecord>>) {
+    let (mut pods, mut containers) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    for observed in listed.into_iter().filter_map(|one| one.observed) {
+        match *observed {
+            Observed::Sandbox(pod) => pods.push(pod),
+            Observed::Container(record) => {
+                containers.entry(record.document.sandbox.clone()).or_default().push(record);
+            }
+            Observed::Foreign(_) => {}
+        }
+    }
+    pods.sort_by(|one: &SandboxRecord, other| one.name.cmp(&other.name));
+    (pods, containers)
 }
 
 fn judge(
@@ -151,18 +159,19 @@ pub fn counted(findings: &Findings) -> (usize, usize) {
     (pods().count() - recreated, recreated)
 }
 
-/// The result in a sentence, and how to go back.
-pub fn summary(findings: &Findings) -> String {
-    if findings.0.iter().any(|finding| finding.subject == Subject::Engine) {
+/// The result in a sentence, and how to go back if pods may be kept.
+pub fn summary(findings: &Findings, way_back: &str) -> String {
+    if findings.worst() == Severity::Fail {
         return "The pods are unknown: Docker did not list them.\n".to_owned();
     }
     match counted(findings) {
-        (0, 0) => format!("No pods exist: nothing has to be taken over.\n\n{WAY_BACK}"),
-        (kept, recreated) => format!("Pods: {kept} kept, {recreated} recreated.\n\n{WAY_BACK}"),
+        (0, 0) => format!("No pods exist: nothing can be lost.\n{way_back}"),
+        (kept, recreated) => format!("Pods: {kept} kept, {recreated} recreated.\n{way_back}"),
     }
 }
 
-const WAY_BACK: &str = "\
+/// How to go back after a takeover.
+pub const WAY_BACK: &str = "
 The way back: stop dockbridge and start cri-dockerd with the same CNI directories. It lists these pods
 and those that dockbridge created since, with their addresses. Nothing restarts. Stopping a pod there
 releases its address and host ports. Containers whose logs dockbridge wrote get no new log lines under

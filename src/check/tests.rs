@@ -179,7 +179,8 @@ fn an_engine_of_another_host_is_seen() {
 fn pods_that_are_taken_over_are_counted() {
     let pod = |severity| Finding { severity, ..Finding::ok(Subject::Pod, "default/web runs") };
     let orphans = Finding::warn(Subject::Runtimes, "of no pod: k8s_a", "none");
-    let told = |findings: &[Finding]| takeover::summary(&Findings(findings.to_vec()));
+    let told =
+        |findings: &[Finding]| takeover::summary(&Findings(findings.to_vec()), takeover::WAY_BACK);
     let none = told(std::slice::from_ref(&orphans));
     assert!(none.starts_with("No pods exist") && none.contains("The way back: "), "{none}");
     let two = told(&[pod(Severity::Ok), orphans, pod(Severity::Warn)]);
