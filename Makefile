@@ -29,6 +29,8 @@ CUTS ?= 30
 SEED ?=
 # Run only stories whose names contain one of these words.
 STORY ?=
+# The engines of `make exchange`, one after the other: names as for ENGINE, folders, and own for ENGINE itself.
+EXCHANGE ?=
 # Fuzz only these decoders, and each for this many seconds.
 FUZZ ?=
 TIME ?= 600
@@ -251,6 +253,13 @@ endef
 
 test-on-%: toolchain
 	$(call stories_on,$(*:-runtime=),$(filter %-runtime,$*))
+
+.PHONY: exchange
+exchange: toolchain ## Upgrade the engine under 30 pods and print what survives (ENGINE=bookworm, RUNTIME=1, EXCHANGE="own trixie sid /folder")
+	@export DOCKBRIDGE_FULL_SIZE=1 DOCKBRIDGE_EXCHANGE="$(EXCHANGE)"; \
+	$(MAKE) --no-print-directory test-stories STORY=exchange:: | tee $(TARGET)/exchange.log; \
+	printf '\n| Docker | live-restore | network | a container of docker run | pods that keep running |\n|---|---|---|---|---|\n'; \
+	grep '^| ' $(TARGET)/exchange.log
 
 .PHONY: test-vm
 test-vm: toolchain ## End-to-end tests in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)

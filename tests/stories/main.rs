@@ -26,6 +26,7 @@ mod containerd;
 mod crashes;
 mod devices;
 mod events;
+mod exchange;
 mod execs;
 mod gpu_nodes;
 mod handlers;
@@ -150,6 +151,11 @@ const STORIES: &[(&str, Story)] = stories![
     containerd::has_a_task_left,
     containerd::is_killed,
     containerd::loses_a_shim,
+    exchange::with_live_restore,
+    exchange::without_live_restore,
+    exchange::on_the_engines_network,
+    exchange::cut_off,
+    exchange::image_store::switched,
     slow_engine::first_answers_are_true,
     slow_engine::what_hangs_is_listed,
     slow_engine::others::live_on,
@@ -404,6 +410,7 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     let patience = patient(match name.split("::").next() {
         Some("slow_engine") => slow_engine::size::Size::stated().patience(),
         Some("chaos") => chaos::size::Size::stated().patience(),
+        Some("exchange") if is_full_size() => exchange::FULL_SIZE_PATIENCE,
         Some("largest") if is_full_size() => largest::FULL_SIZE_PATIENCE,
         _ => stage::PATIENCE,
     });

@@ -21,7 +21,10 @@ use self::{
     report::Report,
     worlds::{Engine, WorldProcess},
 };
-use crate::{support::failure::Outcome, support::world::World};
+use crate::{
+    exchange::programs,
+    support::{failure::Outcome, world::World},
+};
 
 pub(crate) use self::worlds::Engine as WorldEngine;
 
@@ -40,6 +43,11 @@ struct Ended {
 /// Runs all tests on an engine, in as many worlds as the machine can carry, and prints a verdict.
 pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> ExitCode {
     let jobs = jobs.min(tests.len());
+    if tests.iter().any(|name| name.starts_with("exchange::"))
+        && let Err(why) = programs::unpack(&engine.name)
+    {
+        println!("the tests of exchanged engines will fail: {why}");
+    }
     let mut report = Report::begin(engine, jobs, tests.len());
     let queue = Mutex::new(longest_first(tests));
     let (results, ended) = mpsc::channel();
@@ -144,6 +152,7 @@ const LONGEST: &[&str] = &[
     "disconnects::of_the_engine",
     "hundreds_out_of_time",
     "chaos::",
+    "exchange::",
     "slow_engine::",
     "hostile_crowd",
     "hostile::silence",

@@ -1,0 +1,61 @@
+//! The unpacked engines whose programs a world's engine gets, one after the other.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{
+    failure::{Outcome, ensure},
+    stated::is_full_size,
+    world::World,
+};
+
+/// The folders of the engines of a story, in order. The world's own engine is the first one, except that a
+/// newer one is not exchanged for an older one first.
+pub(super) fn chain(world: &World) -> Outcome<Vec<PathBuf>> {
+    let own = fs::read_link(world.root.join("engine"))?;
+    let folder = |name: String| if name == OWN { Ok(own.clone()) } else { unpacked(&name) };
+    names(&world.engine).into_iter().map(folder).collect()
+}
+
+/// Unpacks the engines that the stories in a world with this engine need. A world cannot download.
+pub(crate) fn unpack(engine: &str) -> Outcome {
+    names(engine).iter().filter(|name| *name != OWN).try_for_each(|name| unpacked(name).map(drop))
+}
+
+/// Names for `tests/env/engines.sh`, folders, and [`OWN`].
+fn names(engine: &str) -> Vec<String> {
+    if let Ok(stated) = env::var("DOCKBRIDGE_EXCHANGE")
+        && !stated.is_empty()
+    {
+        return stated.split(' ').map(str::to_owned).collect();
+    }
+    let all: &[&str] = match engine {
+        // A virtual machine has no other engines.
+        _ if !Path::new(SCRIPT).exists() => &[OWN, OWN],
+        "bookworm" => &[OWN, "trixie", "sid", "trixie"],
+        "trixie" => &[OWN, "sid", OWN],
+        "sid" | "sid-containerd" => &["trixie", OWN, "trixie"],
+        // It has an unknown version.
+        "host" => &[OWN, OWN],
+        _folder => &["sid", OWN, "sid"],
+    };
+    let length = if is_full_size() { all.len() } else { 2 };
+    all.iter().take(length).map(|name| (*name).to_owned()).collect()
+}
+
+fn unpacked(name: &str) -> Outcome<PathBuf> {
+    if name.contains('/') {
+        return Ok(PathBuf::from(name));
+    }
+    let output = Command::new(SCRIPT).arg(name).output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{SCRIPT} {name}: {told}");
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// The world's own engine.
+const OWN: &str = "own";
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/env/engines.sh");
