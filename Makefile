@@ -17,7 +17,7 @@ RUNTIME_ENGINES = $(filter-out bookworm,$(ENGINES))
 RUNTIME ?=
 # The engine of test-runtime, and its stories in `make test`.
 RUNTIME_ENGINE ?= trixie
-RUNTIME_STORIES := user_namespaces gpu_nodes setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
+RUNTIME_STORIES := user_namespaces gpu_nodes exchange::image_store setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
 # The default stories of test-vm: those about features that this host may lack. STORY=:: runs all stories, for hours.
 VM_STORIES := machine service resources user_namespaces security oom volumes pods::
 # The cgroup driver of the engine in test-vm: systemd or cgroupfs.
@@ -265,6 +265,13 @@ exchange: toolchain ## Upgrade the engine under 30 pods and print what survives 
 test-vm: toolchain ## End-to-end tests in an emulated machine: systemd, cgroup v2, AppArmor, swap (ENGINE=…, STORY=…, DRIVER=…, LSM=…, RUNTIME=1)
 	stories=$(call test_program,stories); \
 	$(AS_ROOT) tests/env/vm.sh --engine $(ENGINE) --driver $(DRIVER) --lsm $(LSM) $(if $(RUNTIME),--runtime $(BUILT)) --carry $(BUILT) --carry "$$stories" -- "$$stories" $(or $(STORY),$(VM_STORIES))
+
+.PHONY: conformance
+conformance: build-release ## Run critest, stories and node e2e on all engines; one page with the results (CRITEST=…, E2E=…, IMAGES=…, VM=1, SUITES=…, ENGINES=…, STORY=…)
+	stories=$(call test_program,stories); \
+	$(CARGO) build --quiet --example conformance; \
+	$(AS_ROOT) ENGINES="$(ENGINES)" JOBS=$(JOBS) STORY="$(STORY)" VM_STORIES="$(VM_STORIES)" tests/env/conformance.sh \
+	  $(TARGET)/conformance $(TARGET)/release/dockbridge "$$stories" $(TARGET)/debug/examples/conformance
 
 .PHONY: chaos
 chaos: toolchain ## Pods under random kills and faults of dockbridge, engine, plugins and disk (KILLS=200, FAULTS=40, SEED=…, NRI=1, ENGINE=…)

@@ -1,0 +1,141 @@
+//! The page with the results of all runs, as Markdown.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use super::run::{Outcome, Run};
+
+/// The suites in the order of the table's columns, with their headings.
+const SUITES: [(&str, &str); 5] = [
+    ("critest", "critest"),
+    ("critest-runtime", "critest, runtime and NRI"),
+    ("stories", "stories"),
+    ("stories-runtime", "stories, runtime"),
+    ("e2e", "node e2e"),
+];
+
+/// Writes the page. The runs come in any order.
+pub(crate) fn markdown(runs: &[Run], commit: &str) -> String {
+    let rows = rows(runs);
+    let ordered: Vec<&Run> = rows.iter().flatten().copied().flatten().collect();
+    let ran = ordered.iter().filter(|run| matches!(run.outcome, Outcome::Ended(_))).count();
+    let mut page = format!(
+        "# Conformance\n\n`make conformance` wrote this page for commit `{commit}`. {ran} of {} runs have a result. \
+         Each suite that was not run has a reason in the table.\n\n",
+        rows.len() * SUITES.len()
+    );
+    write_table(&mut page, &rows);
+    write_failures(&mut page, &ordered);
+    write_skips(&mut page, &ordered);
+    write_runs(&mut page, &ordered);
+    page
+}
+
+/// A row for each engine and version of cgroups, and in each row the runs of all suites.
+fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
+    let mut rows: BTreeMap<_, [Option<&Run>; SUITES.len()]> = BTreeMap::new();
+    for run in runs {
+        let Some(column) = SUITES.iter().position(|(suite, _)| *suite == run.fact("suite")) else {
+            continue;
+        };
+        let row = rows.entry((run.fact("cgroup"), run.fact("engine"))).or_default();
+        row[column] = Some(run);
+    }
+    let mut rows: Vec<_> = rows.into_values().collect();
+    rows.sort_by_key(|row| {
+        let version = known(row, "docker").split('.').map(|part| part.parse().unwrap_or(0));
+        (known(row, "cgroup").to_owned(), version.collect::<Vec<u32>>())
+    });
+    rows
+}
+
+/// A fact that is the same for all runs of a row. Runs that did not begin may lack it.
+fn known<'a>(row: &[Option<&'a Run>], name: &str) -> &'a str {
+    let mut facts = row.iter().flatten().map(|run| run.fact(name));
+    facts.find(|fact| !fact.is_empty()).unwrap_or("")
+}
+
+fn write_table(page: &mut String, rows: &[[Option<&Run>; SUITES.len()]]) {
+    let headings: Vec<&str> = SUITES.iter().map(|(_, heading)| *heading).collect();
+    *page += &format!("| engine | Docker | image store | cgroup | {} |\n", headings.join(" | "));
+    *page += &format!("|{}\n", "---|".repeat(4 + SUITES.len()));
+    for row in rows {
+        let engine = match known(row, "name") {
+            "" => known(row, "engine"),
+            name => name,
+        };
+        let facts = ["docker", "store", "cgroup"].map(|name| known(row, name));
+        let cells = row.map(|run| run.map_or("not run: it was not planned".to_owned(), cell));
+        *page += &format!("| {engine} | {} | {} |\n", facts.join(" | "), cells.join(" | "));
+    }
+}
+
+fn cell(run: &Run) -> String {
+    match &run.outcome {
+        Outcome::NotRun(why) => format!("not run: {why}"),
+        Outcome::Broken(why) => format!("**no result**: {why}"),
+        Outcome::Ended(results) => {
+            let failed = results.failures.len();
+            let failed =
+                if failed == 0 { "none failed".to_owned() } else { format!("**{failed} failed**") };
+            format!("{} passed, {failed}, {} skipped", results.passed, results.skipped)
+        }
+    }
+}
+
+fn write_failures(page: &mut String, runs: &[&Run]) {
+    *page += "\n## Failures\n\n";
+    let before = page.len();
+    for run in runs {
+        let Outcome::Ended(results) = &run.outcome else { continue };
+        if results.failures.is_empty() {
+            continue;
+        }
+        writeln!(page, "{}:\n", title(run)).ok();
+        for (name, why) in &results.failures {
+            writeln!(page, "- {}: {}", code(name), code(why)).ok();
+        }
+        page.push('\n');
+    }
+    if page.len() == before {
+        *page += "None in the runs that have a result.\n\n";
+    }
+}
+
+/// Runs with the same skips share a list.
+fn write_skips(page: &mut String, runs: &[&Run]) {
+    *page +=
+        "## Skipped\n\nA story that skips a part and passes counts as passed and as skipped.\n\n";
+    let mut lists: Vec<(&BTreeMap<String, usize>, Vec<String>)> = Vec::new();
+    for run in runs {
+        let Outcome::Ended(results) = &run.outcome else { continue };
+        match lists.iter_mut().find(|(reasons, _)| *reasons == &results.reasons) {
+            Some((_, titles)) => titles.push(title(run)),
+            None => lists.push((&results.reasons, vec![title(run)])),
+        }
+    }
+    for (reasons, titles) in lists.into_iter().filter(|(reasons, _)| !reasons.is_empty()) {
+        writeln!(page, "{}:\n", titles.join(", ")).ok();
+        for (why, count) in reasons {
+            writeln!(page, "- {count} × {}", code(why)).ok();
+        }
+        page.push('\n');
+    }
+}
+
+fn write_runs(page: &mut String, runs: &[&Run]) {
+    *page +=
+        "## Runs\n\n| run | program | kernel | begun (UTC) | seconds |\n|---|---|---|---|---|\n";
+    for run in runs.iter().filter(|run| !matches!(run.outcome, Outcome::NotRun(_))) {
+        let facts = ["program", "kernel", "begun", "seconds"].map(|name| run.fact(name));
+        writeln!(page, "| {} | {} |", title(run), facts.join(" | ")).ok();
+    }
+}
+
+fn title(run: &Run) -> String {
+    format!("{} on {}, cgroup {}", run.fact("suite"), run.engine(), run.fact("cgroup"))
+}
+
+/// The text as code, so that nothing in it is markup.
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'"))
+}
