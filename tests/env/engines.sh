@@ -3,6 +3,7 @@
 #
 # usage: engines.sh bookworm|trixie|sid|tools     prints the folder: a root tree with usr/bin, usr/sbin …
 #        engines.sh fuzzer                        the same with LLVM's libFuzzer
+#        engines.sh criu                          the same with CRIU, which knows kernels that Debian 12's does not
 #        engines.sh mirror                        prints the Debian mirror that it would use
 #
 # Nothing is installed: packages are downloaded and unpacked, so no service starts and the user's engine is not replaced.
@@ -13,12 +14,15 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 
 main() {
-    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|fuzzer|mirror}
+    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|fuzzer|criu|mirror}
     case $name in
         bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc libc6 libseccomp2 ;;
         patchelf) unpack patchelf bookworm patchelf ;;
         tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
         fuzzer) unpack fuzzer bookworm libclang-rt-19-dev ;;
+        criu) unpack criu sid criu libc6 libbsd0 libcompel1 libffi8 libgcc-s1 libgmp10 libgnutls30t64 libhogweed6t64 libidn2-0 \
+            libjansson4 libmd0 libmnl0 libnet9 libnettle8t64 libnftables1 libnftnl11 libnl-3-200 libp11-kit0 libprotobuf-c1 \
+            libtasn1-6 libunistring5 libuuid1 libxtables12 ;;
         mirror) mirror ;;
         *) die "unknown engine: $name" ;;
     esac
@@ -32,32 +36,33 @@ unpack() {
     into=$(cd "$cache" && pwd)/$folder
     exec 8>"$cache/.$folder.lock"
     flock 8
-    # A patched runc contains the folder's path. If the folder was copied to another target, it is made again.
+    # A patched program contains the folder's path. If the folder was copied to another target, it is made again.
     if [ "$(cat "$into/.complete" 2>/dev/null)" != "$into" ]; then
         rm -rf "$into" "$into.apt"
         mkdir -p "$into" "$into.apt"
         download "$into.apt" "$suite" "$@" >&2
         for package in "$into.apt"/debs/*.deb; do dpkg-deb -x "$package" "$into"; done
         rm -rf "$into.apt"
-        mend_runc "$into"
+        mend "$into" runc
+        mend "$into" criu
         printf '%s\n' "$into" >"$into/.complete"
     fi
     exec 8>&-
     printf '%s\n' "$into"
 }
 
-# If runc needs a newer libc than this machine has, the loader and libraries of its suite are written into the binary.
-# Starting it through that loader does not work, because runc executes itself again.
-mend_runc() {
-    local runc loader libraries patchelf
-    runc=$(find "$1/usr/sbin" "$1/usr/bin" -name runc -type f 2>/dev/null | head -1) || true
-    [ -n "$runc" ] || return 0
-    if "$runc" --version >/dev/null 2>&1; then return 0; fi
+# mend FOLDER PROGRAM: if the program needs a newer libc than this machine has, the loader and libraries of its suite are
+# written into the binary. Starting it through that loader does not work, because runc and CRIU execute themselves again.
+mend() {
+    local program loader libraries patchelf
+    program=$(find "$1/usr/sbin" "$1/usr/bin" -name "$2" -type f 2>/dev/null | head -1) || true
+    [ -n "$program" ] || return 0
+    if "$program" --version >/dev/null 2>&1; then return 0; fi
     loader=$(find "$1" -name 'ld-linux*' | head -1)
-    libraries=$(dirname "$(find "$1" -name 'libc.so.6' | head -1)"):$(dirname "$(find "$1" -name 'libseccomp.so.2' | head -1)")
+    libraries=$(find "$1" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
     patchelf=$("$here/engines.sh" patchelf)/usr/bin/patchelf
-    "$patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$runc"
-    "$runc" --version >&2
+    "$patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$program"
+    "$program" --version >&2
 }
 
 # download DIR SUITE PACKAGE…: downloads packages into DIR/debs. All of apt's files are in DIR.
@@ -75,10 +80,8 @@ download() {
     "${apt[@]}" update
     (
         cd "$dir/debs"
-        for package in "$@"; do
-            # Debian 12 has the docker command inside docker.io.
-            "${apt[@]}" download "$package" || [ "$package" = docker-cli ] || exit 1
-        done
+        # Debian 12 has the docker command inside docker.io. One call for all packages, because apt reads its lists in each.
+        "${apt[@]}" download "$@" || { [[ " $* " = *" docker-cli "* ]] && "${apt[@]}" download "${@/docker-cli/docker.io}"; }
     )
 }
 

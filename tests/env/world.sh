@@ -79,9 +79,11 @@ outside() {
     esac
     install_missing
     sweep
-    local root client= tools_root
+    local root client= criu tools_root
     root=$(root_of "$engine")
     [ -z "$(missing_in "$root" docker)" ] || client=:$("$here/engines.sh" sid)/usr/bin
+    # Without CRIU, the stories about checkpoints are skipped.
+    if criu=$("$here/engines.sh" criu); then client+=:$criu/usr/sbin; fi
     tools_root=$(tools_root)
 
     world=$(mktemp -d "$temp/dockbridge-world.XXXXXX")
