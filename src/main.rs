@@ -9,6 +9,7 @@ use std::{
 use dockbridge::{
     cli::{command_line::Invocation, execute, service::ServiceFiles},
     config::resolve,
+    container::dump::work,
     error::chain,
     host::hangups,
     oci_runtime::execute as execute_runtime,
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
     let words: Vec<_> = env::args_os().collect();
     if let Some(words) = execute_runtime::words_for_runtime(&words) {
         return execute_runtime::execute(words, &|name| env::var(name).ok());
+    }
+    if let Some(directory) = work::directory(&words) {
+        return work::run(&directory);
     }
     // A SIGHUP that arrives while the settings are read is also a reload.
     let _ = hangups::hold();

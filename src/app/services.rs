@@ -18,7 +18,7 @@ use crate::{
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::{live::LiveSettings, settings::Settings},
     container::{
-        exec_sync::Commands, limits::service::Limits, node::Node,
+        dump::service::Dumps, exec_sync::Commands, limits::service::Limits, node::Node,
         oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot, saved_changes::SavedChanges,
         service::Containers,
     },
@@ -93,6 +93,8 @@ pub(super) async fn build(
     let limits = Limits::new(&node, tracker);
     let containers = Containers::new(&node, &limits, tracker);
     let commands = Commands::new(&node, &settings.state_dir, work);
+    let dumps = Dumps::new(&node, &settings.state_dir, PROGRAM.into(), tracker);
+    dumps.adopt_leftovers().await;
     let (nri, hooks) = (node.nri.clone(), containers.clone());
     tracker.spawn(async move { nri.serve(hooks).await });
     let streaming = Streaming::new(engine.clone(), store.clone(), streaming);
@@ -116,6 +118,7 @@ pub(super) async fn build(
         containers,
         limits: limits.clone(),
         commands: commands.clone(),
+        dumps,
         nri: node.nri.clone(),
         streaming,
         stats,
@@ -237,3 +240,6 @@ fn verbose_config(settings: &Settings) -> serde_json::Value {
 fn sandbox_image(settings: &Settings) -> &str {
     settings.sandbox_image.as_deref().unwrap_or_else(|| crate::pause::archive::reference())
 }
+
+/// This program, even if its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";

@@ -192,7 +192,7 @@ async fn run_pod(
 }
 
 /// Subjects with facts that only root can read, or that depend on the capabilities of the process.
-const DIFFERS_FOR_ROOT: [Subject; 12] = [
+const DIFFERS_FOR_ROOT: [Subject; 13] = [
     Subject::Engine,
     Subject::Nri,
     Subject::Server,
@@ -201,6 +201,7 @@ const DIFFERS_FOR_ROOT: [Subject; 12] = [
     Subject::Runtimes,
     Subject::Capabilities,
     Subject::OomScore,
+    Subject::Checkpoints,
     Subject::Descriptors,
     Subject::Listen,
     Subject::State,

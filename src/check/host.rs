@@ -5,7 +5,7 @@ use std::{fs, path::Path, pin::pin, time::Duration};
 use tokio::time::timeout;
 
 use super::{
-    capability, cni, engine,
+    capability, checkpoints, cni, engine,
     finding::{Finding, Findings},
     kubelet::{self, Kubelet},
     node::{self, Modules, Packets},
@@ -116,6 +116,7 @@ async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) ->
     };
     findings.push(node::forwarding(&packets, bridged, kubelet));
     findings.extend(node::clock().await);
+    findings.push(checkpoints::examine().await);
     let settings = settings.clone();
     let files = blocking(move || {
         let mut findings = capability::examine(&settings.docker);

@@ -15,6 +15,7 @@ pub mod subject;
 pub mod takeover;
 
 mod capability;
+mod checkpoints;
 mod client;
 mod cni;
 mod kubelet;

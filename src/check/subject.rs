@@ -53,6 +53,8 @@ subjects! {
     Capabilities "capabilities",
     /// Which OOM scores Docker can set.
     OomScore "oom score",
+    /// Whether CRIU works, which saves the processes of a container.
+    Checkpoints "checkpoints",
     /// The limit of open files, compared with the number of pods.
     Descriptors "descriptors",
     Clock "clock",

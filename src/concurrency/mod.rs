@@ -1,5 +1,5 @@
 //! Calls that outlive their caller, blocking work, locks by name, cancellations by name, a limit of
-//! connections, and pauses between attempts.
+//! connections, pauses between attempts, and containers that stand still.
 //!
 //! tonic drops a handler at the client's deadline. A call that changes Docker or the network must not stop
 //! half-way then: it runs as a separate task for which the handler waits, and a repeated call joins the
@@ -13,6 +13,7 @@ pub mod cancellations;
 pub mod connection_limit;
 pub mod keyed_locks;
 pub mod single_flight;
+pub mod standstills;
 
 #[cfg(test)]
 mod tests;

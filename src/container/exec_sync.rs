@@ -18,7 +18,7 @@ use std::{
 use futures_util::future::join_all;
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, debug};
@@ -27,8 +27,8 @@ use super::{
     error::ContainerError, exec_output::CollectedOutput, metrics::ContainerMetrics, node::Node,
 };
 use crate::{
-    concurrency::single_flight::Lost,
-    engine::{exec::ExecRequest, hijack::Output},
+    concurrency::{single_flight::Lost, standstills::Standstills},
+    engine::{client::Engine, exec::ExecRequest, hijack::Output},
     error::Kind,
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
@@ -93,14 +93,15 @@ impl Commands {
 
     async fn run_command(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
         let container = self.running(&spec.container).await?;
-        let until = spec.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let deadline = Deadline::new(spec.timeout, &self.node.engine, container.id.as_str());
         let limit = spec.timeout.unwrap_or_default();
         let gone = CancellationToken::new();
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
         let (node, stopping, command_records) =
             (self.node.clone(), self.shutdown.clone(), self.command_records.clone());
-        let run = Run { node, container, spec, until, stopping, command_records };
+        let run =
+            Run { node, container, spec, deadline: deadline.clone(), stopping, command_records };
         let (reply, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let (begun, reply, metrics) = (Some(begun), Some(reply), self.metrics.clone());
@@ -114,12 +115,12 @@ impl Commands {
             }
             .in_current_span(),
         );
-        let Some(until) = until else { return outcome.await.map_err(|_| Lost)? };
-        // An error drops the sender. The answer has the error.
-        if timeout_at(until, begins).await.is_err() {
-            return Err(late(id, limit));
+        tokio::select! {
+            biased;
+            // An error drops the sender. The answer has the error.
+            _ = begins => outcome.await.map_err(|_| Lost)?,
+            () = deadline.expired() => Err(late(id, limit)),
         }
-        outcome.await.map_err(|_| Lost)?
     }
 
     /// Ends commands that a killed dockbridge left. The store must be synced. If a container cannot be
@@ -170,11 +171,42 @@ fn has_ended(node: &Node, container: &str) -> bool {
     !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
 }
 
+/// When the timeout of a command expires. The time in which its container stood still does not count: the
+/// command could do nothing.
+#[derive(Clone)]
+struct Deadline {
+    until: Option<Instant>,
+    standstills: Standstills,
+    container: String,
+    lost_before: Duration,
+}
+
+impl Deadline {
+    fn new(timeout: Option<Duration>, engine: &Engine, container: &str) -> Self {
+        let until = timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let standstills = engine.standstills().clone();
+        let lost_before = standstills.lost(container);
+        Self { until, standstills, container: container.to_owned(), lost_before }
+    }
+
+    async fn expired(&self) {
+        let Some(until) = self.until else { return std::future::pending().await };
+        let latest = || {
+            let lost = self.standstills.lost(&self.container);
+            until.checked_add(lost.saturating_sub(self.lost_before)).unwrap_or(until)
+        };
+        // During a standstill, this time moves.
+        while Instant::now() < latest() {
+            sleep_until(latest()).await;
+        }
+    }
+}
+
 struct Run {
     node: Arc<Node>,
     container: Arc<ContainerRecord>,
     spec: ExecSyncSpec,
-    until: Option<Instant>,
+    deadline: Deadline,
     stopping: CancellationToken,
     command_records: CommandRecords,
 }
@@ -301,7 +333,7 @@ impl Run {
             biased;
             outcome = &mut collecting => return CommandEnd::Reported(outcome),
             () = caller.gone.cancelled() => Interruption::Cancelled,
-            () = self.time_is_up() => match waits.load(Ordering::Relaxed) {
+            () = self.deadline.expired() => match waits.load(Ordering::Relaxed) {
                 true => Interruption::NoMemory,
                 false => Interruption::DeadlineExceeded,
             },
@@ -316,13 +348,6 @@ impl Run {
             outcome = &mut collecting => CommandEnd::Reported(outcome),
             () = exec.running() => CommandEnd::Unreported(Leftover::Running),
             () = sleep(ENGINE_GRACE) => CommandEnd::Unreported(Leftover::MayStart),
-        }
-    }
-
-    async fn time_is_up(&self) {
-        match self.until {
-            Some(until) => sleep_until(until).await,
-            None => std::future::pending().await,
         }
     }
 

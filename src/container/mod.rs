@@ -7,6 +7,7 @@
 //! Start with [`service::Containers`] and [`create`].
 
 pub mod create;
+pub mod dump;
 pub mod error;
 pub mod exec_output;
 pub mod exec_sync;

@@ -16,6 +16,7 @@ impl Containers {
 
     async fn remove_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
         let _held = self.node.locks.write(id.as_str()).await;
+        let _moving = self.node.engine.standstills().moving(id.as_str()).await;
         let before = self.node.store.snapshot();
         self.node.engine.remove_container(id.as_str()).await?;
         self.node.oci_runtime_files.remove(id.as_str()).await;

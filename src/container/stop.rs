@@ -76,6 +76,8 @@ impl Containers {
         grace: Duration,
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), ContainerError> {
+        // A container that stands still does not react to the signal.
+        let _moving = self.node.engine.standstills().moving(id.as_str()).await;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;
         info!(container = %id, "container stopped");

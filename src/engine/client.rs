@@ -38,7 +38,7 @@ use super::{
     version::NegotiatedVersion,
 };
 use crate::{
-    concurrency::single_flight::SingleFlight,
+    concurrency::{single_flight::SingleFlight, standstills::Standstills},
     model::{engine::ApiVersion, reference::printable},
     telemetry::trace::TRACED,
     wire::docker,
@@ -61,6 +61,7 @@ struct Shared {
     negotiating: SingleFlight<(), Result<ApiVersion, EngineError>>,
     timeouts: Timeouts,
     metrics: EngineMetrics,
+    standstills: Standstills,
 }
 
 /// How long an answer may take.
@@ -110,6 +111,7 @@ impl Engine {
             negotiating: SingleFlight::new(TaskTracker::new()),
             timeouts,
             metrics: EngineMetrics::default(),
+            standstills: Standstills::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -127,6 +129,11 @@ impl Engine {
     /// The metrics of calls to the engine.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.shared.metrics
+    }
+
+    /// The containers that stand still. The engine cannot start a command in them.
+    pub fn standstills(&self) -> &Standstills {
+        &self.shared.standstills
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {

@@ -130,6 +130,14 @@ impl Engine {
         Ok(self.inspect(id).await?.mount_label)
     }
 
+    /// Whether somebody has paused a container.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] if there is no such container.
+    pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
+        Ok(self.inspect(id).await?.state.status == "paused")
+    }
+
     async fn inspect(&self, id: &str) -> Result<docker::ContainerInspect, EngineError> {
         self.json(self.request(Method::GET, Call::INSPECT, subject(id), "/json")?).await
     }

@@ -83,11 +83,13 @@ impl Exec {
         &self.shared.id
     }
 
-    /// Starts the process and connects to it. Must be called only once.
+    /// Starts the process and connects to it, once the container does not stand still. Must be called only
+    /// once.
     ///
     /// # Errors
     /// The engine fails. [`ExecError::after_start`] says whether the command may still start.
     pub async fn start(&self) -> Result<Hijacked, ExecError> {
+        let _moving = self.shared.engine.standstills().moving(&self.shared.finder.container).await;
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 

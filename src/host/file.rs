@@ -288,7 +288,11 @@ fn draft_of(path: &Path) -> PathBuf {
     draft
 }
 
-fn sync_parent(path: &Path) -> Result<(), HostError> {
+/// Flushes the directory of a file, so that its new name survives a power loss.
+///
+/// # Errors
+/// Access is denied, or the disk fails.
+pub fn sync_parent(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = File::open(parent).and_then(|directory| directory.sync_all());
     synced.map_err(|e| HostError::new("flush", parent, e))

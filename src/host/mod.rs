@@ -9,11 +9,13 @@ pub mod capability;
 pub mod cgroup;
 pub mod clock;
 pub mod descriptors;
+pub mod detached;
 pub mod device_node;
 pub mod directory_watch;
 pub mod disk;
 pub mod error;
 pub mod file;
+pub mod freezer;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod hangups;
@@ -39,3 +41,4 @@ pub mod selinux;
 pub mod socket;
 pub mod tail_watch;
 pub mod tree;
+pub mod upper_layer;

@@ -287,7 +287,7 @@ fn is_busy(error: &io::Error) -> bool {
 
 /// Variables that systemd sets only for the service. A program with them would send notifications in the
 /// service's name: timedatectl sends `ERRNO=` if it fails (sd_notify(3), sd_listen_fds(3)).
-const SYSTEMD_VARIABLES: [&str; 6] = [
+pub(super) const SYSTEMD_VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "WATCHDOG_PID",

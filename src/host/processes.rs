@@ -60,10 +60,13 @@ impl Processes {
     /// Whether this is a process of root with the same mounts as dockbridge. A process of a container has
     /// other mounts, so it cannot imitate one.
     pub fn is_of_host(&self, pid: u32) -> bool {
+        let facts = fs::metadata(self.root.join(pid.to_string()));
+        facts.is_ok_and(|facts| facts.uid() == 0) && self.has_our_mounts(pid)
+    }
+
+    fn has_our_mounts(&self, pid: u32) -> bool {
         let mounts = |place: &Path| fs::read_link(place.join("ns/mnt")).ok();
-        let place = self.root.join(pid.to_string());
-        fs::metadata(&place).is_ok_and(|facts| facts.uid() == 0)
-            && mounts(&place) == mounts(&self.root.join("self"))
+        mounts(&self.root.join(pid.to_string())) == mounts(&self.root.join("self"))
     }
 
     /// Every process.
@@ -115,6 +118,21 @@ impl Processes {
         let name = |target: PathBuf| target.to_str().map(str::to_owned);
         let names = targets.into_iter().flatten().filter_map(name);
         names.filter(|name| name.starts_with("pipe:[")).collect()
+    }
+
+    /// The current directory of a process. None if it has ended or access is denied.
+    pub fn current_directory(&self, pid: u32) -> Option<PathBuf> {
+        fs::read_link(self.path(pid, "cwd")).ok()
+    }
+
+    /// Whether a process with the same mounts as dockbridge has this current directory, whose path has no
+    /// links.
+    pub fn has_in(&self, directory: &Path) -> bool {
+        let names = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let mut pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        // A process that has ended has none, even if its parent has not waited for it.
+        let is_there = |pid| self.current_directory(pid).is_some_and(|it| it == directory);
+        pids.any(|pid: u32| is_there(pid) && self.has_our_mounts(pid))
     }
 
     fn path(&self, pid: u32, name: &str) -> PathBuf {

@@ -10,6 +10,7 @@ pub mod attachment;
 pub mod cgroup_parents;
 pub mod container;
 pub mod document;
+pub mod dump;
 pub mod engine;
 pub mod event;
 pub mod filter;

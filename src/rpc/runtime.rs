@@ -20,7 +20,9 @@ use super::{
 use crate::{
     checkpoint::{directory::Checkpoints, record::PodCidrs},
     config::live::LiveSettings,
-    container::{exec_sync::Commands, limits::service::Limits, service::Containers},
+    container::{
+        dump::service::Dumps, exec_sync::Commands, limits::service::Limits, service::Containers,
+    },
     error::Kind,
     error::chain,
     host::clock,
@@ -42,6 +44,7 @@ pub struct RuntimeRpc {
     pub containers: Containers,
     pub limits: Limits,
     pub commands: Commands,
+    pub dumps: Dumps,
     pub nri: Nri,
     pub streaming: Streaming,
     pub stats: Stats,
@@ -299,6 +302,16 @@ impl RuntimeService for RuntimeRpc {
         let resources = limits::cri::pod_update(request).map_err(failed)?;
         self.sandboxes.resize(&id, resources).await.map_err(failed)?;
         Ok(Response::new(cri::UpdatePodSandboxResourcesResponse {}))
+    }
+
+    async fn checkpoint_container(
+        &self,
+        request: Request<cri::CheckpointContainerRequest>,
+    ) -> Result<Response<cri::CheckpointContainerResponse>, Status> {
+        self.about(&request.get_ref().container_id);
+        let spec = parse::dump::dump_spec(request.get_ref()).map_err(failed)?;
+        self.dumps.checkpoint(spec, render::dump::files).await.map_err(failed)?;
+        Ok(Response::new(cri::CheckpointContainerResponse {}))
     }
 
     async fn get_container_events(

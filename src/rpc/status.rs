@@ -4,7 +4,7 @@ use tonic::{Code, Status};
 
 use crate::{
     checkpoint::error::CheckpointError,
-    container::error::ContainerError,
+    container::{dump::error::DumpError, error::ContainerError},
     engine::error::EngineError,
     error::{Kind, chain, shortened},
     image::error::ImageError,
@@ -63,6 +63,6 @@ macro_rules! failures {
 }
 
 failures! {
-    CheckpointError, ContainerError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StatsError,
+    CheckpointError, ContainerError, DumpError, EngineError, ImageError, NetworkError, ParseError, SandboxError, StatsError,
     StoreError, StreamError,
 }

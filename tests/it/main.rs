@@ -15,6 +15,7 @@ mod app;
 #[path = "../clock/mod.rs"]
 mod clock;
 mod container;
+mod dumps;
 mod engine;
 mod image;
 #[path = "../known_faults/mod.rs"]

@@ -5,6 +5,7 @@
 
 pub mod adjustment;
 pub mod container;
+pub mod dump;
 pub mod error;
 pub mod filter;
 pub mod id;

@@ -4,6 +4,7 @@
 //! everything rendered here has them.
 
 pub mod container;
+pub mod dump;
 pub mod event;
 pub mod image;
 pub mod metrics;

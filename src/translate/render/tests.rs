@@ -1,6 +1,7 @@
 //! Records become messages that always have what kubelet's client requires.
 
 mod container;
+mod dump;
 mod image;
 mod records;
 mod runtime;

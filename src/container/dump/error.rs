@@ -1,0 +1,77 @@
+//! Errors of CheckpointContainer.
+
+use std::{path::PathBuf, time::Duration};
+
+use thiserror::Error;
+
+use crate::{
+    concurrency::single_flight::Lost, engine::error::EngineError, error::Kind,
+    host::error::HostError, store::error::StoreError,
+};
+
+/// A checkpoint could not be made. The container runs on, and nothing of the checkpoint is left.
+#[derive(Debug, Error)]
+pub enum DumpError {
+    #[error("container {id} is not known")]
+    NotFound { id: String },
+    #[error("container {id} is not running")]
+    NotRunning { id: String },
+    #[error("container {id} is paused: unpause it first (docker unpause)")]
+    Paused { id: String },
+    #[error("a checkpoint of container {id} is already being made")]
+    InProgress { id: String },
+    #[error("container {id} is being stopped, or the docker engine does not start a command in it")]
+    Busy { id: String },
+    #[error("criu is not installed: no such program in PATH; install CRIU 4.0 or newer")]
+    NoCriu,
+    #[error("container {id} cannot be checkpointed: {reason}")]
+    Unfit { id: String, reason: String },
+    #[error("location: {} already exists", location.display())]
+    Exists { location: PathBuf },
+    #[error("location: {} is not a directory", directory.display())]
+    NoDirectory { directory: PathBuf },
+    #[error(
+        "not enough space for the checkpoint on the file system of {}: it needs up to {} MiB, and {} MiB are free",
+        place.display(), needed >> 20, free >> 20
+    )]
+    NoSpace { place: PathBuf, needed: u64, free: u64 },
+    #[error(
+        "the checkpoint of container {id} was not complete after {}s; it is discarded once CRIU has ended",
+        limit.as_secs()
+    )]
+    TimedOut { id: String, limit: Duration },
+    #[error("the caller of the checkpoint of container {id} has disconnected")]
+    Abandoned { id: String },
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+impl DumpError {
+    /// The error kind, from which the gRPC code follows.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NotFound { .. } => Kind::NotFound,
+            Self::NotRunning { .. }
+            | Self::Paused { .. }
+            | Self::InProgress { .. }
+            | Self::Busy { .. }
+            | Self::NoCriu
+            | Self::Unfit { .. } => Kind::FailedPrecondition,
+            Self::Exists { .. } => Kind::AlreadyExists,
+            Self::NoDirectory { .. } => Kind::InvalidArgument,
+            Self::NoSpace { .. } => Kind::ResourceExhausted,
+            Self::TimedOut { .. } => Kind::DeadlineExceeded,
+            Self::Abandoned { .. } => Kind::Cancelled,
+            Self::Host(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Lost(_) => Kind::Internal,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The lines of CRIU's log and of the runtime's output that say why a dump failed.
+
+/// The last lines that say why, on one line. CRIU's log has everything that CRIU did. The runtime's output is
+/// used if the log has no error, because CRIU may not have run.
+pub(super) fn reason(log: &str, output: &str) -> String {
+    let errors = log.lines().filter(|line| line.contains("Error ("));
+    let mut lines: Vec<&str> = errors.map(without_time).collect();
+    if lines.is_empty() {
+        lines = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    }
+    let first = lines.len().saturating_sub(MOST_LINES);
+    let said = lines.get(first..).unwrap_or_default().join("; ");
+    let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if said.is_empty() { "the runtime gave no reason".to_owned() } else { said }
+}
+
+/// A line of the log begins with the time since its start in parentheses.
+fn without_time(line: &str) -> &str {
+    let rest = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    rest.map_or(line, |(_, rest)| rest).trim()
+}
+
+const MOST_LINES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_errors_of_the_log_are_the_reason() {
+        let log = "(00.000010) Version: 4.2.1\n(00.1) Error (criu/files-ext.c:98): Can't dump file 5\n\
+                   (00.2) Warn  (criu/x.c:1): no matter\n(00.3) Error (criu/cr-dump.c:2): Dumping FAILED.\n";
+        let wanted = "Error (criu/files-ext.c:98): Can't dump file 5; Error (criu/cr-dump.c:2): Dumping FAILED.";
+        assert_eq!(reason(log, "runc: criu failed"), wanted);
+        assert_eq!(reason("", " criu: not found\u{1b}[m\n\n"), "criu: not found [m");
+        assert_eq!(reason("", ""), "the runtime gave no reason");
+        let many = "Error (a): 1\nError (a): 2\nError (a): 3\nError (a): 4\n";
+        assert_eq!(reason(many, ""), "Error (a): 2; Error (a): 3; Error (a): 4");
+    }
+}

@@ -1,0 +1,123 @@
+//! What a dump needs to know about a running container, read from its process, its shim and its bundle. The
+//! engine's API has none of it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::rootfs_diff;
+use crate::{
+    host::{
+        cgroup::{self, Cgroup, Cgroups, Hierarchy},
+        freezer::Freezer,
+        mounts::upper_directories,
+        processes::Processes,
+    },
+    model::record::ContainerRecord,
+};
+
+/// A container that can be dumped.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// The OCI runtime: a path, or a name in `PATH`.
+    pub(super) runtime: String,
+    /// The runtime's state directory.
+    pub(super) root: PathBuf,
+    /// `config.json` of the bundle.
+    pub(super) config: Value,
+    pub(super) freezer: Freezer,
+    pub(super) layer: PathBuf,
+    /// How much space CRIU's images and the changed files need at most.
+    pub(super) size: u64,
+}
+
+impl Facts {
+    /// Reads everything. Fails with the reason why the container cannot be dumped.
+    pub(super) fn read(
+        container: &ContainerRecord,
+        engine_root: &Path,
+        cgroups: &Cgroups,
+    ) -> Result<Self, String> {
+        let (id, pid) =
+            (container.id.as_str(), container.process.pid().ok_or("it has no process")?);
+        let group = cgroups.find_uncached(pid, id).map_err(|_| HIDDEN)?;
+        let processes = Processes::new(PROC);
+        let shim = processes.get(pid).ok_or(HIDDEN)?.parent;
+        // A shim of several containers has the bundle of the first one as its directory. The path is also
+        // correct if the shim has other mounts.
+        let shim = Path::new(PROC).join(shim.to_string());
+        let bundle = shim.join("cwd/..").join(id);
+        let config = json(&bundle.join("config.json"))
+            .map_err(|_| "its process is not a child of a containerd shim")?;
+        has_own_users(pid)?;
+        let options: Options = json(&bundle.join("options.json")).unwrap_or_default();
+        let bundles = fs::canonicalize(shim.join("cwd/..")).unwrap_or_default();
+        let namespace = bundles.file_name().unwrap_or_default();
+        let root = if options.root.is_empty() { RUNC_ROOT } else { &options.root };
+        let layer = container.writable_layer.clone().or_else(|| {
+            let table = fs::read_to_string(shim.join("mountinfo")).unwrap_or_default();
+            upper_directories(&table, engine_root).remove(id)
+        });
+        let layer = layer.ok_or("its writable layer is not a directory of an overlay")?;
+        let changed = rootfs_diff::size(&layer).map_err(|error| error.to_string())?;
+        Ok(Self {
+            runtime: if options.binary_name.is_empty() {
+                RUNC.to_owned()
+            } else {
+                options.binary_name
+            },
+            root: Path::new(root).join(namespace),
+            config,
+            freezer: Freezer::of(&group).ok_or("its cgroup cannot be frozen")?,
+            layer,
+            size: memory(&group).saturating_add(changed).saturating_add(MARGIN),
+        })
+    }
+}
+
+/// The part of the shim's options that is needed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Options {
+    binary_name: String,
+    root: String,
+}
+
+/// CRIU could dump it, but the owners of its files would be wrong in the archive.
+fn has_own_users(pid: u32) -> Result<(), String> {
+    let map =
+        |process: &str| fs::read_to_string(Path::new(PROC).join(process).join("uid_map")).ok();
+    match map(&pid.to_string()) == map("self") {
+        true => Ok(()),
+        false => Err("it has a user namespace".to_owned()),
+    }
+}
+
+/// The memory that CRIU saves: that of processes, and of files in a tmpfs.
+fn memory(group: &Cgroup) -> u64 {
+    let Some((hierarchy, directory)) = group.directory("memory") else { return 0 };
+    let names = match hierarchy {
+        Hierarchy::V1 => ["total_rss ", "total_shmem "],
+        Hierarchy::V2 => ["anon ", "shmem "],
+    };
+    let stat = cgroup::read(directory, "memory.stat").unwrap_or_default();
+    let lines =
+        stat.lines().filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)));
+    lines.filter_map(|value| value.parse::<u64>().ok()).fold(0, u64::saturating_add)
+}
+
+fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+const PROC: &str = "/proc";
+const HIDDEN: &str = "its process cannot be seen from here";
+const RUNC: &str = "runc";
+/// The shim's default.
+const RUNC_ROOT: &str = "/run/containerd/runc";
+/// Space for the small images and the logs.
+const MARGIN: u64 = 16 << 20;

@@ -1,0 +1,92 @@
+//! What the detached program is to do, and what it reports: files in its directory.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::host::{
+    error::HostError,
+    file::{self, Durability},
+    freezer::Freezer,
+};
+
+/// The order to the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) container: String,
+    /// The runtime's command line.
+    pub(super) command: Vec<String>,
+    pub(super) freezer: Freezer,
+    /// The writable layer.
+    pub(super) layer: PathBuf,
+    /// The unfinished archive, which the next dockbridge removes.
+    pub(super) draft: PathBuf,
+}
+
+/// The report of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) stood_still_ms: u64,
+    pub(super) failure: Option<Failure>,
+}
+
+/// Why the program failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Failure {
+    /// The runtime or CRIU failed. CRIU's log has the reason.
+    Runtime,
+    /// The freeze or the copy of the layer failed.
+    Other { reason: String, is_disk_full: bool },
+}
+
+/// Writes a file into the program's directory.
+pub(super) fn write<T: Serialize>(directory: &Path, name: &str, body: &T) -> Result<(), HostError> {
+    let path = directory.join(name);
+    let bytes =
+        serde_json::to_vec(body).map_err(|e| HostError::new("write", &path, io::Error::from(e)))?;
+    file::replace(&path, &bytes, Durability::Written)
+}
+
+/// Reads such a file. None if it does not exist.
+pub(super) fn read<T: DeserializeOwned>(
+    directory: &Path,
+    name: &str,
+) -> Result<Option<T>, HostError> {
+    let path = directory.join(name);
+    let Some(bytes) = file::read_if_present(&path, LARGEST)? else { return Ok(None) };
+    let read = serde_json::from_slice(&bytes);
+    read.map(Some).map_err(|e| HostError::new("read", &path, io::Error::from(e)))
+}
+
+/// The command line that makes the runtime dump a container into `directory`.
+pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) -> Vec<String> {
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    [
+        runtime.to_owned(),
+        "--root".to_owned(),
+        shown(root),
+        "checkpoint".to_owned(),
+        "--leave-running".to_owned(),
+        // Files may be locked: a database does.
+        "--file-locks".to_owned(),
+        "--image-path".to_owned(),
+        shown(&directory.join(IMAGES)),
+        "--work-path".to_owned(),
+        shown(directory),
+        id.to_owned(),
+    ]
+    .into()
+}
+
+pub(super) const ORDER: &str = "order.json";
+pub(super) const REPORT: &str = "report.json";
+/// The directory of CRIU's images, also in the archive.
+pub(super) const IMAGES: &str = "checkpoint";
+/// CRIU's log, also in the archive.
+pub(super) const LOG: &str = "dump.log";
+pub(super) const ROOTFS_DIFF: &str = "rootfs-diff.tar";
+pub(super) const DELETED_FILES: &str = "deleted.files";
+const LARGEST: u64 = 1 << 20;

@@ -1,0 +1,130 @@
+//! Freezes and thaws all processes of a cgroup.
+
+use std::{
+    io,
+    path::PathBuf,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    cgroup::{self, Cgroup, Hierarchy},
+    error::HostError,
+};
+
+/// The freezer of one cgroup. Its serde form is stored for the next dockbridge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freezer {
+    directory: PathBuf,
+    is_v2: bool,
+}
+
+impl Freezer {
+    /// The freezer of a cgroup. None if its hierarchy has none.
+    pub fn of(group: &Cgroup) -> Option<Self> {
+        let (hierarchy, directory) = group.directory("freezer")?;
+        let freezer = Self { directory: directory.to_owned(), is_v2: hierarchy == Hierarchy::V2 };
+        freezer.directory.join(freezer.switch()).exists().then_some(freezer)
+    }
+
+    /// Freezes all processes, and returns when they stand still.
+    ///
+    /// # Errors
+    /// A process does not stop in time. The cgroup may be frozen in part, so it must be thawed.
+    pub fn freeze(&self, limit: Duration) -> Result<(), HostError> {
+        let until = Instant::now() + limit;
+        loop {
+            // Version 1 only retries a process that could not be frozen when the state is written again.
+            self.set(true)?;
+            if self.is_complete().map_err(|e| HostError::new("freeze", &self.directory, e))? {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let late = io::Error::new(io::ErrorKind::TimedOut, "a process does not stop");
+                return Err(HostError::new("freeze", &self.directory, late));
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// Thaws all processes. Also succeeds if they are not frozen, or if the cgroup does not exist.
+    ///
+    /// # Errors
+    /// Access is denied.
+    pub fn thaw(&self) -> Result<(), HostError> {
+        match self.set(false) {
+            // The kernel returns ENODEV if the cgroup is being removed.
+            Err(error) if error.is_not_found() || !self.directory.exists() => Ok(()),
+            done => done,
+        }
+    }
+
+    fn set(&self, frozen: bool) -> Result<(), HostError> {
+        let value = match (self.is_v2, frozen) {
+            (true, true) => "1",
+            (true, false) => "0",
+            (false, true) => "FROZEN",
+            (false, false) => "THAWED",
+        };
+        cgroup::write(&self.directory, self.switch(), value)
+    }
+
+    fn is_complete(&self) -> io::Result<bool> {
+        if self.is_v2 {
+            let events = cgroup::read(&self.directory, "cgroup.events")?;
+            return Ok(events.lines().any(|line| line == "frozen 1"));
+        }
+        Ok(cgroup::read(&self.directory, self.switch())? == "FROZEN")
+    }
+
+    const fn switch(&self) -> &'static str {
+        if self.is_v2 { "cgroup.freeze" } else { "freezer.state" }
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn freezer(is_v2: bool) -> (tempfile::TempDir, Freezer) {
+        let place = tempfile::tempdir().unwrap();
+        let freezer = Freezer { directory: place.path().to_owned(), is_v2 };
+        (place, freezer)
+    }
+
+    #[test]
+    fn both_versions_are_frozen_and_thawed() {
+        let (place, v1) = freezer(false);
+        fs::write(place.path().join("freezer.state"), "").unwrap();
+        v1.freeze(Duration::ZERO).unwrap();
+        v1.thaw().unwrap();
+        // A test file keeps the rest of a longer text.
+        let state = fs::read_to_string(place.path().join("freezer.state")).unwrap();
+        assert!(state.starts_with("THAWED\n"), "{state}");
+
+        let (place, v2) = freezer(true);
+        fs::write(place.path().join("cgroup.freeze"), "").unwrap();
+        fs::write(place.path().join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
+        v2.freeze(Duration::ZERO).unwrap();
+        assert_eq!(fs::read_to_string(place.path().join("cgroup.freeze")).unwrap(), "1\n");
+        fs::write(place.path().join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        let late = v2.freeze(Duration::ZERO).unwrap_err();
+        assert_eq!(late.source.kind(), io::ErrorKind::TimedOut);
+        v2.thaw().unwrap();
+        assert_eq!(fs::read_to_string(place.path().join("cgroup.freeze")).unwrap(), "0\n");
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_is_thawed() {
+        let (place, freezer) = freezer(false);
+        drop(place);
+        freezer.thaw().unwrap();
+        assert!(freezer.freeze(Duration::ZERO).unwrap_err().is_not_found());
+    }
+}

@@ -1,0 +1,177 @@
+//! CheckpointContainer with the fake dockerd: what is refused, and what an ended dockbridge left. A whole
+//! checkpoint needs a real container: `tests/stories/checkpoints.rs`.
+
+use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+
+use dockbridge::{
+    container::{
+        dump::{error::DumpError, service::Dumps},
+        node::Node,
+    },
+    error::Kind,
+    host::detached,
+    model::dump::DumpSpec,
+    translate::render::dump::files,
+};
+use serde_json::json;
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    clock::forward,
+    store::{pod, workload},
+    support::{
+        containers::Verbs,
+        fake_dockerd::server::{FakeDockerd, eventually},
+    },
+};
+
+/// A node with a running container.
+struct Scene {
+    docker: FakeDockerd,
+    verbs: Verbs,
+    dumps: Dumps,
+    container: String,
+    place: tempfile::TempDir,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let docker = FakeDockerd::start().await;
+        let container = docker.world(|world| {
+            let sandbox = pod(world, "web");
+            world.start(&sandbox);
+            let id = workload(world, &sandbox, "main");
+            world.start(&id);
+            id
+        });
+        let place = tempfile::tempdir().unwrap();
+        let verbs = Verbs::start(&docker, place.path(), place.path()).await;
+        let dumps = Self::dumps(&verbs.node, &place);
+        Self { docker, verbs, dumps, container, place }
+    }
+
+    fn dumps(node: &Arc<Node>, place: &tempfile::TempDir) -> Dumps {
+        let program = env!("CARGO_BIN_EXE_dockbridge").into();
+        Dumps::new(node, place.path(), program, &TaskTracker::new())
+    }
+
+    fn spec(&self) -> DumpSpec {
+        let location = self.place.path().join("out.tar");
+        DumpSpec { container: self.container.clone(), location, timeout: None }
+    }
+
+    async fn refused(&self, spec: DumpSpec) -> (Kind, String) {
+        let error = self.dumps.checkpoint(spec, files).await.unwrap_err();
+        (error.kind(), error.to_string())
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.place.path().join("dumps").join(&self.container)
+    }
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_code_and_leaves_nothing() {
+    let scene = Scene::start().await;
+    let (kind, text) = scene.refused(DumpSpec { container: "x".to_owned(), ..scene.spec() }).await;
+    assert_eq!((kind, text.as_str()), (Kind::NotFound, "container x is not known"));
+    let nowhere = scene.place.path().join("nowhere/out.tar");
+    let (kind, text) = scene.refused(DumpSpec { location: nowhere, ..scene.spec() }).await;
+    assert_eq!(kind, Kind::InvalidArgument);
+    assert!(text.ends_with("nowhere is not a directory"), "{text}");
+    fs::write(scene.spec().location, "").unwrap();
+    let (kind, text) = scene.refused(scene.spec()).await;
+    assert_eq!(kind, Kind::AlreadyExists, "{text}");
+    fs::remove_file(scene.spec().location).unwrap();
+    // Its process is this test, which has no shim. A machine may also lack CRIU.
+    let (kind, text) = scene.refused(scene.spec()).await;
+    assert_eq!(kind, Kind::FailedPrecondition, "{text}");
+    scene.docker.world(|world| {
+        world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
+    });
+    let (kind, text) = scene.refused(scene.spec()).await;
+    assert_eq!(kind, Kind::FailedPrecondition);
+    assert!(text.contains("is paused"), "{text}");
+    scene.docker.world(|world| world.exit(&scene.container, 0));
+    scene.verbs.node.store.refresh_container(&scene.container).await.unwrap();
+    let (kind, text) = scene.refused(scene.spec()).await;
+    assert_eq!(kind, Kind::FailedPrecondition);
+    assert!(text.ends_with("is not running"), "{text}");
+    assert!(!scene.unfinished().exists() && !scene.spec().location.exists());
+}
+
+/// The work continues after the deadline, so the next call is refused until the work has ended.
+#[tokio::test]
+async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
+    let scene = Scene::start().await;
+    let inspect = format!("GET /containers/{}/json", scene.container);
+    let held = scene.docker.hold(&inspect);
+    let spec = DumpSpec { timeout: Some(Duration::from_secs(3)), ..scene.spec() };
+    let dumps = scene.dumps.clone();
+    let inspects = scene.docker.count(&inspect);
+    let first = tokio::spawn(async move { dumps.checkpoint(spec, files).await });
+    eventually(|| scene.docker.count(&inspect) > inspects).await;
+    let second = scene.dumps.checkpoint(scene.spec(), files).await.unwrap_err();
+    assert!(matches!(second, DumpError::InProgress { .. }), "{second}");
+    forward(Duration::from_secs(4)).await;
+    let first = first.await.unwrap().unwrap_err();
+    assert!(matches!(first, DumpError::TimedOut { .. }), "{first}");
+    let third = scene.dumps.checkpoint(scene.spec(), files).await.unwrap_err();
+    assert!(matches!(third, DumpError::InProgress { .. }), "{third}");
+    held.cancel();
+    loop {
+        match scene.dumps.checkpoint(scene.spec(), files).await.unwrap_err() {
+            DumpError::InProgress { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
+            other => break assert_eq!(other.kind(), Kind::FailedPrecondition, "{other}"),
+        }
+    }
+}
+
+/// The program of an ended dockbridge still runs. Commands and stops wait for its end. Then the container is
+/// thawed, and everything is removed.
+#[tokio::test]
+async fn what_an_ended_dockbridge_left_is_waited_for() {
+    let scene = Scene::start().await;
+    let (directory, freezer) = (scene.unfinished(), scene.place.path().join("freezer"));
+    fs::create_dir_all(&directory).unwrap();
+    fs::create_dir(&freezer).unwrap();
+    fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    let draft = scene.place.path().join(".out.tar.0.tmp");
+    fs::write(&draft, "half").unwrap();
+    let order = json!({
+        "container": scene.container, "command": [], "layer": "/",
+        "freezer": { "directory": freezer, "is_v2": false }, "draft": draft,
+    });
+    fs::write(directory.join("order.json"), order.to_string()).unwrap();
+    let mut program = tokio::process::Command::new("cat");
+    program.current_dir(&directory).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut program = program.kill_on_drop(true).spawn().unwrap();
+    eventually(|| detached::is_used(&directory)).await;
+
+    let next = Scene::dumps(&scene.verbs.node, &scene.place);
+    next.adopt_leftovers().await;
+    let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
+    assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+    let (containers, id) = (scene.verbs.containers.clone(), scene.container.clone());
+    let stopping = tokio::spawn(async move { containers.stop(&id, Duration::from_secs(1)).await });
+    crate::clock::settle().await;
+    assert!(!stopping.is_finished() && draft.exists());
+    drop(program.stdin.take());
+    program.wait().await.unwrap();
+    stopping.await.unwrap().unwrap();
+    eventually(|| !directory.exists()).await;
+    assert!(!draft.exists());
+    assert!(fs::read_to_string(freezer.join("freezer.state")).unwrap().starts_with("THAWED"));
+    assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
+}
+
+/// The program does nothing without an order, because the dockbridge that wrote it has ended.
+#[tokio::test]
+async fn a_program_without_an_order_ends() {
+    let place = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_dockbridge").as_ref();
+    let arguments = ["dump-container".as_ref(), place.path().as_os_str()];
+    let mut child = detached::start(program, &arguments, place.path(), "dockbridge-test").unwrap();
+    assert!(!child.wait().await.unwrap().success());
+    detached::ended(place.path()).await;
+}
