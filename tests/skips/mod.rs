@@ -52,6 +52,8 @@ pub(crate) enum Lack {
     OciRuntime,
     /// An engine that does not read CDI specifications by itself.
     EngineWithoutCdi,
+    /// CRIU that works on this kernel.
+    Criu,
 }
 
 impl Lack {
@@ -77,6 +79,7 @@ impl Lack {
             }
             Self::OciRuntime => "no dockbridge-runtime; make test-runtime has it".to_owned(),
             Self::EngineWithoutCdi => "an engine that reads CDI specifications itself".to_owned(),
+            Self::Criu => "no CRIU that works on this kernel".to_owned(),
         }
     }
 
@@ -132,6 +135,10 @@ impl Lack {
             Self::YoungEngine => !young,
             Self::OciRuntime => env::var_os("DOCKBRIDGE_WORLD_RUNTIME").is_none(),
             Self::EngineWithoutCdi => young,
+            Self::Criu => !std::process::Command::new("criu")
+                .arg("check")
+                .output()
+                .is_ok_and(|checked| checked.status.success()),
         }
     }
 }

@@ -20,6 +20,7 @@
 mod admin;
 mod cdi;
 mod chaos;
+mod checkpoints;
 mod clients;
 mod conflicts;
 mod containerd;
@@ -288,6 +289,10 @@ const STORIES: &[(&str, Story)] = stories![
     resources::beyond_the_engine,
     resources::a_crash_in_the_middle,
     resources::of_a_pod,
+    checkpoints::of_a_counter,
+    checkpoints::refused,
+    checkpoints::held_up,
+    checkpoints::over_crashes,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

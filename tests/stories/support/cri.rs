@@ -164,6 +164,17 @@ impl Cri {
         call!(self.runtime.remove_container(request)).map(drop)
     }
 
+    /// CheckpointContainer with a limit in seconds.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn checkpoint(&self, id: &str, archive: &Path, timeout: i64) -> Answer {
+        let request = cri::CheckpointContainerRequest {
+            container_id: id.to_owned(),
+            location: archive.display().to_string(),
+            timeout,
+        };
+        call!(self.runtime.checkpoint_container(request)).map(drop)
+    }
+
     pub(crate) async fn container(&self, id: &str) -> Answer<cri::ContainerStatus> {
         let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         Ok(call!(self.runtime.container_status(request))?.status.unwrap_or_default())
