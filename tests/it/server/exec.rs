@@ -234,7 +234,8 @@ async fn a_command_that_waits_for_memory_has_not_timed_out() {
         while taken().await < full as f64 {
             tokio::task::yield_now().await;
         }
-        run(&bridge, &id, &["x"], 1).await
+        // Long enough for the engine to start the command on a busy machine.
+        run(&bridge, &id, &["x"], 5).await
     };
     let answer = tokio::select! {
         answer = waits => answer,
