@@ -189,6 +189,8 @@ serve() {
 }
 
 run_critest() {
+    # As on a host with systemd. The suite mounts in /tmp and expects that containers see it, and the other way round.
+    mount --make-rshared /
     local flags=(-runtime-endpoint "unix://$world/cri.sock" -image-endpoint "unix://$world/cri.sock")
     [ ! -S "$world/nri.sock" ] || flags+=(-nri-socket "$world/nri.sock")
     timeout 7200 "$1" "${flags[@]}" -ginkgo.no-color -ginkgo.v -ginkgo.json-report "$world/log/report.json"
