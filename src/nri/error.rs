@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     translate::{nri::owners::Conflict, parse::adjustment::AdjustmentError},
 };
 
@@ -29,9 +29,8 @@ pub enum NriError {
     Adjustment(Arc<AdjustmentError>),
 }
 
-impl NriError {
-    /// The kind of failure.
-    pub fn kind(&self) -> Kind {
+impl WithKind for NriError {
+    fn kind(&self) -> Kind {
         match self {
             Self::Refused { .. } => Kind::Unknown,
             Self::Missing { .. } => Kind::Unavailable,

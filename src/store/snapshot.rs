@@ -6,14 +6,17 @@ use std::{
 };
 
 use super::{
-    error::StoreError,
+    handle::never_synced,
     index::{Index, Workloads},
 };
-use crate::model::{
-    engine::{EngineHealth, EngineInfo, OtherStore},
-    id::{ImageId, SandboxId},
-    record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
-    reference::ImageReference,
+use crate::{
+    error::Failure,
+    model::{
+        engine::{EngineHealth, EngineInfo, OtherStore},
+        id::{ImageId, SandboxId},
+        record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
+        reference::ImageReference,
+    },
 };
 
 /// Everything that is known at one moment.
@@ -111,9 +114,9 @@ impl Snapshot {
     /// The engine's last `/info`.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] before its first answer.
-    pub fn described(&self) -> Result<&EngineInfo, StoreError> {
-        let unknown = || StoreError::NeverSynced { reason: "it has not answered".to_owned() };
+    /// The engine has not answered yet.
+    pub fn described(&self) -> Result<&EngineInfo, Failure> {
+        let unknown = || never_synced("it has not answered");
         self.engine.as_deref().ok_or_else(unknown)
     }
 

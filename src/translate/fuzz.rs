@@ -25,7 +25,7 @@ use super::{
     render,
 };
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     fuzz_input::texts,
     model::{
         container::{ContainerLogFormat, ContainerSpec},
