@@ -23,7 +23,6 @@ use crate::{
     error::{Failure, Kind},
     host::cgroup::Cgroups,
     model::{
-        filter::{ContainerFilter, SandboxFilter},
         record::{ContainerRecord, Process, SandboxRecord},
         stats::{ContainerReading, Detail, Disks, MachineSample, PodReading},
     },
@@ -66,11 +65,11 @@ impl Stats {
     pub async fn containers(
         &self,
         now: &Snapshot,
-        filter: &ContainerFilter,
+        is_asked: impl Fn(&ContainerRecord) -> bool,
         detail: Detail,
     ) -> Result<Vec<ContainerReading>, Failure> {
         let runs = |record: &&Arc<ContainerRecord>| record.process.is_running();
-        let asked = now.containers().iter().filter(runs).filter(|record| filter.matches(record));
+        let asked = now.containers().iter().filter(runs).filter(|record| is_asked(record));
         self.spread(asked.cloned().collect(), detail, Collector::container).await
     }
 
@@ -89,12 +88,12 @@ impl Stats {
     pub async fn pods(
         &self,
         now: &Snapshot,
-        filter: &SandboxFilter,
+        is_asked: impl Fn(&SandboxRecord) -> bool,
         detail: Detail,
     ) -> Result<Vec<PodReading>, Failure> {
         let runs =
             |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
-        let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
+        let asked = now.sandboxes().iter().filter(runs).filter(|record| is_asked(record));
         let targets = PodTarget::all(asked, now);
         self.spread(targets, detail, Collector::pod).await
     }

@@ -76,12 +76,6 @@ pub(crate) fn requests(bytes: &[u8]) {
             assert!(pull.reference.tag().or(pull.reference.digest()).is_some());
         }
     }
-    if let Ok(filter) = cri::PodSandboxFilter::decode(bytes) {
-        let _ = parse::filter::sandbox_filter(Some(&filter));
-    }
-    if let Ok(filter) = cri::ContainerFilter::decode(bytes) {
-        let _ = parse::filter::container_filter(Some(&filter));
-    }
     if let Ok(request) = cri::UpdateRuntimeConfigRequest::decode(bytes) {
         let network = request.runtime_config.and_then(|config| config.network_config);
         accepted(parse::sandbox::pod_cidrs(&network.unwrap_or_default().pod_cidr));
