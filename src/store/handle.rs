@@ -10,8 +10,14 @@ use tokio::{
 };
 
 use super::{
-    command::Command, engine_call::EngineCall, inspect_queue::Target, metrics::StoreMetrics,
-    oom::OomDetector, settings::SYNC_TIMEOUT, snapshot::Snapshot,
+    command::Command,
+    engine_call::EngineCall,
+    inspect_queue::Target,
+    inspector::inspect_timeout,
+    metrics::StoreMetrics,
+    oom::OomDetector,
+    settings::SYNC_TIMEOUT,
+    snapshot::{Snapshot, never_synced},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -230,18 +236,6 @@ impl Store {
             }
         }
     }
-}
-
-/// The failure while the engine has not been read.
-pub(super) fn never_synced(reason: &str) -> Failure {
-    let text = format!("Docker has not listed its containers yet: {reason}");
-    Failure::new(Kind::Unavailable, text)
-}
-
-/// The failure if an inspect takes too long.
-pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
-    let text = format!("Docker did not answer the inspect of {name} within {waited:?}");
-    Failure::new(Kind::DeadlineExceeded, text)
 }
 
 /// The writer task has ended because the process is shutting down.

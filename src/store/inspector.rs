@@ -10,7 +10,6 @@ use tokio::{
 
 use super::{
     command::Signal,
-    handle::inspect_timeout,
     hooks::StoreHooks,
     inspect_queue::{Generation, Target},
     objects::Inspected,
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::{
     engine::client::Engine,
-    error::Failure,
+    error::{Failure, Kind},
     host::clock,
     model::{
         record::{ContainerRecord, Observed, Process},
@@ -176,6 +175,12 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, Failure>
             Failure::from(error).within(format_args!("cannot inspect {}", target.name()))
         }),
     }
+}
+
+/// The failure if an inspect takes too long.
+pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
+    let text = format!("Docker did not answer the inspect of {name} within {waited:?}");
+    Failure::new(Kind::DeadlineExceeded, text)
 }
 
 /// Longer than the hook takes for a container with a complete log, and shorter than the first reader waits.

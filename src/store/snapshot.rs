@@ -5,12 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    handle::never_synced,
-    index::{Index, Workloads},
-};
+use super::index::{Index, Workloads};
 use crate::{
-    error::Failure,
+    error::{Failure, Kind},
     model::{
         engine::{EngineHealth, EngineInfo, OtherStore},
         id::{ImageId, SandboxId},
@@ -256,6 +253,12 @@ impl Images {
         let to = rest.partition_point(|image| image.id.hex().starts_with(hex));
         rest.get(..to).unwrap_or_default()
     }
+}
+
+/// The failure while the engine has not been read.
+pub(super) fn never_synced(reason: &str) -> Failure {
+    let text = format!("Docker has not listed its containers yet: {reason}");
+    Failure::new(Kind::Unavailable, text)
 }
 
 /// The one spelling under which a name is stored and found. None if it is not a reference.
