@@ -11,7 +11,7 @@ use crate::{
     concurrency::blocking::blocking,
     error::{Failure, Kind, chain},
     host::{
-        cgroup::{self, Cgroup, Cgroups, limits::Limits},
+        cgroup::{self, Cgroup, Cgroups},
         error::HostError,
         process::{ProcessError, ProcessExit, Program, run},
     },
@@ -52,36 +52,21 @@ impl ContainerCgroup {
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
 
-    /// Like [`Self::shown`]. None if the cgroup no longer exists. Never blocks.
-    pub(super) fn shown_now(
-        &self,
-        requested: &Resources,
-        settings: &[CgroupFile],
-    ) -> Option<Resources> {
-        let now = self.read_limits(requested);
-        (now.is_known() || self.group.exists()).then(|| self.render(requested, &now, settings))
-    }
-
     pub(super) fn is_alive(&self) -> bool {
         self.cgroups.find(self.pid, &self.id).is_ok()
     }
 
-    /// The current limits, in the form in which they were requested.
-    pub(super) fn shown(&self, requested: &Resources, settings: &[CgroupFile]) -> Resources {
-        self.render(requested, &self.read_limits(requested), settings)
-    }
-
-    fn read_limits(&self, requested: &Resources) -> Limits {
+    /// The current limits, in the form in which they were requested. None if the cgroup no longer exists.
+    pub(super) fn shown(
+        &self,
+        requested: &Resources,
+        settings: &[CgroupFile],
+    ) -> Option<Resources> {
         let has_cpusets = !requested.cpuset_cpus.is_empty() || !requested.cpuset_mems.is_empty();
-        if has_cpusets { self.limits() } else { self.group.numbers(self.pid) }
-    }
-
-    fn render(&self, requested: &Resources, limits: &Limits, settings: &[CgroupFile]) -> Resources {
-        shown(requested, limits, settings, |setting| self.current(setting))
-    }
-
-    fn limits(&self) -> Limits {
-        self.group.limits(self.pid)
+        let now =
+            if has_cpusets { self.group.limits(self.pid) } else { self.group.numbers(self.pid) };
+        let is_there = now.is_known() || self.group.exists();
+        is_there.then(|| shown(requested, &now, settings, |setting| self.current(setting)))
     }
 
     /// Memory in use that the kernel cannot reclaim. A lower limit would end processes.
