@@ -263,7 +263,7 @@ impl Sandboxes {
 }
 
 fn is_unknown(snapshot: &Snapshot, id: &SandboxId) -> bool {
-    snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).is_empty()
+    snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).next().is_none()
 }
 
 fn tell_unclean(id: &SandboxId, error: &Failure) {

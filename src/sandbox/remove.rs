@@ -52,10 +52,9 @@ impl Sandboxes {
         }
         let removals = snapshot
             .containers_of(id)
-            .iter()
             .map(|container| self.deps.containers.remove(container.id.as_str()));
         let removed = futures_util::future::join_all(removals).await;
-        removed.into_iter().filter_map(Result::err).map(Failure::from).collect()
+        removed.into_iter().filter_map(Result::err).collect()
     }
 
     async fn remove_pause(&self, id: &SandboxId) -> Result<(), Failure> {

@@ -46,7 +46,7 @@ impl Sandboxes {
         let known = found.map(|sandbox| sandbox.id.clone());
         let Some(id) = known.or_else(|| SandboxId::try_from(id).ok()) else { return Ok(None) };
         let has_leftovers = found.is_some()
-            || !snapshot.containers_of(&id).is_empty()
+            || snapshot.containers_of(&id).next().is_some()
             || snapshot.obsolete_checkpoints().contains(&id)
             || self.is_pinned(&id).await
             || self.deps.network.has_attachment(&id).await?;
@@ -97,11 +97,10 @@ impl Sandboxes {
         let snapshot = self.deps.node.store.snapshot();
         let kills = snapshot
             .containers_of(id)
-            .iter()
             .filter(|container| !container.process.has_ended())
             .map(|container| self.deps.containers.kill(&container.id));
         let ended = futures_util::future::join_all(kills).await;
-        ended.into_iter().filter_map(Result::err).map(Failure::from).collect()
+        ended.into_iter().filter_map(Result::err).collect()
     }
 
     /// Pins the namespace of a running pause container if it is not pinned, for example because the pod was

@@ -32,7 +32,7 @@ async fn events_carry_a_life_from_creation_to_removal() {
     })
     .await;
     let sandbox = shown.sandbox(&pause).unwrap();
-    assert_eq!(shown.containers_of(&sandbox.id).len(), 1);
+    assert_eq!(shown.containers_of(&sandbox.id).count(), 1);
     assert_eq!(sandbox.document.spec.metadata.name, "a");
     docker.world(|world| world.start(&pause));
     until(&store, "it runs", |s| runs(s, &pause)).await;
