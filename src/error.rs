@@ -1,9 +1,8 @@
-//! The kinds of errors. Every error of a module has one of them.
+//! The kinds of errors, and the error of calls. Every error has a kind.
 //!
-//! The rule: each module has a small error enum, with ids and paths as fields, and a `kind()`. Errors that no
-//! caller handles in its own way may share a variant with a kind and a text. Nothing below `rpc` knows gRPC.
-//! Only `rpc::status` turns a [`Kind`] into the gRPC code of the same name, with the whole [`chain`] of
-//! causes as its message.
+//! The rule: an error that a caller handles in its own way is a variant of a small enum of its module, with ids
+//! and paths as fields. All other errors are a [`Failure`]. Nothing below `rpc` knows gRPC. Only `rpc::status`
+//! turns a [`Kind`] into the gRPC code of the same name, with the whole [`chain`] of causes as its message.
 
 use std::error::Error;
 
@@ -52,6 +51,64 @@ impl Kind {
             Self::Unknown => "unknown",
             Self::Internal => "internal",
         }
+    }
+}
+
+/// An error of a module, from which a [`Failure`] can be made.
+pub trait WithKind: Error {
+    /// The kind, from which the gRPC code follows.
+    fn kind(&self) -> Kind;
+}
+
+/// Why a call failed, with all causes in the text. Can be cloned, because several callers may wait for one task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    kind: Kind,
+    text: String,
+}
+
+impl Failure {
+    /// A failure of any kind.
+    pub fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// A request that no engine can fulfil.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidArgument, text)
+    }
+
+    /// A request that the state of an object, this engine, or the host's configuration does not allow.
+    pub fn unmet(text: impl Into<String>) -> Self {
+        Self::new(Kind::FailedPrecondition, text)
+    }
+
+    /// A field that neither the Engine API nor dockbridge's OCI runtime supports here.
+    pub fn unsupported(field: &str, reason: &str) -> Self {
+        Self::new(Kind::Unimplemented, format!("{field}: {reason}"))
+    }
+
+    /// A missing object.
+    pub fn missing(object: impl std::fmt::Display) -> Self {
+        Self::new(Kind::NotFound, format!("{object} is not known"))
+    }
+
+    /// The same failure as the cause of another one, which keeps its kind.
+    #[must_use]
+    pub fn within(self, text: impl std::fmt::Display) -> Self {
+        Self { text: format!("{text}: {}", self.text), ..self }
+    }
+
+    /// The kind, from which the gRPC code follows.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl<E: WithKind> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { kind: error.kind(), text: chain(&error) }
     }
 }
 

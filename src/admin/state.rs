@@ -70,7 +70,7 @@ fn sandbox(now: &Snapshot, pod: &SandboxRecord) -> Value {
         "attachment": pod.attachment.as_ref().map(attachment),
         "addresses": pod.addresses(),
         "containers":
-            now.containers_of(&pod.id).iter().map(|one| container(one)).collect::<Vec<_>>(),
+            now.containers_of(&pod.id).map(|one| container(one)).collect::<Vec<_>>(),
     });
     with_listed_only(shown, pod.process.as_ref().is_some_and(Process::is_listed))
 }

@@ -2,17 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{
-    error::CdiError,
-    specification::{Format, Malformed, Specification},
+use super::specification::{Format, Malformed, Specification};
+use crate::{
+    error::{Failure, chain},
+    host::file::read_if_present,
 };
-use crate::{error::chain, host::file::read_if_present};
 
 #[derive(Debug, Default)]
 pub(super) struct DeviceIndex {
@@ -59,28 +58,27 @@ impl DeviceIndex {
     }
 
     /// The entry of the device with that name.
-    pub(super) fn find(&self, device: &str) -> Result<&IndexedDevice, CdiError> {
+    pub(super) fn find(&self, device: &str) -> Result<&IndexedDevice, Failure> {
         let Some(entry) = self.devices.get(device) else { return Err(self.unknown(device)) };
         match &entry.duplicate {
             None => Ok(entry),
-            Some(duplicate) => Err(CdiError::Duplicate {
-                device: device.to_owned(),
-                first: entry.file.clone(),
-                second: duplicate.clone(),
-            }),
+            Some(duplicate) => Err(Failure::unmet(format!(
+                "CDI device {device:?} is defined twice: in {} and in {}",
+                entry.file.display(),
+                duplicate.display()
+            ))),
         }
     }
 
-    fn unknown(&self, device: &str) -> CdiError {
+    fn unknown(&self, device: &str) -> Failure {
         let directories: Vec<_> =
             self.directories.iter().map(|directory| directory.display().to_string()).collect();
-        let mut errors = String::new();
-        for problem in self.errors.iter().take(MAX_ERRORS_SHOWN) {
-            // Writing into a text cannot fail.
-            let _ = write!(errors, "; unreadable: {problem}");
-        }
+        let errors = self.errors.iter().take(MAX_ERRORS_SHOWN);
+        let errors: String = errors.map(|problem| format!("; unreadable: {problem}")).collect();
         let directories = directories.join(", ");
-        CdiError::Unknown { device: device.to_owned(), directories, errors }
+        Failure::unmet(format!(
+            "CDI device {device:?} is in no specification of {directories}{errors}"
+        ))
     }
 
     fn add(&mut self, priority: usize, file: &Path, format: Format) {

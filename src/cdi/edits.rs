@@ -8,11 +8,10 @@ use tracing::info;
 use super::{
     device_index::{DeviceIndex, IndexedDevice},
     device_node,
-    error::CdiError,
     specification::{Edits, Hook, IntelRdt, Mount},
 };
 use crate::{
-    error::chain,
+    error::{Failure, chain},
     host::error::HostError,
     model::spec_edit::{IGNORED_OPTIONS, SpecEdit, stated},
 };
@@ -27,7 +26,7 @@ pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],
     engine: Option<Check>,
-) -> Result<Vec<SpecEdit>, CdiError> {
+) -> Result<Vec<SpecEdit>, Failure> {
     let mut edits = Vec::new();
     let mut common: Vec<&Arc<_>> = Vec::new();
     for (position, device) in devices.iter().enumerate() {
@@ -44,8 +43,7 @@ pub(super) fn collect(
         parts.extend(specification.devices.get(*index).map(|device| &device.container_edits));
         for requested in parts {
             let made = make(requested, engine).map_err(|problem| {
-                let (device, file) = (device.clone(), file.clone());
-                CdiError::Unusable { device, file, problem }
+                Failure::unmet(format!("CDI device {device:?} of {}: {problem}", file.display()))
             })?;
             // The last device that states cache and memory bandwidth counts. Earlier values are dropped.
             if requested.intel_rdt.is_some() {

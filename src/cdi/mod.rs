@@ -11,7 +11,6 @@
 mod device_index;
 mod device_node;
 pub mod edits;
-pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod registry;

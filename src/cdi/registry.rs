@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use super::{
     device_index::DeviceIndex,
     edits::{self, Check},
-    error::CdiError,
 };
-use crate::{concurrency::blocking::blocking, model::spec_edit::SpecEdit};
+use crate::{concurrency::blocking::blocking, error::Failure, model::spec_edit::SpecEdit};
 
 /// The specification files of this host. They are read at each use, because vendors rewrite them.
 #[derive(Clone, Debug, Default)]
@@ -27,12 +26,12 @@ impl Registry {
     ///
     /// # Errors
     /// A device is not known or is specified wrongly, or the engine cannot do one of its edits: see
-    /// [`CdiError`].
+    /// [`Failure`].
     pub async fn edits(
         &self,
         devices: &[String],
         engine: Option<Check>,
-    ) -> Result<Vec<SpecEdit>, CdiError> {
+    ) -> Result<Vec<SpecEdit>, Failure> {
         let devices = devices.to_vec();
         self.read(move |index| edits::collect(index, &devices, engine)).await
     }
@@ -42,7 +41,7 @@ impl Registry {
     ///
     /// # Errors
     /// A device is not known, or defined twice.
-    pub async fn ensure_known(&self, devices: &[String]) -> Result<(), CdiError> {
+    pub async fn ensure_known(&self, devices: &[String]) -> Result<(), Failure> {
         let devices = devices.to_vec();
         self.read(move |index| {
             if !index.is_complete() {
@@ -55,8 +54,8 @@ impl Registry {
 
     async fn read<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&DeviceIndex) -> Result<T, CdiError> + Send + 'static,
-    ) -> Result<T, CdiError> {
+        query: impl FnOnce(&DeviceIndex) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let directories = self.directories.clone();
         blocking(move || query(&DeviceIndex::read(directories))).await
     }

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::{error::Kind, host::error::HostError};
+use crate::{
+    error::{Kind, WithKind},
+    host::error::HostError,
+};
 
 /// A checkpoint could not be written, read or removed.
 #[derive(Debug, Error)]
@@ -19,9 +22,8 @@ pub enum CheckpointError {
     },
 }
 
-impl CheckpointError {
-    /// The kind of the error.
-    pub fn kind(&self) -> Kind {
+impl WithKind for CheckpointError {
+    fn kind(&self) -> Kind {
         match self {
             Self::Host(error) => error.kind(),
             Self::Encode { .. } => Kind::Internal,

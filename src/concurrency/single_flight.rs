@@ -8,10 +8,18 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+use crate::error::{Kind, WithKind};
+
 /// The task ended without an answer: it panicked, or the runtime is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("internal error: the task ended without a result")]
 pub struct Lost;
+
+impl WithKind for Lost {
+    fn kind(&self) -> Kind {
+        Kind::Internal
+    }
+}
 
 /// Running calls by key. Clones share the same table.
 #[derive(Debug)]

@@ -5,16 +5,16 @@ use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc
 use tracing::{info, warn};
 
 use super::{
-    error::ContainerError,
     gather::host_check::within_deadline,
     name_conflict::{Resolution, create_named},
+    node::{refused_file, sandbox_not_ready},
     service::Containers,
     volumes::Volumes,
 };
 use crate::{
     concurrency::blocking::blocking,
     engine::{client::Engine, error::EngineError},
-    error::{Kind, chain},
+    error::{Failure, chain},
     model::{
         container::ContainerSpec,
         document::ContainerDocument,
@@ -24,7 +24,7 @@ use crate::{
         record::{ContainerRecord, Observed, Process, SandboxRecord, SandboxState},
     },
     store::{engine_call::EngineCall, settings::SYNC_TIMEOUT, snapshot::Snapshot},
-    translate::plan::{container::ContainerPlan, error::PlanError},
+    translate::plan::{container::ContainerPlan, labels::encoded},
 };
 
 impl Containers {
@@ -40,13 +40,13 @@ impl Containers {
         sandbox: &str,
         spec: ContainerSpec,
         dns: Option<DnsConfig>,
-    ) -> Result<ContainerId, ContainerError> {
+    ) -> Result<ContainerId, Failure> {
         let snapshot = self.node.store.synced(SYNC_TIMEOUT).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?;
         if self.node.nri.hides_pod(&sandbox) {
-            return Err(ContainerError::SandboxNotFound { id: sandbox.id.to_string() });
+            return Err(Failure::missing(format_args!("sandbox {}", sandbox.id)));
         }
-        let request = serde_json::to_string(&spec).map_err(PlanError::from)?;
+        let request = encoded(&spec)?;
         let key = format!("{}\n{request}", sandbox.id);
         let service = self.clone();
         self.creating
@@ -59,12 +59,12 @@ impl Containers {
         sandbox: &str,
         spec: ContainerSpec,
         dns: Option<DnsConfig>,
-    ) -> Result<ContainerId, ContainerError> {
+    ) -> Result<ContainerId, Failure> {
         let _pod = self.node.locks.read(sandbox).await;
         let snapshot = self.node.store.inspected(sandbox).await?;
         let sandbox = known_sandbox(&snapshot, sandbox)?.completed(dns, spec.users);
         if sandbox.state() != SandboxState::Ready {
-            return Err(ContainerError::SandboxNotReady { id: sandbox.id.to_string() });
+            return Err(sandbox_not_ready(&sandbox.id));
         }
         let volumes = self.node.volumes(&snapshot, &spec).await?;
         let made = self.make(&snapshot, &sandbox, spec, &volumes).await;
@@ -80,7 +80,7 @@ impl Containers {
         sandbox: &SandboxRecord,
         spec: ContainerSpec,
         volumes: &Volumes,
-    ) -> Result<ContainerId, ContainerError> {
+    ) -> Result<ContainerId, Failure> {
         let creation = self.node.nri.begin_container(&sandbox.id, &spec.metadata).await?;
         let plan = self.node.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         let (made, prepared) =
@@ -89,7 +89,7 @@ impl Containers {
         if let Err(error) = prepared {
             // Docker's own files keep the log until the disk has space again.
             if !error.is_full() {
-                return Err(Arc::new(error).into());
+                return Err(error.into());
             }
             let error = chain(&error);
             warn!(
@@ -129,7 +129,7 @@ impl Containers {
         snapshot: &Snapshot,
         plan: &ContainerPlan,
         id: &str,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let engine = snapshot.described()?;
         let (sandbox, spec) = (&plan.document.sandbox, &plan.document.spec);
         let Err(error) = self.node.relabel_mounts(engine, (sandbox, spec), id).await else {
@@ -143,7 +143,7 @@ impl Containers {
     pub(super) async fn discard(&self, id: &str) {
         let removed = async {
             self.node.engine.remove_container(id).await?;
-            Ok::<_, ContainerError>(self.node.store.refresh_container(id).await?)
+            Ok::<_, Failure>(self.node.store.refresh_container(id).await?)
         };
         if let Err(cause) = removed.await {
             let cause = chain(&cause);
@@ -182,27 +182,21 @@ async fn create_logged(
     Ok(id)
 }
 
-fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, ContainerError> {
+fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
     snapshot
         .sandbox(id)
         .map(Arc::clone)
-        .ok_or_else(|| ContainerError::SandboxNotFound { id: id.to_owned() })
+        .ok_or_else(|| Failure::missing(format_args!("sandbox {id}")))
 }
 
 /// Creates missing bind sources, as dockershim did. Engines before API 1.42 have no option for this.
-async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), ContainerError> {
+async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), Failure> {
     let directories = plan.directories.clone();
     within_deadline(|check| {
         blocking(move || {
             directories.into_iter().try_for_each(|path| {
                 check.at(&path)?;
-                // The caller chose the path.
-                make_directory(&path).map_err(|cause| ContainerError::File {
-                    action: "create the mount source",
-                    path,
-                    cause: Arc::new(cause),
-                    kind: Kind::InvalidArgument,
-                })
+                make_directory(&path).map_err(|e| refused_file("create the mount source", &path, e))
             })
         })
     })

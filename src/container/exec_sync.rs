@@ -24,12 +24,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, debug};
 
 use super::{
-    error::ContainerError, exec_output::CollectedOutput, metrics::ContainerMetrics, node::Node,
+    exec_output::CollectedOutput,
+    metrics::ContainerMetrics,
+    node::{Node, not_running, unknown_container},
 };
 use crate::{
     concurrency::{single_flight::Lost, standstills::Standstills},
     engine::{client::Engine, exec::ExecRequest, hijack::Output},
-    error::Kind,
+    error::{Failure, Kind},
     exec::{
         command_records::{AbandonedCommand, CommandRecords},
         error::ExecError,
@@ -81,18 +83,8 @@ impl Commands {
     /// case the command was killed with its child processes. Only this case is a deadline error: kubelet
     /// counts it as a failed probe and restarts the container. An engine that does not answer, or has not
     /// started the command in time, is no reason for that.
-    pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
-        self.run_command(spec).await.map_err(|error| match error {
-            ContainerError::TimedOut { .. } => error,
-            other if other.kind() == Kind::DeadlineExceeded => {
-                ContainerError::EngineTimedOut { cause: Box::new(other) }
-            }
-            other => other,
-        })
-    }
-
-    async fn run_command(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, ContainerError> {
-        let container = self.running(&spec.container).await?;
+    pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
+        let container = self.running(&spec.container).await.map_err(not_the_commands)?;
         let deadline = Deadline::new(spec.timeout, &self.node.engine, container.id.as_str());
         let limit = spec.timeout.unwrap_or_default();
         let gone = CancellationToken::new();
@@ -119,7 +111,7 @@ impl Commands {
             biased;
             // An error drops the sender. The answer has the error.
             _ = begins => outcome.await.map_err(|_| Lost)?,
-            () = deadline.expired() => Err(late(id, limit)),
+            () = deadline.expired() => Err(late(&id, limit)),
         }
     }
 
@@ -151,9 +143,9 @@ impl Commands {
 
     /// The record of a running container. The store may not show a recent start yet, so the engine is asked
     /// before a refusal.
-    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
-        let missing = || ContainerError::NotFound { id: id.to_owned() };
-        let mut container = self.node.find_container(id).await?.ok_or_else(missing)?;
+    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
+        let found = self.node.find_container(id).await?;
+        let mut container = found.ok_or_else(|| unknown_container(id))?;
         if !container.process.is_running() {
             self.node.store.refresh_container(container.id.as_str()).await?;
             container = self.node.container(id).await?;
@@ -161,7 +153,7 @@ impl Commands {
         if container.process.is_running() {
             return Ok(container);
         }
-        Err(ContainerError::NotRunning { id: container.id.as_str().to_owned() })
+        Err(not_running(container.id.as_str()))
     }
 }
 
@@ -232,7 +224,7 @@ enum Interruption {
 struct Caller {
     /// Signals that the engine has started the command.
     begun: Option<oneshot::Sender<()>>,
-    reply: Option<oneshot::Sender<Result<ExecOutcome, ContainerError>>>,
+    reply: Option<oneshot::Sender<Result<ExecOutcome, Failure>>>,
     gone: CancellationToken,
     since: Instant,
     metrics: ContainerMetrics,
@@ -240,7 +232,7 @@ struct Caller {
 
 impl Caller {
     /// Sends the result. It is dropped if the caller has disconnected.
-    fn answer(&mut self, outcome: Result<ExecOutcome, ContainerError>) {
+    fn answer(&mut self, outcome: Result<ExecOutcome, Failure>) {
         self.metrics.ran(self.since.elapsed(), outcome.as_ref().err());
         // Nobody waits for the start any more.
         self.begun = None;
@@ -258,7 +250,7 @@ impl Run {
         let request = ExecRequest { command, streams, env: &env, size: None };
         let exec = match Exec::make(&self.node.engine, &self.container, &request).await {
             Ok(exec) => exec,
-            Err(error) => return caller.answer(Err(error.into())),
+            Err(error) => return caller.answer(Err(not_the_commands(error))),
         };
         command_record.write(exec.id()).await;
         // This is never interrupted, because everything that the engine may have started must be known to
@@ -274,7 +266,7 @@ impl Run {
             }
             Err(error) => {
                 let left = error.after_start();
-                caller.answer(Err(error.into()));
+                caller.answer(Err(not_the_commands(error)));
                 exec.clear(left, &self.stopping).await
             }
         };
@@ -295,25 +287,43 @@ impl Run {
             CommandEnd::Reported(Ok(outcome)) => (Ok(outcome), Leftover::Nothing),
             CommandEnd::Reported(Err(error)) => {
                 let left = error.after_end();
-                (Err(error.into()), left)
+                (Err(not_the_commands(error)), left)
             }
-            CommandEnd::Unreported(left) => (Err(late(id, self.limit())), left),
+            CommandEnd::Unreported(left) => (Err(late(&id, self.limit())), left),
             CommandEnd::Killed(reason) => {
                 let mut clearing = pin!(exec.clear(Leftover::Running, &self.stopping));
                 let cleared = timeout(KILL_TIMEOUT, &mut clearing).await;
-                caller.answer(Err(match reason {
-                    Interruption::Cancelled => ContainerError::Abandoned { id },
-                    Interruption::Stopping => ContainerError::Stopping { id },
-                    Interruption::NoMemory => ContainerError::NoMemory { id, limit: self.limit() },
+                let limit = self.limit().as_secs();
+                let (kind, text) = match reason {
+                    Interruption::Cancelled => (
+                        Kind::Cancelled,
+                        format!("the caller of the command in container {id} has disconnected"),
+                    ),
+                    Interruption::Stopping => (
+                        Kind::Unavailable,
+                        format!(
+                            "the command in container {id} was killed: dockbridge is shutting down"
+                        ),
+                    ),
+                    Interruption::NoMemory => (
+                        Kind::Unavailable,
+                        format!(
+                            "command in container {id} was killed after {limit}s: it waited for memory for \
+                             its output, because other commands used all of it"
+                        ),
+                    ),
                     Interruption::DeadlineExceeded => {
                         let left = match &cleared {
-                            Ok(Ok(_)) => None,
-                            Ok(Err(error)) => Some(Arc::from(format!("and {error}"))),
-                            Err(_) => Some(Arc::from(BEING_ENDED)),
+                            Ok(Ok(_)) => String::new(),
+                            Ok(Err(error)) => format!(" and {error}"),
+                            Err(_) => " and killing it takes longer".to_owned(),
                         };
-                        ContainerError::TimedOut { id, limit: self.limit(), left }
+                        let text =
+                            format!("command in container {id} timed out after {limit}s{left}");
+                        (Kind::DeadlineExceeded, text)
                     }
-                }));
+                };
+                caller.answer(Err(Failure::new(kind, text)));
                 return match cleared {
                     Ok(cleared) => cleared,
                     Err(_) => clearing.await,
@@ -380,17 +390,23 @@ async fn collect(
 }
 
 /// The error if the engine has not started the command, or not reported its end, in time.
-fn late(id: String, limit: Duration) -> ContainerError {
-    let late = ContainerError::TimedOut { id, limit, left: Some(Arc::from(NOT_BEGUN)) };
-    ContainerError::EngineTimedOut { cause: Box::new(late) }
+fn late(id: &str, limit: Duration) -> Failure {
+    let text = format!(
+        "command in container {id} timed out after {}s and the docker engine has not started it in that \
+         time, or not reported its end; it is killed if it starts later",
+        limit.as_secs()
+    );
+    Failure::new(Kind::Unavailable, text)
 }
 
-/// Added to the error if the engine is late, not the command.
-const NOT_BEGUN: &str = "and the docker engine has not started it in that time, or not reported its \
-                         end; it is killed if it starts later";
-
-/// Added to the error if killing the command takes long.
-const BEING_ENDED: &str = "and killing it takes longer";
+/// The engine took too long, not the command.
+fn not_the_commands(error: impl Into<Failure>) -> Failure {
+    let failure = error.into();
+    match failure.kind() {
+        Kind::DeadlineExceeded => Failure::new(Kind::Unavailable, failure.to_string()),
+        _ => failure,
+    }
+}
 
 /// How long a command may continue when dockbridge stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

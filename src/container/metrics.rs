@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::{error::ContainerError, exec_output::OutputMemory};
-use crate::telemetry::{
-    in_progress::InProgress,
-    metric::{Family, Histogram},
-    registry::{RegisterMetrics, Registry, Sample, counted},
+use super::exec_output::OutputMemory;
+use crate::{
+    error::{Failure, Kind},
+    telemetry::{
+        in_progress::InProgress,
+        metric::{Family, Histogram},
+        registry::{RegisterMetrics, Registry, Sample, counted},
+    },
 };
 
 /// The metrics of container calls. Clones share the counts.
@@ -19,11 +22,11 @@ pub struct ContainerMetrics {
 
 impl ContainerMetrics {
     /// A command has ended, with or without success.
-    pub(super) fn ran(&self, took: Duration, error: Option<&ContainerError>) {
+    pub(super) fn ran(&self, took: Duration, error: Option<&Failure>) {
         let outcome = match error {
             None => "ok",
-            Some(ContainerError::TimedOut { .. }) => "timeout",
-            Some(ContainerError::Abandoned { .. }) => "abandoned",
+            Some(error) if error.kind() == Kind::DeadlineExceeded => "timeout",
+            Some(error) if error.kind() == Kind::Cancelled => "abandoned",
             Some(_) => "error",
         };
         self.execs.with([outcome]).observe(took);

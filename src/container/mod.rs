@@ -8,7 +8,6 @@
 
 pub mod create;
 pub mod dump;
-pub mod error;
 pub mod exec_output;
 pub mod exec_sync;
 pub mod gather;

@@ -7,9 +7,9 @@
 use rand::Rng;
 use tracing::warn;
 
-use super::error::ContainerError;
 use crate::{
     engine::{client::Engine, error::EngineError},
+    error::{Failure, Kind},
     model::{name::with_suffix, record::Observed},
     store::handle::Store,
 };
@@ -31,13 +31,13 @@ pub enum Resolution {
 /// about a container that already has the name.
 ///
 /// # Errors
-/// [`ContainerError::NameInUse`] on [`Resolution::Refuse`], otherwise the engine's error.
+/// The engine's error, or that the name is in use, on [`Resolution::Refuse`].
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,
     create: impl Fn(String) -> F,
     resolve: impl Fn(&Observed) -> Resolution,
-) -> Result<String, ContainerError>
+) -> Result<String, Failure>
 where
     F: Future<Output = Result<String, EngineError>>,
 {
@@ -58,7 +58,8 @@ where
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
             Resolution::Refuse(holder) => {
-                return Err(ContainerError::NameInUse { name: name.to_owned(), holder });
+                let text = format!("container name {name} is in use by {holder}");
+                return Err(Failure::new(Kind::AlreadyExists, text));
             }
         }
         warn!(name, next = candidate, "container name in use; retrying");
@@ -70,7 +71,7 @@ async fn resolution(
     engine: &Engine,
     name: &str,
     resolve: &impl Fn(&Observed) -> Resolution,
-) -> Result<Resolution, ContainerError> {
+) -> Result<Resolution, Failure> {
     match engine.inspect_container(name).await {
         Ok(observed) => Ok(resolve(&observed)),
         Err(error) if error.is_not_found() => Ok(Resolution::UseOtherName),

@@ -1,26 +1,26 @@
 //! State and services that pods and containers of this node share.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{
-    error::ContainerError, oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot,
-    saved_changes::SavedChanges,
+    oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot, saved_changes::SavedChanges,
 };
 use crate::{
     concurrency::{blocking::blocking, cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::live::LiveSettings,
     engine::client::Engine,
-    host::{capability, cgroup::Cgroups},
+    error::{Failure, chain},
+    host::{capability, cgroup::Cgroups, error::HostError},
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
         engine::EngineInfo,
-        id::ContainerId,
+        id::{ContainerId, SandboxId},
         record::{ContainerRecord, ImageRecord},
-        reference::{can_move, printable},
+        reference::can_move,
     },
     nri::service::Nri,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -64,9 +64,9 @@ impl Node {
     ///
     /// # Errors
     /// There is no such container, or the engine does not answer.
-    pub(super) async fn container(&self, id: &str) -> Result<Arc<ContainerRecord>, ContainerError> {
-        let missing = || ContainerError::NotFound { id: id.to_owned() };
-        self.store.inspected(id).await?.container(id).map(Arc::clone).ok_or_else(missing)
+    pub(super) async fn container(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
+        let now = self.store.inspected(id).await?;
+        now.container(id).map(Arc::clone).ok_or_else(|| unknown_container(id))
     }
 
     /// The record of the container with this id, if it exists. Before its inspect it has only the data of
@@ -74,29 +74,28 @@ impl Node {
     pub(super) async fn find_container(
         &self,
         id: &str,
-    ) -> Result<Option<Arc<ContainerRecord>>, ContainerError> {
+    ) -> Result<Option<Arc<ContainerRecord>>, Failure> {
         Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
     /// The id of the container in the request, if it exists.
-    pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, ContainerError> {
+    pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, Failure> {
         Ok(self.find_container(id).await?.map(|record| record.id.clone()))
     }
 
-    /// The image with this name. A tag may have moved without the store knowing yet, so the engine is
+    /// The image with this name, if it exists. A tag may have moved without the store knowing yet, so the engine is
     /// asked, except for an id or a digest that the store has.
     pub(super) async fn image(
         &self,
         snapshot: &Snapshot,
         name: &str,
-    ) -> Result<Arc<ImageRecord>, ContainerError> {
+    ) -> Result<Option<Arc<ImageRecord>>, Failure> {
         let known = snapshot.image(name).filter(|image| image.inspected && !can_move(name));
         if let Some(image) = known {
-            return Ok(Arc::clone(image));
+            return Ok(Some(Arc::clone(image)));
         }
-        let missing = || ContainerError::ImageNotFound { name: printable(name).into_owned() };
         self.store.refresh_image(name).await?;
-        self.store.snapshot().image(name).map(Arc::clone).ok_or_else(missing)
+        Ok(self.store.snapshot().image(name).map(Arc::clone))
     }
 
     /// The lowest `oom_score_adj` that the engine may set on this host. Lower values are raised to it,
@@ -116,6 +115,26 @@ impl Node {
         *held() = engine.map(|engine| EngineFloor { engine, score });
         score
     }
+}
+
+/// The failure if no container has this id.
+pub(super) fn unknown_container(id: &str) -> Failure {
+    Failure::missing(format_args!("container {id}"))
+}
+
+/// The failure if a container does not run.
+pub(super) fn not_running(id: &str) -> Failure {
+    Failure::unmet(format!("container {id} is not running"))
+}
+
+/// The failure if the pod's sandbox has ended.
+pub(super) fn sandbox_not_ready(id: &SandboxId) -> Failure {
+    Failure::unmet(format!("sandbox {id} is not ready: start a new one for this pod"))
+}
+
+/// The failure on a file that the caller chose.
+pub(super) fn refused_file(action: &'static str, path: &Path, cause: std::io::Error) -> Failure {
+    Failure::invalid(chain(&HostError::new(action, path, cause)))
 }
 
 /// How long the engine's socket may take to accept the connection that identifies its process.

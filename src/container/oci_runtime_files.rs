@@ -4,16 +4,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use tracing::warn;
 
-use super::{error::ContainerError, pod_files::named_after_pods};
+use super::pod_files::named_after_pods;
 use crate::{
     concurrency::blocking::blocking,
-    error::chain,
+    error::{Failure, chain},
     host::error::HostError,
     model::{engine::EngineInfo, id::SandboxId, oci_edits::OciEdits},
     oci_runtime::directory::EditsDirectory,
@@ -48,7 +47,7 @@ impl OciRuntimeFiles {
         id: &str,
         edits: OciEdits,
         engine: &EngineInfo,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let edits = OciEdits { engine: engine.daemon_id.clone(), ..edits };
         self.work(id, move |directory, id| directory.write(id, &edits)).await
     }
@@ -63,7 +62,7 @@ impl OciRuntimeFiles {
 
     /// The containers of this engine that have a directory. Also old directories without edits, which belong
     /// to no engine: a server ended after it had created the directory.
-    pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, ContainerError> {
+    pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let list = move |directory: &EditsDirectory, _: &str| {
             let mut ids = directory.ids()?;
@@ -82,11 +81,11 @@ impl OciRuntimeFiles {
         &self,
         id: &str,
         work: impl FnOnce(&EditsDirectory, &str) -> Result<T, HostError> + Send + 'static,
-    ) -> Result<T, ContainerError> {
+    ) -> Result<T, Failure> {
         let (directory, owner) = (self.directory.clone(), id.to_owned());
-        blocking(move || work(&directory, &owner))
-            .await
-            .map_err(|error| ContainerError::Edits { id: id.to_owned(), source: Arc::new(error) })
+        let text = || format!("cannot update the files of dockbridge-runtime for container {id}");
+        let done = blocking(move || work(&directory, &owner)).await;
+        done.map_err(|error| Failure::from(error).within(text()))
     }
 }
 

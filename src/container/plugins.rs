@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
 
-use super::{error::ContainerError, service::Containers};
+use super::service::Containers;
 use crate::{
-    error::chain,
+    error::{Failure, chain},
     model::{
         id::ContainerId,
         record::{ContainerRecord, Observed, SandboxRecord},
@@ -53,7 +53,7 @@ impl Containers {
         &self,
         creation: Option<Creation>,
         id: &ContainerId,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let Some(record) = self.node.store.snapshot().container(id.as_str()).map(Arc::clone) else {
             return Ok(());
         };
@@ -67,7 +67,7 @@ impl Containers {
         &self,
         creation: Option<Creation>,
         record: &Arc<ContainerRecord>,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let asked = self.node.nri.create_container(creation.as_ref(), record).await?;
         let (document, was_asked) = (&record.document, asked.is_some());
         if let Some(wanted) = &asked {
@@ -80,7 +80,8 @@ impl Containers {
         let limits = wanted.resources.clone();
         if document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none() {
             let saved = self.node.saved_changes.put_edits(&record.id, wanted.edits).await;
-            saved.map_err(|cause| ContainerError::AdjustmentNotSaved { cause: cause.into() })?;
+            let text = "cannot save the NRI adjustment of the container";
+            saved.map_err(|cause| Failure::from(cause).within(text))?;
         }
         if limits != Resources::default() {
             self.limits.change(&record.id, limits).await?;

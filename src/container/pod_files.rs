@@ -9,10 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::error::ContainerError;
 use crate::{
     concurrency::blocking::blocking,
-    host::file::{Durability, Readers, replace_for},
+    error::Failure,
+    host::{
+        error::HostError,
+        file::{Durability, Readers, replace_for},
+    },
     model::{id::SandboxId, network::NetworkMode, record::SandboxRecord},
     translate::plan::{
         etc_files::{hostname, hosts, resolv_conf},
@@ -33,7 +36,7 @@ impl PodFilesRoot {
     }
 
     /// Creates missing files and returns the mounts of containers of this pod.
-    pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, ContainerError> {
+    pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, Failure> {
         let document = &sandbox.document;
         let spec = &document.spec;
         let own_network = document.network == NetworkMode::Cni;
@@ -71,11 +74,11 @@ impl PodFilesRoot {
     }
 
     /// Removes a pod's files.
-    pub async fn remove(&self, id: &SandboxId) -> Result<(), ContainerError> {
+    pub async fn remove(&self, id: &SandboxId) -> Result<(), Failure> {
         let directory = self.root.join(id.as_str());
         match tokio::fs::remove_dir_all(&directory).await {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                Err(ContainerError::file("remove the pod files in", directory, cause))
+                Err(HostError::new("remove the pod files in", &directory, cause).into())
             }
             _ => Ok(()),
         }
@@ -88,13 +91,13 @@ impl PodFilesRoot {
         id: &SandboxId,
         name: &str,
         text: Option<String>,
-    ) -> Result<Option<PathBuf>, ContainerError> {
+    ) -> Result<Option<PathBuf>, Failure> {
         let Some(text) = text else { return Ok(None) };
         let path = self.root.join(id.as_str()).join(name);
         let target = path.clone();
         match blocking(move || write_once(&target, &text)).await {
             Ok(()) => Ok(Some(path)),
-            Err(cause) => Err(ContainerError::file("write the pod file", path, cause)),
+            Err(cause) => Err(HostError::new("write the pod file", &path, cause).into()),
         }
     }
 }

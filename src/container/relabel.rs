@@ -8,10 +8,10 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{error::ContainerError, node::Node};
+use super::node::{Node, refused_file};
 use crate::{
     concurrency::blocking::blocking,
-    error::Kind,
+    error::Failure,
     host::relabel::{SELINUX, relabel},
     model::{container::ContainerSpec, engine::EngineInfo, id::SandboxId},
 };
@@ -28,7 +28,7 @@ impl Node {
         engine: &EngineInfo,
         (sandbox, spec): (&SandboxId, &ContainerSpec),
         id: &str,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let asking =
             spec.mounts.iter().filter(|mount| mount.selinux_relabel && mount.image.is_none());
         let sources: BTreeSet<String> = asking.map(|mount| mount.host_path.clone()).collect();
@@ -51,7 +51,7 @@ async fn relabel_source(
     source: String,
     label: String,
     cancellation: Arc<CancellationToken>,
-) -> Result<(), ContainerError> {
+) -> Result<(), Failure> {
     let (place, stopping) = (source.clone(), Arc::clone(&cancellation));
     let relabelling = blocking(move || {
         let place = Path::new(&place);
@@ -73,13 +73,10 @@ async fn relabel_source(
         () = cut_short(&stopping) => Err(io::ErrorKind::Interrupted.into()),
     };
     done.map_err(|cause| match cause.kind() {
-        io::ErrorKind::Interrupted => ContainerError::PodStopping { path: source.into() },
-        _ => ContainerError::File {
-            action: "set the SELinux label of",
-            path: source.into(),
-            cause: Arc::new(cause),
-            kind: Kind::InvalidArgument,
-        },
+        io::ErrorKind::Interrupted => Failure::unmet(format!(
+            "the pod is being stopped; SELinux relabelling of {source} was cancelled"
+        )),
+        _ => refused_file("set the SELinux label of", source.as_ref(), cause),
     })
 }
 

@@ -2,19 +2,19 @@
 
 use tracing::info;
 
-use super::{error::ContainerError, service::Containers};
-use crate::model::id::ContainerId;
+use super::service::Containers;
+use crate::{error::Failure, model::id::ContainerId};
 
 impl Containers {
     /// Removes a container, and kills it before if necessary. Unknown ids are accepted. Returns when the
     /// store no longer shows the container.
-    pub async fn remove(&self, id: &str) -> Result<(), ContainerError> {
+    pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.node.find_id(id).await? else { return Ok(()) };
         let service = self.clone();
         self.removing.run(id.clone(), async move { service.remove_known(&id).await }).await?
     }
 
-    async fn remove_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
+    async fn remove_known(&self, id: &ContainerId) -> Result<(), Failure> {
         let _held = self.node.locks.write(id.as_str()).await;
         let _moving = self.node.engine.standstills().moving(id.as_str()).await;
         let before = self.node.store.snapshot();

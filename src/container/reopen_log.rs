@@ -2,8 +2,11 @@
 
 use tracing::info;
 
-use super::{error::ContainerError, service::Containers};
-use crate::model::id::ContainerId;
+use super::{node::not_running, service::Containers};
+use crate::{
+    error::{Failure, WithKind, chain},
+    model::id::ContainerId,
+};
 
 impl Containers {
     /// Starts a new log file for a running container. The file exists on return.
@@ -11,18 +14,19 @@ impl Containers {
     /// # Errors
     /// The container is unknown or does not run (no file is then created), or the file cannot be created.
     /// kubelet then gives the old file its name back.
-    pub async fn reopen_log(&self, id: &str) -> Result<(), ContainerError> {
+    pub async fn reopen_log(&self, id: &str) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         let (service, id) = (self.clone(), container.id.clone());
         let reopen = async move { service.reopen_known(&container.id).await };
         self.reopening.run(id, reopen).await?
     }
 
-    async fn reopen_known(&self, id: &ContainerId) -> Result<(), ContainerError> {
+    async fn reopen_known(&self, id: &ContainerId) -> Result<(), Failure> {
         let now = self.node.store.snapshot();
         let record = now.container(id.as_str()).filter(|record| record.process.is_running());
-        let record = record.ok_or_else(|| ContainerError::NotRunning { id: id.to_string() })?;
-        self.node.logs.reopen(record).await?;
+        let record = record.ok_or_else(|| not_running(id.as_str()))?;
+        let reopened = self.node.logs.reopen(record).await;
+        reopened.map_err(|error| Failure::new(error.kind(), chain(&error)))?;
         info!(container = %id, "log reopened");
         Ok(())
     }

@@ -9,20 +9,20 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use super::{error::ContainerError, limits::service::Limits, node::Node, start_once::UnseenStarts};
-use crate::{concurrency::single_flight::SingleFlight, model::id::ContainerId};
+use super::{limits::service::Limits, node::Node, start_once::UnseenStarts};
+use crate::{concurrency::single_flight::SingleFlight, error::Failure, model::id::ContainerId};
 
 /// Create, start, stop and remove of this node's containers. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Containers {
     pub(super) node: Arc<Node>,
     pub(super) limits: Limits,
-    pub(super) creating: SingleFlight<String, Result<ContainerId, ContainerError>>,
-    pub(super) starting: SingleFlight<ContainerId, Result<(), ContainerError>>,
+    pub(super) creating: SingleFlight<String, Result<ContainerId, Failure>>,
+    pub(super) starting: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) unseen_starts: UnseenStarts,
-    pub(super) stopping: SingleFlight<ContainerId, Result<(), ContainerError>>,
-    pub(super) removing: SingleFlight<ContainerId, Result<(), ContainerError>>,
-    pub(super) reopening: SingleFlight<ContainerId, Result<(), ContainerError>>,
+    pub(super) stopping: SingleFlight<ContainerId, Result<(), Failure>>,
+    pub(super) removing: SingleFlight<ContainerId, Result<(), Failure>>,
+    pub(super) reopening: SingleFlight<ContainerId, Result<(), Failure>>,
     /// When a running stop will kill, so that a later caller can make this earlier. An entry is unused
     /// after no caller waits for that stop.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,

@@ -3,12 +3,12 @@
 use tracing::{info, warn};
 
 use super::{
-    error::ContainerError,
+    node::sandbox_not_ready,
     service::Containers,
     start_once::{start_once, was_started},
 };
 use crate::{
-    error::chain,
+    error::{Failure, chain},
     model::{
         engine::EngineHealth,
         id::ContainerId,
@@ -22,14 +22,14 @@ impl Containers {
     ///
     /// # Errors
     /// The container is unknown, was started before, or its process cannot be started (the engine's error).
-    pub async fn start(&self, id: &str) -> Result<(), ContainerError> {
+    pub async fn start(&self, id: &str) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         let service = self.clone();
         let key = container.id.clone();
         self.starting.run(key, async move { service.start_known(&container).await }).await?
     }
 
-    async fn start_known(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
+    async fn start_known(&self, container: &ContainerRecord) -> Result<(), Failure> {
         let id = container.id.as_str();
         let _sandbox = self.node.locks.read(container.document.sandbox.as_str()).await;
         let _held = self.node.locks.write(id).await;
@@ -59,7 +59,7 @@ impl Containers {
         Ok(())
     }
 
-    async fn start_created(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
+    async fn start_created(&self, container: &ContainerRecord) -> Result<(), Failure> {
         let id = container.id.as_str();
         self.ensure_startable(container).await?;
         let _mounted = self.node.ensure_mounted(&container.document).await?;
@@ -78,25 +78,28 @@ impl Containers {
         Ok(start.seen?)
     }
 
-    async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), ContainerError> {
+    async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), Failure> {
         match &container.process {
             // After a failed start, the command has never run.
             Process::Created | Process::Exited { reason: ExitReason::CannotRun, .. } => {}
             process => {
-                let (id, state) = (container.id.to_string(), process.state_name());
-                return Err(ContainerError::WasStarted { id, state });
+                return Err(Failure::unmet(format!(
+                    "container {} is {}; only a container that was never started can be started",
+                    container.id,
+                    process.state_name()
+                )));
             }
         }
         let sandbox = &container.document.sandbox;
         let now = self.node.store.inspected(sandbox.as_str()).await?;
         match now.sandbox(sandbox.as_str()).map(|pod| pod.state()) {
             Some(SandboxState::Ready) => Ok(()),
-            _ => Err(ContainerError::SandboxNotReady { id: sandbox.to_string() }),
+            _ => Err(sandbox_not_ready(sandbox)),
         }
     }
 
     /// A container without its requested limits must not run.
-    async fn limit_started(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
+    async fn limit_started(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let limited = self.limits.apply(record).await;
         if limited.is_err() {
             self.end_unlimited(&record.id).await;

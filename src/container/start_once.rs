@@ -6,12 +6,13 @@ use parking_lot::Mutex;
 
 use crate::{
     engine::{client::Engine, error::EngineError},
+    error::Failure,
     model::{
         engine::Transition,
         id::ContainerId,
         record::{ExitReason, Process},
     },
-    store::{engine_call::EngineCall, error::StoreError, handle::Store, snapshot::Snapshot},
+    store::{engine_call::EngineCall, handle::Store, snapshot::Snapshot},
 };
 
 /// The result of a start.
@@ -20,7 +21,7 @@ pub struct Start {
     /// Whether the engine started the container. If the engine's answer is lost, this is from its inspect.
     pub started: Result<(), EngineError>,
     /// Whether the store shows the state after the call.
-    pub seen: Result<(), StoreError>,
+    pub seen: Result<(), Failure>,
 }
 
 impl Start {

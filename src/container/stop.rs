@@ -11,9 +11,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{error::ContainerError, service::Containers};
+use super::service::Containers;
 use crate::{
     engine::{client::Engine, error::EngineError},
+    error::{Failure, Kind},
     model::{
         id::ContainerId,
         record::{ContainerRecord, Process},
@@ -27,7 +28,7 @@ impl Containers {
     ///
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
-    pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), ContainerError> {
+    pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
         self.stop_found(&container, grace).await?;
@@ -39,7 +40,7 @@ impl Containers {
         &self,
         container: &ContainerRecord,
         grace: Duration,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let id = container.id.clone();
         if !container.process.is_running() {
             // The store may not show a recent start yet, so the engine is asked.
@@ -52,7 +53,7 @@ impl Containers {
         self.stop_within(id, grace.min(LONGEST_GRACE)).await
     }
 
-    async fn stop_within(&self, id: ContainerId, grace: Duration) -> Result<(), ContainerError> {
+    async fn stop_within(&self, id: ContainerId, grace: Duration) -> Result<(), Failure> {
         // Kept until the call returns. While any caller keeps it, later calls find it.
         let deadline = self.deadline(&id, Instant::now() + grace);
         let (service, shared, held) = (self.clone(), Arc::clone(&deadline), id.clone());
@@ -65,7 +66,7 @@ impl Containers {
     ///
     /// # Errors
     /// The engine fails, or the process survives SIGKILL.
-    pub async fn kill(&self, id: &ContainerId) -> Result<(), ContainerError> {
+    pub async fn kill(&self, id: &ContainerId) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id.as_str()).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await
     }
@@ -75,7 +76,7 @@ impl Containers {
         id: &ContainerId,
         grace: Duration,
         deadline: &watch::Sender<Instant>,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         // A container that stands still does not react to the signal.
         let _moving = self.node.engine.standstills().moving(id.as_str()).await;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
@@ -89,7 +90,7 @@ impl Containers {
         id: &ContainerId,
         grace: Duration,
         mut deadline: watch::Receiver<Instant>,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         if grace.is_zero() {
             return self.kill_now(id).await;
         }
@@ -116,7 +117,7 @@ impl Containers {
         }
     }
 
-    async fn kill_now(&self, id: &ContainerId) -> Result<(), ContainerError> {
+    async fn kill_now(&self, id: &ContainerId) -> Result<(), Failure> {
         self.node.store.expect_kill(id.as_str());
         kill(&self.node.engine, id.as_str()).await
     }
@@ -145,7 +146,7 @@ fn runs(now: &Snapshot, id: &ContainerId) -> bool {
 }
 
 /// Sends SIGKILL. [`await_end`] waits for the effect.
-pub async fn kill(engine: &Engine, id: &str) -> Result<(), ContainerError> {
+pub async fn kill(engine: &Engine, id: &str) -> Result<(), Failure> {
     ended_is_fine(engine.kill_container(id, "SIGKILL").await)
 }
 
@@ -157,7 +158,7 @@ pub async fn await_end(
     store: &Store,
     id: &str,
     runs: impl Fn(&Snapshot) -> bool,
-) -> Result<(), ContainerError> {
+) -> Result<(), Failure> {
     let ended = |now: &Snapshot| (!runs(now)).then_some(());
     if store.wait(EVENT_TIMEOUT, ended).await.is_some() {
         return Ok(());
@@ -171,11 +172,12 @@ pub async fn await_end(
         }
         sleep(POLL_EVERY).await;
     }
-    Err(ContainerError::Unkillable { id: id.to_owned(), time_limit: KILL_TIMEOUT })
+    let text = format!("container {id} did not end within {}s of SIGKILL", KILL_TIMEOUT.as_secs());
+    Err(Failure::new(Kind::DeadlineExceeded, text))
 }
 
 /// A container that does not exist or does not run has already ended.
-pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), ContainerError> {
+pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), Failure> {
     match answer {
         Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),

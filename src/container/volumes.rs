@@ -1,14 +1,14 @@
 //! Images mounted into a container. They are prepared before its create, and locked until the store shows
 //! the container. From then on, its document says that they are in use.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use tracing::warn;
 
-use super::{error::ContainerError, node::Node};
+use super::node::Node;
 use crate::{
-    error::chain,
-    image_files::{directory::ImageLocks, error::ImageFilesError},
+    error::{Failure, chain},
+    image_files::directory::{ImageLocks, no_image},
     model::{
         container::{ContainerSpec, Mount},
         document::ContainerDocument,
@@ -34,7 +34,7 @@ impl Node {
         &self,
         snapshot: &Snapshot,
         spec: &ContainerSpec,
-    ) -> Result<Volumes, ContainerError> {
+    ) -> Result<Volumes, Failure> {
         let engine = snapshot.described()?;
         let mut meant = Vec::new();
         for (mount, name) in image_mounts(spec) {
@@ -70,7 +70,7 @@ impl Node {
     pub(super) async fn ensure_mounted(
         &self,
         document: &ContainerDocument,
-    ) -> Result<ImageLocks, ContainerError> {
+    ) -> Result<ImageLocks, Failure> {
         let locks = self.image_files.lock(unpacked(&document.image_volumes)).await;
         for ((mount, name), mounted) in image_mounts(&document.spec).zip(&document.image_volumes) {
             if mounted.unpacked {
@@ -83,13 +83,8 @@ impl Node {
         Ok(locks)
     }
 
-    async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, ImageFilesError> {
-        match self.image(snapshot, name).await {
-            Ok(image) => Ok(image.id.clone()),
-            Err(ContainerError::Engine(error)) => Err(error.into()),
-            Err(ContainerError::Store(error)) => Err(error.into()),
-            Err(_) => Err(ImageFilesError::NoImage),
-        }
+    async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, Failure> {
+        Ok(self.image(snapshot, name).await?.ok_or_else(no_image)?.id.clone())
     }
 
     /// If something cannot be released now, the next sweep releases it.
@@ -111,10 +106,10 @@ fn unpacked(mounted: &[MountedImage]) -> BTreeSet<ImageId> {
     mounted.iter().filter(|one| one.unpacked).map(|one| one.image.clone()).collect()
 }
 
-fn refused(image: &str, mount: &Mount, cause: ImageFilesError) -> ContainerError {
-    ContainerError::ImageVolume {
-        image: printable(image).into_owned(),
-        target: mount.container_path.clone(),
-        cause: Arc::new(cause),
-    }
+/// An image cannot be mounted into a container. kubelet reads the prefix.
+fn refused(image: &str, mount: &Mount, cause: Failure) -> Failure {
+    let (image, target) = (printable(image), &mount.container_path);
+    cause.within(format_args!(
+        "ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}"
+    ))
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use tracing::warn;
 
-use super::{error::ContainerError, node::Node};
+use super::node::Node;
 use crate::{
-    error::chain,
+    error::{Failure, chain},
     model::{id::SandboxId, oci_edits::OciEdits, record::ContainerRecord, spec_edit::SpecEdit},
     translate::plan::oci_edits,
 };
 
 impl Node {
     /// Writes the edits of a container that is about to start, if it has any.
-    pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), ContainerError> {
+    pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let wanted = self.wanted(record)?;
         let snapshot = self.store.snapshot();
         let engine = snapshot.described()?;
@@ -39,8 +39,14 @@ impl Node {
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
     }
 
-    fn wanted(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, ContainerError> {
-        let lost = |of| Err(ContainerError::EditsLost { of, id: record.id.to_string() });
+    fn wanted(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, Failure> {
+        let lost = |of| {
+            Err(Failure::unmet(format!(
+                "the changes of {of} for container {} are lost or in the format of an earlier dockbridge, so \
+                 it cannot start: remove it, and kubelet creates another",
+                record.id
+            )))
+        };
         if !record.document.cdi.is_null() {
             return lost("CDI devices");
         }

@@ -39,6 +39,7 @@ use super::{
 };
 use crate::{
     concurrency::{single_flight::SingleFlight, standstills::Standstills},
+    error::WithKind,
     model::{engine::ApiVersion, reference::printable},
     telemetry::trace::TRACED,
     wire::docker,

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     model::engine::{ApiVersion, InvalidApiVersion},
 };
 
@@ -127,9 +127,8 @@ impl PullFault {
     }
 }
 
-impl EngineError {
-    /// The kind of failure.
-    pub fn kind(&self) -> Kind {
+impl WithKind for EngineError {
+    fn kind(&self) -> Kind {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } | Self::NoContainerd { .. } => {
                 Kind::Unavailable
@@ -154,7 +153,9 @@ impl EngineError {
             },
         }
     }
+}
 
+impl EngineError {
     /// Whether the engine says that a retry may help, because its containerd store changed while it was
     /// read. The engine has no status for this. If another error is mistaken for this one, a harmless call
     /// is repeated.

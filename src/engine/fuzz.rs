@@ -15,6 +15,7 @@ use super::{
     log_messages, pull,
 };
 use crate::{
+    error::WithKind,
     fuzz_input::{portions, texts},
     model::{engine::ApiVersion, stream::Source},
     translate::observe,

@@ -6,7 +6,7 @@ use tracing::Span;
 
 use super::error::{Call, EngineError, Subject};
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     telemetry::{
         in_progress::RunningOperation,
         operation::{OK, Operation, Operations},

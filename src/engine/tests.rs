@@ -10,7 +10,7 @@ use super::{
     error::{Call, EngineError, PullFault, Subject},
     error_response::{classify, classify_pull},
 };
-use crate::error::Kind;
+use crate::error::{Kind, WithKind};
 
 fn refused(verb: &'static str, subject: Subject, status: u16, message: &str) -> EngineError {
     let body = json!({ "message": message }).to_string();

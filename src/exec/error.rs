@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{engine::error::EngineError, error::Kind};
+use crate::{
+    engine::error::EngineError,
+    error::{Kind, WithKind},
+};
 
 /// A process in a container could not be started, followed or ended.
 #[derive(Clone, Debug, Error)]
@@ -56,9 +59,10 @@ impl ExecError {
     pub(super) const fn is_absence(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Unreachable { .. } | EngineError::Broken { .. }))
     }
+}
 
-    /// The error kind, from which the gRPC code follows.
-    pub fn kind(&self) -> Kind {
+impl WithKind for ExecError {
+    fn kind(&self) -> Kind {
         match self {
             Self::Engine(error) => error.kind(),
             Self::NoExitCode { .. } | Self::Unreadable { .. } => Kind::Internal,

@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::error::Kind;
+use crate::error::{Kind, WithKind};
 
 /// A failed call on a path.
 #[derive(Debug, Error)]
@@ -30,9 +30,11 @@ impl HostError {
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
+}
 
+impl WithKind for HostError {
     /// A full disk is the only cause on which a caller can act.
-    pub fn kind(&self) -> Kind {
+    fn kind(&self) -> Kind {
         match self.source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,
             _ => Kind::Internal,

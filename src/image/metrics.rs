@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::error::ImageError;
 use crate::{
     engine::pull::PullProgress,
-    error::Kind,
+    error::{Failure, Kind},
     model::reference::ImageReference,
     telemetry::{
         metric::Counter,
@@ -36,8 +35,8 @@ impl ImageMetrics {
 pub(super) struct Transfer(Operation<1>);
 
 impl Transfer {
-    pub(super) fn finish(self, error: Option<&ImageError>) {
-        let failure = error.map(ImageError::kind);
+    pub(super) fn finish(self, error: Option<&Failure>) {
+        let failure = error.map(Failure::kind);
         self.0.finish(failure.map_or(OK, Kind::word), failure);
     }
 }

@@ -5,7 +5,6 @@
 //! decides when a pull is stalled, `remove` has the order of a removal, `pause` the pause image, `usage`
 //! ImageFsInfo, and `kubelet_images` which images kubelet may remove.
 
-pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod kubelet_images;

@@ -2,8 +2,9 @@
 
 use tracing::{info, warn};
 
-use super::{credentials, error::ImageError, service::Images};
+use super::{credentials, service::Images};
 use crate::{
+    error::{Failure, Kind},
     model::{
         id::ImageId,
         image::PullRequest,
@@ -31,7 +32,7 @@ impl Images {
     }
 
     /// Loads or pulls the pause image unless the engine has it, and updates it in the store.
-    pub(super) async fn ensure_pause(&self) -> Result<ImageId, ImageError> {
+    pub(super) async fn ensure_pause(&self) -> Result<ImageId, Failure> {
         let name = self.pause_name();
         let id = match (self.engine.inspect_image(name).await, &self.settings.sandbox_image) {
             (Ok(record), _) if self.may_be_pause(&record.id) => record.id,
@@ -55,24 +56,28 @@ impl Images {
         self.settings.sandbox_image.is_some() || archive::is_of(id.as_str())
     }
 
-    async fn load_pause(&self) -> Result<ImageId, ImageError> {
+    async fn load_pause(&self) -> Result<ImageId, Failure> {
         let before = self.store.snapshot();
         self.engine.load_image(archive::archive()).await?;
         let reference = archive::reference();
         let id = match self.engine.inspect_image(reference).await {
             Ok(record) => record.id,
-            Err(error) if error.is_not_found() => return Err(ImageError::NotLoaded { reference }),
+            Err(error) if error.is_not_found() => {
+                let text =
+                    format!("docker loaded the pause image but does not list it as {reference}");
+                return Err(Failure::new(Kind::Internal, text));
+            }
             Err(error) => return Err(error.into()),
         };
         info!(image = reference, %id, "loaded the built-in pause image");
         let name = ImageReference::parse(reference);
-        let name = name.map_err(|source| unpullable(reference, source))?;
+        let name = name.map_err(|source| unpullable(reference, &source))?;
         self.record_pulled(&before, &id, &name).await?;
         Ok(id)
     }
 
-    async fn pull_pause(&self, name: &str) -> Result<ImageId, ImageError> {
-        let reference = ImageReference::parse(name).map_err(|source| unpullable(name, source))?;
+    async fn pull_pause(&self, name: &str) -> Result<ImageId, Failure> {
+        let reference = ImageReference::parse(name).map_err(|cause| unpullable(name, &cause))?;
         let reference = reference.with_default_tag();
         let credentials = match &self.settings.live.current().registry_config {
             Some(path) => credentials::lookup(path, reference.domain()).await,
@@ -86,6 +91,7 @@ impl Images {
     }
 }
 
-fn unpullable(name: &str, source: InvalidReference) -> ImageError {
-    ImageError::Unpullable { name: printable(name).into_owned(), source }
+fn unpullable(name: &str, cause: &InvalidReference) -> Failure {
+    let name = printable(name);
+    Failure::unmet(format!("the pause image {name} is missing and cannot be pulled: {cause}"))
 }

@@ -4,18 +4,18 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, trace};
 
 use super::{
-    error::ImageError,
     service::Images,
     stall::{Stall, StallDetector},
 };
 use crate::{
+    error::{Failure, Kind},
     model::{engine::ApiVersion, id::ImageId, image::PullRequest, reference::ImageReference},
     store::snapshot::Snapshot,
 };
 
 impl Images {
     /// Pulls the image and returns when the store has it.
-    pub(super) async fn pull_now(&self, request: &PullRequest) -> Result<ImageId, ImageError> {
+    pub(super) async fn pull_now(&self, request: &PullRequest) -> Result<ImageId, Failure> {
         let began = Instant::now();
         info!(image = %request.reference, "pulling image");
         let before = self.store.snapshot();
@@ -37,7 +37,7 @@ impl Images {
         before: &Snapshot,
         id: &ImageId,
         name: &ImageReference,
-    ) -> Result<(), ImageError> {
+    ) -> Result<(), Failure> {
         self.store.refresh_image(&name.to_string()).await?;
         // Before the first list of images, we must assume that any image existed.
         let was_there = !before.has_images() || before.image(id.as_str()).is_some();
@@ -45,7 +45,7 @@ impl Images {
         Ok(())
     }
 
-    async fn transfer(&self, request: &PullRequest) -> Result<(), ImageError> {
+    async fn transfer(&self, request: &PullRequest) -> Result<(), Failure> {
         let deadline = self.settings.pull_progress_deadline;
         let mut bytes = self.metrics.pulled_bytes();
         let engine = self.store.snapshot().engine.clone();
@@ -54,10 +54,12 @@ impl Images {
         });
         let mut detector = StallDetector::new(deadline, self.last_progress.clone(), Instant::now())
             .with_unseen_waits(waits_unseen);
-        let stalled = |stall: Stall| ImageError::Stalled {
-            reference: request.reference.clone(),
-            silent: stall.silent,
-            layer: stall.layer.map(Box::new),
+        let stalled = |Stall { silent, layer }: Stall| {
+            let named_none = || "the registry has named no layer yet".to_owned();
+            let layer = layer.map_or_else(named_none, |layer| layer.to_string());
+            let text =
+                format!("pull of {} made no progress for {silent:?}: {layer}", request.reference);
+            Failure::new(Kind::DeadlineExceeded, text)
         };
         let mut pull =
             until_stall(&detector, self.engine.pull_image(request)).await.map_err(stalled)??;

@@ -2,9 +2,10 @@
 
 use tracing::info;
 
-use super::{error::ImageError, service::Images};
+use super::service::Images;
 use crate::{
     engine::error::EngineError,
+    error::Failure,
     model::{
         id::ImageId,
         record::ImageRecord,
@@ -17,7 +18,7 @@ impl Images {
     ///
     /// The engine may also take a short name for the prefix of an id. The answer is used only when the
     /// image has the name.
-    pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, ImageError> {
+    pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, Failure> {
         match self.engine.inspect_image(name).await {
             Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
             Err(error) if error.is_not_found() => Ok(None),
@@ -38,10 +39,10 @@ impl Images {
     }
 
     /// Removes until the engine has no such image, then updates the store.
-    pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), ImageError> {
+    pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), Failure> {
         // When asked to remove it by id, the engine would remove an image that is mounted into a container.
         if let Some(user) = self.store.snapshot().mounting(id).next() {
-            return Err(ImageError::InUse { image: id.clone(), container: user.id.to_string() });
+            return Err(in_use(id, user.id.as_str()));
         }
         for _ in 0..ATTEMPTS {
             let record = match self.engine.inspect_image(id.as_str()).await {
@@ -55,14 +56,14 @@ impl Images {
                 return self.refresh_removed(id).await;
             }
         }
-        Err(ImageError::StillThere { id: id.clone(), attempts: ATTEMPTS })
+        Err(Failure::unmet(format!("image {id} still exists after {ATTEMPTS} removals")))
     }
 
     /// Removes by id first: if a container uses the image, that fails and the image keeps all its names. It
     /// also fails for an image with several names and for a parent of other images. We check which reason
     /// it was, because the engine tells it only as text. If asked by name, the engine would refuse only the
     /// last name of an image in use.
-    async fn remove_record(&self, record: &ImageRecord) -> Result<Leftover, ImageError> {
+    async fn remove_record(&self, record: &ImageRecord) -> Result<Leftover, Failure> {
         let error = match self.remove_name(record.id.as_str()).await {
             Ok(()) => return Ok(Leftover::Unknown),
             Err(error) if error.is_conflict() => error,
@@ -70,7 +71,7 @@ impl Images {
         };
         let users = self.engine.containers_of_image(&record.id).await?;
         if let Some(container) = users.into_iter().next() {
-            return Err(ImageError::InUse { image: record.id.clone(), container });
+            return Err(in_use(&record.id, &container));
         }
         let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
         if names.is_empty() {
@@ -94,14 +95,14 @@ impl Images {
 
     /// Called when the engine has no such name. Another caller may have just removed it, and the store may
     /// still have it.
-    pub(super) async fn refresh_missing(&self, name: &str) -> Result<(), ImageError> {
+    pub(super) async fn refresh_missing(&self, name: &str) -> Result<(), Failure> {
         if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
             self.store.refresh_image(image.as_str()).await?;
         }
         Ok(())
     }
 
-    async fn refresh_removed(&self, id: &ImageId) -> Result<(), ImageError> {
+    async fn refresh_removed(&self, id: &ImageId) -> Result<(), Failure> {
         self.store.refresh_image(id.as_str()).await?;
         info!(image = %id, "image removed");
         Ok(())
@@ -143,3 +144,8 @@ fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
 const ATTEMPTS: u32 = 5;
 /// The length of Docker's short id. Anything shorter is more likely a name.
 const SHORTEST_PREFIX: usize = 12;
+
+/// `container` is the engine's id of one of the containers, whether it belongs to a pod or not.
+fn in_use(image: &ImageId, container: &str) -> Failure {
+    Failure::unmet(format!("image {image} is used by container {container}"))
+}

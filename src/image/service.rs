@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
-    error::ImageError, kubelet_images::KubeletImages, metrics::ImageMetrics, stall::LastProgress,
-    usage::UsageMonitor,
+    kubelet_images::KubeletImages, metrics::ImageMetrics, stall::LastProgress, usage::UsageMonitor,
 };
 use crate::{
     concurrency::single_flight::SingleFlight,
     config::live::LiveSettings,
     engine::client::Engine,
+    error::Failure,
     model::{
         id::ImageId,
         image::{FilesystemUsage, PullRequest},
@@ -29,10 +29,10 @@ pub struct Images {
     pub(super) store: Store,
     pub(super) settings: Arc<ImageSettings>,
     pub(super) last_progress: LastProgress,
-    pub(super) pulls: SingleFlight<PullRequest, Result<ImageId, ImageError>>,
-    pub(super) removals: SingleFlight<ImageId, Result<(), ImageError>>,
+    pub(super) pulls: SingleFlight<PullRequest, Result<ImageId, Failure>>,
+    pub(super) removals: SingleFlight<ImageId, Result<(), Failure>>,
     pub(super) kubelet_images: KubeletImages,
-    pub(super) loads: SingleFlight<(), Result<ImageId, ImageError>>,
+    pub(super) loads: SingleFlight<(), Result<ImageId, Failure>>,
     /// The pause image, as it was last read.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     usage: UsageMonitor,
@@ -87,8 +87,8 @@ impl Images {
     /// Equal calls share one pull. It is cancelled when all of them are dropped.
     ///
     /// # Errors
-    /// Errors of the registry and the engine, and [`ImageError::Stalled`].
-    pub async fn pull(&self, request: PullRequest) -> Result<ImageId, ImageError> {
+    /// Errors of the registry and the engine, and a pull without progress.
+    pub async fn pull(&self, request: PullRequest) -> Result<ImageId, Failure> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
         self.pulls.run(key, pull).await?
@@ -101,7 +101,7 @@ impl Images {
     ///
     /// # Errors
     /// A conflict when a container uses the image; errors of the engine.
-    pub async fn remove(&self, name: &str) -> Result<(), ImageError> {
+    pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(name).await? else {
             return self.refresh_missing(name).await;
         };
@@ -111,7 +111,7 @@ impl Images {
     }
 
     /// The image of pause containers. It is loaded or pulled when the engine does not have it.
-    pub async fn pause(&self) -> Result<ImageId, ImageError> {
+    pub async fn pause(&self) -> Result<ImageId, Failure> {
         if let Some(id) = self.cached_pause() {
             return Ok(id);
         }
@@ -136,8 +136,8 @@ impl Images {
     /// take up to two seconds.
     ///
     /// # Errors
-    /// [`ImageError::NoFilesystem`] until the engine has answered once.
-    pub async fn filesystem(&self) -> Result<FilesystemUsage, ImageError> {
+    /// The engine has not answered yet.
+    pub async fn filesystem(&self) -> Result<FilesystemUsage, Failure> {
         self.usage.read(&self.store).await
     }
 }

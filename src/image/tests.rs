@@ -3,23 +3,20 @@
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{error::ImageError, remove::has_name};
+use super::remove::has_name;
 use crate::{
-    concurrency::single_flight::Lost,
     engine::{
         error::{Call, EngineError, PullFault, Subject},
         storage::mountpoint,
     },
-    error::Kind,
+    error::{Failure, Kind},
     model::{
         engine::{ApiVersion, CgroupDriver, EngineInfo},
         id::ImageId,
         record::ImageRecord,
-        reference::ImageReference,
     },
-    store::error::StoreError,
 };
 
 const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -91,7 +88,7 @@ async fn images_are_where_the_store_in_use_keeps_them() {
 #[test]
 fn failures_have_the_form_kubelet_parses() {
     let pull = |fault| {
-        ImageError::from(EngineError::Pull {
+        Failure::from(EngineError::Pull {
             reference: "busybox:1".to_owned(),
             fault,
             message: "words".to_owned(),
@@ -104,19 +101,7 @@ fn failures_have_the_form_kubelet_parses() {
         call: Call { verb: "remove", subject: Subject::Image("x".to_owned()) },
         message: "words".to_owned(),
     };
-    assert_eq!(ImageError::from(in_use).kind(), Kind::FailedPrecondition);
-    let reference = ImageReference::parse("busybox:1").unwrap();
-    let silent = Duration::from_secs(60);
-    let stalled = ImageError::Stalled { reference, silent, layer: None };
-    assert_eq!(stalled.kind(), Kind::DeadlineExceeded);
-    assert_eq!(
-        stalled.to_string(),
-        "pull of docker.io/library/busybox:1 made no progress for 60s: the registry has named no \
-         layer yet"
-    );
-    assert_eq!(ImageError::from(StoreError::Closed).kind(), Kind::Unavailable);
-    assert_eq!(ImageError::NoFilesystem.kind(), Kind::Unavailable);
-    assert_eq!(ImageError::from(Lost).kind(), Kind::Internal);
+    assert_eq!(Failure::from(in_use).kind(), Kind::FailedPrecondition);
 }
 
 fn record(tags: &[&str], repositories: &[&str]) -> ImageRecord {

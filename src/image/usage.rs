@@ -10,10 +10,10 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::error::ImageError;
 use crate::{
     concurrency::blocking::blocking,
     engine::{client::Engine, storage},
+    error::{Failure, Kind},
     host::{clock, disk},
     model::{engine::EngineInfo, image::FilesystemUsage, record::ImageRecord, time::Nanos},
     store::{handle::Store, snapshot::Snapshot},
@@ -91,10 +91,15 @@ impl UsageMonitor {
     }
 
     /// The latest figures; an estimate from the sizes of the images until the first measurement.
-    pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, ImageError> {
+    pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, Failure> {
         let deadline = Instant::now() + FIRST_TIMEOUT;
         let engine = store.wait(FIRST_TIMEOUT, |snapshot| snapshot.engine.clone()).await;
-        let engine = engine.ok_or(ImageError::NoFilesystem)?;
+        let engine = engine.ok_or_else(|| {
+            Failure::new(
+                Kind::Unavailable,
+                "docker has not answered yet: the image file system is unknown",
+            )
+        })?;
         let image_bytes = first(&self.image_bytes, deadline).await;
         let unread =
             || Disk { mountpoint: engine.root_dir.clone(), inodes: None, read_at: Nanos::UNSET };

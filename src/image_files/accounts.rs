@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{error::ImageFilesError, inspection::ImageInspection, service::ImageFiles};
+use super::{error::UnreadableFile, inspection::ImageInspection, service::ImageFiles};
 use crate::{
-    engine::error::{EngineError, Subject},
+    error::{Failure, Kind, WithKind},
     model::{accounts::Accounts, id::ImageId},
 };
 
@@ -13,7 +13,7 @@ impl ImageFiles {
     ///
     /// # Errors
     /// The image does not exist, one of its files is too large or not a regular file, or the engine fails.
-    pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, ImageFilesError> {
+    pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, UnreadableFile> {
         if let Some(known) = self.known_accounts(image) {
             return Ok(known);
         }
@@ -21,22 +21,19 @@ impl ImageFiles {
         let reading = async move {
             let read = match service.read_accounts(&id).await {
                 // Another dockbridge that just started has removed our inspection container as a leftover.
-                Err(ImageFilesError::Engine(EngineError::NotFound {
-                    subject: Subject::Container(_),
-                    ..
-                })) => service.read_accounts(&id).await,
+                Err(error) if error.kind() == Kind::NotFound => service.read_accounts(&id).await,
                 outcome => outcome,
             };
             read.map(|accounts| service.cache_accounts(id, accounts))
         };
-        self.reading.run(image.clone(), reading).await?
+        self.reading.run(image.clone(), reading).await.map_err(Failure::from)?
     }
 
     fn known_accounts(&self, image: &ImageId) -> Option<Arc<Accounts>> {
         self.accounts.lock().get(image).cloned()
     }
 
-    async fn read_accounts(&self, image: &ImageId) -> Result<Accounts, ImageFilesError> {
+    async fn read_accounts(&self, image: &ImageId) -> Result<Accounts, UnreadableFile> {
         let inspection = self.inspect(image).await?;
         let read = read_accounts(&inspection).await;
         inspection.close().await;
@@ -60,7 +57,7 @@ impl ImageFiles {
 }
 
 /// Both paths are checked before either file is read: see [`ImageInspection::file`].
-async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, ImageFilesError> {
+async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, UnreadableFile> {
     let (passwd, group) = tokio::try_join!(
         inspection.file("/etc/passwd", LARGEST_FILE),
         inspection.file("/etc/group", LARGEST_FILE),

@@ -13,11 +13,11 @@ use std::{
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 use tracing::{debug, warn};
 
-use super::{error::ImageFilesError, service::ImageFiles};
+use super::{service::ImageFiles, volume::unsupported};
 use crate::{
     concurrency::blocking::blocking,
     engine::error::EngineError,
-    error::chain,
+    error::{Failure, Kind, chain},
     host::overlay,
     model::{engine::EngineInfo, id::ImageId, label, record::Observed},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -58,7 +58,7 @@ impl ImageFiles {
         &self,
         engine: &EngineInfo,
         image: &ImageId,
-    ) -> Result<PathBuf, ImageFilesError> {
+    ) -> Result<PathBuf, Failure> {
         let _alone = self.making.write(image.as_str()).await;
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
@@ -69,7 +69,11 @@ impl ImageFiles {
         let (socket, shown) = (self.engine.socket().to_owned(), root.clone());
         match blocking(move || overlay::is_visible_to(&socket, &shown)).await {
             true => Ok(root),
-            false => Err(ImageFilesError::NotVisible { path: root }),
+            false => Err(Failure::unmet(format!(
+                "Docker does not see what dockbridge mounts at {}: run both in one mount namespace, or make \
+                 the mount above it shared (mount --make-rshared)",
+                root.display()
+            ))),
         }
     }
 
@@ -77,7 +81,7 @@ impl ImageFiles {
     ///
     /// # Errors
     /// The engine does not answer, or the directory cannot be removed.
-    pub async fn release(&self, image: &ImageId) -> Result<(), ImageFilesError> {
+    pub async fn release(&self, image: &ImageId) -> Result<(), Failure> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await
     }
@@ -87,7 +91,7 @@ impl ImageFiles {
         &self,
         image: &ImageId,
         _alone: OwnedRwLockWriteGuard<()>,
-    ) -> Result<(), ImageFilesError> {
+    ) -> Result<(), Failure> {
         let now = self.store.synced(SYNC_TIMEOUT).await?;
         if !now.is_complete() || is_needed(&now, image) {
             // Not all containers are known yet. A sweep follows when they are.
@@ -127,7 +131,7 @@ impl ImageFiles {
         &self,
         engine: &EngineInfo,
         image: &ImageId,
-    ) -> Result<bool, ImageFilesError> {
+    ) -> Result<bool, Failure> {
         let _locks = self.lock([image.clone()].into()).await;
         if !is_needed(&self.store.snapshot(), image) {
             return Ok(false);
@@ -156,14 +160,10 @@ impl ImageFiles {
         }
     }
 
-    async fn mount_layers(
-        &self,
-        engine: &EngineInfo,
-        image: &ImageId,
-    ) -> Result<(), ImageFilesError> {
+    async fn mount_layers(&self, engine: &EngineInfo, image: &ImageId) -> Result<(), Failure> {
         let layers = match self.engine.image_layers(image).await {
-            Err(error) if error.is_not_found() => return Err(ImageFilesError::NoImage),
-            layers => layers?.ok_or_else(|| ImageFilesError::unsupported(engine))?,
+            Err(error) if error.is_not_found() => return Err(no_image()),
+            layers => layers?.ok_or_else(|| unsupported(engine))?,
         };
         let root = self.directory_of(image);
         Ok(blocking(move || {
@@ -182,7 +182,7 @@ impl ImageFiles {
 /// that is never started.
 impl ImageFiles {
     /// Pins the image. Returns whether the pin is new.
-    pub(super) async fn pin(&self, image: &ImageId) -> Result<bool, ImageFilesError> {
+    pub(super) async fn pin(&self, image: &ImageId) -> Result<bool, Failure> {
         let name = pin_name(image);
         match self.engine.inspect_container(&name).await {
             Err(error) if error.is_not_found() => {}
@@ -192,16 +192,16 @@ impl ImageFiles {
         match self.engine.create_container(&name, &body).await {
             Ok(_) => Ok(true),
             Err(EngineError::NameTaken { .. }) => Ok(false),
-            Err(error) if error.is_not_found() => Err(ImageFilesError::NoImage),
+            Err(error) if error.is_not_found() => Err(no_image()),
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) async fn unpin(&self, image: &ImageId) -> Result<(), ImageFilesError> {
+    pub(super) async fn unpin(&self, image: &ImageId) -> Result<(), Failure> {
         Ok(self.engine.remove_container(&pin_name(image)).await?)
     }
 
-    pub(super) async fn pinned(&self) -> Result<Vec<ImageId>, ImageFilesError> {
+    pub(super) async fn pinned(&self) -> Result<Vec<ImageId>, Failure> {
         let mut images = Vec::new();
         for pin in self.engine.containers_named(NAME_START, label::IMAGE_PIN).await? {
             match self.engine.inspect_container(&pin).await {
@@ -213,6 +213,11 @@ impl ImageFiles {
         }
         Ok(images)
     }
+}
+
+/// The failure if the engine has no such image.
+pub fn no_image() -> Failure {
+    Failure::new(Kind::NotFound, "the image is not on this node: pull it first")
 }
 
 /// Whether a container mounts the image's directory.

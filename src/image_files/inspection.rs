@@ -7,14 +7,15 @@ use rand::Rng;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::{error::ImageFilesError, service::ImageFiles};
+use super::{error::UnreadableFile, service::ImageFiles};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{
         archive::{PathContent, PathKind},
         client::Engine,
+        error::EngineError,
     },
-    error::chain,
+    error::{Failure, chain},
     model::{id::ImageId, label},
     store::settings::SYNC_TIMEOUT,
     translate::plan::unstarted::unstarted,
@@ -35,7 +36,7 @@ impl ImageFiles {
     ///
     /// # Errors
     /// The image does not exist, or the engine fails.
-    pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, ImageFilesError> {
+    pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, Failure> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
@@ -59,7 +60,7 @@ impl ImageFiles {
     ///
     /// # Errors
     /// The engine fails. Everything that could be removed has been removed.
-    pub async fn sweep_inspections(&self) -> Result<(), ImageFilesError> {
+    pub async fn sweep_inspections(&self) -> Result<(), Failure> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
         // Listed after the first list, so that it contains all our own containers of the first list.
@@ -88,8 +89,8 @@ impl ImageInspection {
     ///
     /// # Errors
     /// The engine fails, or the links form a loop.
-    pub async fn step(&self, path: &str) -> Result<Option<PathKind>, ImageFilesError> {
-        Ok(self.engine.path_kind(self.id(), path).await?)
+    pub async fn step(&self, path: &str) -> Result<Option<PathKind>, EngineError> {
+        self.engine.path_kind(self.id(), path).await
     }
 
     /// The path of the regular file at an absolute path, after following links inside the image. None if
@@ -98,18 +99,20 @@ impl ImageInspection {
     /// # Errors
     /// The engine fails, the links form a loop, the file is larger than `limit` bytes, or it is a pipe
     /// or a device.
-    pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, ImageFilesError> {
-        let (end, kind) = match self.step(path).await? {
-            Some(PathKind::Link(end)) => (end.clone(), self.step(&end).await?),
+    pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, UnreadableFile> {
+        let step = async |path| self.step(path).await.map_err(Failure::from);
+        let (end, kind) = match step(path).await? {
+            Some(PathKind::Link(end)) => (end.clone(), step(&end).await?),
             kind => (path.to_owned(), kind),
         };
         let path = path.to_owned();
         match kind {
-            Some(PathKind::File(size)) if size > limit => {
-                Err(ImageFilesError::TooLarge { path, size, limit })
-            }
+            Some(PathKind::File(size)) if size > limit => Err(Failure::unmet(format!(
+                "{path} of the image has {size} bytes, more than the limit of {limit}"
+            ))
+            .into()),
             Some(PathKind::File(_)) => Ok(Some(end)),
-            Some(PathKind::Other) => Err(ImageFilesError::NotRegularFile { path }),
+            Some(PathKind::Other) => Err(UnreadableFile::NotRegular { path }),
             Some(PathKind::Directory | PathKind::Link(_)) | None => Ok(None),
         }
     }
@@ -117,7 +120,7 @@ impl ImageInspection {
     /// The bytes of a file that [`Self::file`] found. For every read, the engine looks up the file's owner
     /// in the image's own `/etc/passwd` and `/etc/group`. If one of them is a pipe, the engine never
     /// finishes its answer and never releases the container.
-    pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, ImageFilesError> {
+    pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
         match self.engine.read_path(self.id(), file, limit).await? {
             Some(PathContent::File(bytes)) => Ok(Some(bytes)),
             _ => Ok(None),

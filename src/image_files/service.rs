@@ -9,13 +9,14 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
-use super::error::ImageFilesError;
 use crate::{
     concurrency::{keyed_locks::KeyedLocks, single_flight::SingleFlight},
     engine::client::Engine,
     model::{accounts::Accounts, id::ImageId},
     store::handle::Store,
 };
+
+use super::error::UnreadableFile;
 
 /// The files of images. Clones share everything.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct ImageFiles {
     pub(super) making: KeyedLocks,
     /// The accounts that were read, by image.
     pub(super) accounts: Arc<Mutex<HashMap<ImageId, Arc<Accounts>>>>,
-    pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, ImageFilesError>>,
+    pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, UnreadableFile>>,
 }
 
 impl ImageFiles {

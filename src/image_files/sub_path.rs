@@ -9,7 +9,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use super::error::ImageFilesError;
+use crate::error::Failure;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEntry {
@@ -25,16 +25,17 @@ pub(super) enum PathEntry {
 /// Where `sub_path` leads: a path relative to the image's root, without links; empty for the root.
 ///
 /// # Errors
-/// [`ImageFilesError::NoSubPath`] when the path does not exist or its links form a loop, and the errors of
-/// `entry_at`.
+/// The path does not exist or its links form a loop, and the errors of `entry_at`.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,
-) -> Result<PathBuf, ImageFilesError>
+) -> Result<PathBuf, Failure>
 where
-    F: Future<Output = Result<PathEntry, ImageFilesError>>,
+    F: Future<Output = Result<PathEntry, Failure>>,
 {
-    let missing = |reason| ImageFilesError::NoSubPath { path: sub_path.to_owned(), reason };
+    let missing = |reason| {
+        Failure::invalid(format!("sub path {sub_path:?} does not exist in the image: {reason}"))
+    };
     let mut at = PathBuf::new();
     let mut ahead = steps(Path::new(sub_path));
     let mut links = 0;

@@ -1,16 +1,16 @@
 //! Mounts an image, or a path in it, in a container. The engine mounts it if it can; otherwise dockbridge
 //! mounts it as a directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{
-    error::ImageFilesError,
     inspection::ImageInspection,
     service::ImageFiles,
     sub_path::{PathEntry, resolve},
 };
 use crate::{
     engine::{archive::PathKind, error::EngineError},
+    error::{Failure, Kind},
     model::{
         engine::{ApiVersion, EngineInfo},
         id::ImageId,
@@ -29,7 +29,7 @@ impl ImageFiles {
         engine: &EngineInfo,
         image: &ImageId,
         sub_path: &str,
-    ) -> Result<ImageVolume, ImageFilesError> {
+    ) -> Result<ImageVolume, Failure> {
         let source = match mounter(engine)? {
             Mounter::Engine => {
                 VolumeSource::Engine { sub_path: self.path_in_image(image, sub_path).await? }
@@ -46,19 +46,14 @@ impl ImageFiles {
     /// Where a sub path leads, without links. Links are resolved here because the engine follows them on
     /// the host, where an absolute link means another file. And the engine would report a missing path only
     /// when the container starts.
-    async fn path_in_image(
-        &self,
-        image: &ImageId,
-        sub_path: &str,
-    ) -> Result<String, ImageFilesError> {
+    async fn path_in_image(&self, image: &ImageId, sub_path: &str) -> Result<String, Failure> {
         if sub_path.is_empty() {
             return Ok(String::new());
         }
         let inspection = self.inspect(image).await?;
         let resolved = resolve(sub_path, |below| entry_in_image(&inspection, below)).await;
         inspection.close().await;
-        let not_utf8 = |_| ImageFilesError::SubPathNotUtf8 { path: sub_path.to_owned() };
-        resolved?.into_os_string().into_string().map_err(not_utf8)
+        resolved?.into_os_string().into_string().map_err(|_| not_utf8(sub_path.as_ref()))
     }
 }
 
@@ -69,35 +64,43 @@ enum Mounter {
     Dockbridge,
 }
 
-fn mounter(engine: &EngineInfo) -> Result<Mounter, ImageFilesError> {
+fn mounter(engine: &EngineInfo) -> Result<Mounter, Failure> {
     if engine.api >= ApiVersion::IMAGE_MOUNTS {
         Ok(Mounter::Engine)
     } else if engine.storage_driver == "overlay2" && !engine.containerd_store {
         Ok(Mounter::Dockbridge)
     } else {
-        Err(ImageFilesError::unsupported(engine))
+        Err(unsupported(engine))
     }
 }
 
-impl ImageFilesError {
-    pub(super) fn unsupported(engine: &EngineInfo) -> Self {
-        let store = match engine.containerd_store {
-            true => "containerd".to_owned(),
-            false => format!("storage driver {:?}", engine.storage_driver),
-        };
-        Self::Unsupported { api: engine.api, store }
-    }
+/// This engine cannot mount images, and dockbridge cannot mount them from its image store.
+pub(super) fn unsupported(engine: &EngineInfo) -> Failure {
+    let store = match engine.containerd_store {
+        true => "containerd".to_owned(),
+        false => format!("storage driver {:?}", engine.storage_driver),
+    };
+    let text = format!(
+        "Docker with API {} and images stored by {store} cannot mount images: use Docker 28.0 or \
+         later, or the storage driver overlay2 without containerd's image store",
+        engine.api
+    );
+    Failure::new(Kind::Unimplemented, text)
+}
+
+/// A path in the image that the engine's JSON cannot contain.
+fn not_utf8(path: &Path) -> Failure {
+    Failure::invalid(format!("sub path {path:?} resolves to a name that is not UTF-8"))
 }
 
 /// What is at a path of an image, as the engine reports it.
 async fn entry_in_image(
     inspection: &ImageInspection,
     below: PathBuf,
-) -> Result<PathEntry, ImageFilesError> {
+) -> Result<PathEntry, Failure> {
     let path = PathBuf::from("/").join(below);
-    let not_utf8 = || ImageFilesError::SubPathNotUtf8 { path: path.display().to_string() };
-    let kind = match inspection.step(path.to_str().ok_or_else(not_utf8)?).await {
-        Err(ImageFilesError::Engine(EngineError::Failed { message, .. })) if is_ring(&message) => {
+    let kind = match inspection.step(path.to_str().ok_or_else(|| not_utf8(&path))?).await {
+        Err(EngineError::Failed { message, .. }) if is_ring(&message) => {
             return Ok(PathEntry::LinkLoop);
         }
         kind => kind?,
@@ -118,7 +121,7 @@ fn is_ring(message: &str) -> bool {
 }
 
 /// What is at a path of a mounted image. The mount is read-only and does not change.
-async fn entry_on_host(path: PathBuf) -> Result<PathEntry, ImageFilesError> {
+async fn entry_on_host(path: PathBuf) -> Result<PathEntry, Failure> {
     let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else {
         return Ok(PathEntry::Nothing);
     };

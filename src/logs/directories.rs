@@ -55,7 +55,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::{clock::forward, error::Kind};
+    use crate::{
+        clock::forward,
+        error::{Kind, WithKind as _},
+    };
 
     fn place(pod: &str) -> LogPath {
         let root = Path::new("/logs").join(pod);

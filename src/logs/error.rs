@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::{engine::error::EngineError, error::Kind, host::error::HostError};
+use crate::{
+    engine::error::EngineError,
+    error::{Kind, WithKind},
+    host::error::HostError,
+};
 
 /// A step of writing a log failed. Written lines stay, and the next step continues after them.
 #[derive(Debug, Error)]
@@ -41,9 +45,10 @@ impl LogError {
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Target(error) if error.kind() == Kind::ResourceExhausted)
     }
+}
 
-    /// The kind of failure.
-    pub fn kind(&self) -> Kind {
+impl WithKind for LogError {
+    fn kind(&self) -> Kind {
         match self {
             Self::SourceAbsent { .. } => Kind::NotFound,
             Self::Target(_) if !self.is_full() => Kind::FailedPrecondition,

@@ -11,7 +11,10 @@ use super::{
     poll::{PollOutcome, PollRequest, ReadState},
     progress::Progress,
 };
-use crate::{error::Kind, model::time::Nanos};
+use crate::{
+    error::{Kind, WithKind},
+    model::time::Nanos,
+};
 
 /// A log that is written now, or was written.
 #[derive(Debug)]

@@ -6,11 +6,18 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::reference::is_digest;
+use crate::error::{Kind, WithKind};
 
 /// Not an id of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an id: {0:?} (expected 64 hexadecimal digits)")]
 pub struct InvalidId(pub String);
+
+impl WithKind for InvalidId {
+    fn kind(&self) -> Kind {
+        Kind::Internal
+    }
+}
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $is_valid:expr) => {

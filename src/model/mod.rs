@@ -13,7 +13,6 @@ pub mod document;
 pub mod dump;
 pub mod engine;
 pub mod event;
-pub mod filter;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub mod id;

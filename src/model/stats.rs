@@ -178,7 +178,6 @@ pub struct DeviceReading {
     pub discarded_bytes: u64,
     pub reads: u64,
     pub writes: u64,
-    pub discards: u64,
 }
 
 /// Tasks (threads) of a cgroup.
@@ -198,8 +197,6 @@ pub struct HugepageReading {
     pub usage: u64,
     /// The highest usage so far; cgroup v1 only.
     pub peak: Option<u64>,
-    /// How often the limit was reached.
-    pub limit_hits: Option<u64>,
 }
 
 /// Pressure stall information: how long tasks had to wait.
@@ -256,8 +253,8 @@ pub struct ProcessReading {
     /// Their open file descriptors; none if there are too many to count.
     pub descriptors: Option<u64>,
     pub sockets: Option<u64>,
-    /// Soft limits of the main process: name as in `ulimit` and cAdvisor → value.
-    pub ulimits: Vec<(&'static str, u64)>,
+    /// Soft limit of open files of the main process.
+    pub open_files_limit: Option<u64>,
 }
 
 /// What a container wrote outside of mounts.

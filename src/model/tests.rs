@@ -1,5 +1,5 @@
-//! The data types: valid ids and names, which state follows from which facts, what a filter selects, and
-//! the durable format of documents.
+//! The data types: valid ids and names, which state follows from which facts, and the durable
+//! format of documents.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -14,7 +14,6 @@ use super::{
     container::{ContainerMetadata, ContainerSpec},
     document::{ContainerDocument, SandboxDocument, VERSION},
     engine::{ApiVersion, InvalidApiVersion},
-    filter::{ContainerFilter, ContainerStateFilter, SandboxFilter},
     id::{ContainerId, ImageId, SandboxId},
     image::Credentials,
     name::{self, ParsedName},
@@ -194,62 +193,6 @@ fn reasons_are_those_kubelet_knows() {
     ];
     for (reason, word) in words {
         assert_eq!(reason.as_str(), word);
-    }
-}
-
-#[test]
-fn a_sandbox_filter_matches_when_every_part_does() {
-    let record = SandboxRecord { attachment: Some(attached()), ..sandbox(NetworkMode::Cni) };
-    let ready = Some(SandboxState::Ready);
-    for (id, state, labels, expected) in [
-        ("", None, labels(&[]), true),
-        (HEX, ready, labels(&[("app", "web"), ("tier", "")]), true),
-        (&HEX[..7], None, labels(&[("app", "web")]), true),
-        (OTHER, None, labels(&[]), false),
-        (&HEX[1..9], None, labels(&[]), false),
-        ("", Some(SandboxState::NotReady), labels(&[]), false),
-        ("", ready, labels(&[("app", "db")]), false),
-        ("", None, labels(&[("other", "")]), false),
-        (HEX, ready, labels(&[("app", "web"), ("other", "x")]), false),
-    ] {
-        let filter = SandboxFilter { id: id.to_owned(), state, labels, ..Default::default() };
-        let unsatisfiable = SandboxFilter { unsatisfiable: true, ..filter.clone() };
-        assert!(!unsatisfiable.matches(&record));
-        assert_eq!(filter.matches(&record), expected, "{filter:?}");
-    }
-}
-
-#[test]
-fn a_container_filter_matches_when_every_part_does() {
-    let record = container(exited(1));
-    let exited = Some(ContainerStateFilter::Exited);
-    for (id, state, sandbox, labels, expected) in [
-        ("", None, "", labels(&[]), true),
-        (OTHER, exited, HEX, labels(&[("app", "web")]), true),
-        (&OTHER[..6], None, &HEX[..6], labels(&[]), true),
-        (HEX, None, "", labels(&[]), false),
-        ("", Some(ContainerStateFilter::Running), "", labels(&[]), false),
-        ("", Some(ContainerStateFilter::Unknown), "", labels(&[]), false),
-        ("", None, OTHER, labels(&[]), false),
-        ("", exited, HEX, labels(&[("app", "")]), false),
-    ] {
-        let (id, sandbox) = (id.to_owned(), sandbox.to_owned());
-        let filter = ContainerFilter { id, state, sandbox, labels, ..Default::default() };
-        let unsatisfiable = ContainerFilter { unsatisfiable: true, ..filter.clone() };
-        assert!(!unsatisfiable.matches(&record));
-        assert_eq!(filter.matches(&record), expected, "{filter:?}");
-    }
-}
-
-#[test]
-fn every_process_has_one_state() {
-    for (process, state) in [
-        (Process::Created, ContainerStateFilter::Created),
-        (running(), ContainerStateFilter::Running),
-        (exited(0), ContainerStateFilter::Exited),
-        (Process::Unknown, ContainerStateFilter::Unknown),
-    ] {
-        assert_eq!(ContainerStateFilter::of(&process), state);
     }
 }
 

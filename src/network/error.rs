@@ -8,7 +8,10 @@ use super::{
     arguments::ArgumentError,
     cni::{config::ConfigError, plugin_error::PluginError, result::ResultError},
 };
-use crate::{error::Kind, host::error::HostError};
+use crate::{
+    error::{Kind, WithKind},
+    host::error::HostError,
+};
 
 /// A failure of the network.
 #[derive(Debug, Error)]
@@ -51,9 +54,8 @@ pub enum NetworkError {
     Host(#[from] HostError),
 }
 
-impl NetworkError {
-    /// The error kind, from which the gRPC code follows.
-    pub fn kind(&self) -> Kind {
+impl WithKind for NetworkError {
+    fn kind(&self) -> Kind {
         match self {
             Self::NotConfigured { .. } => Kind::Unavailable,
             Self::Argument(error) => error.kind(),
@@ -65,7 +67,9 @@ impl NetworkError {
             Self::Host(error) => error.kind(),
         }
     }
+}
 
+impl NetworkError {
     /// Makes one error of the failures of a chain.
     ///
     /// # Errors

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use super::{
     container_updates::{ALL_PLUGINS, RequestedUpdates},
     creation::Creation,
-    error::NriError,
     lifecycle::Stage,
     plugin::{Answer, EventSubject, Plugin, method},
     service::{Nri, Plugins, Shared},
 };
 use crate::{
-    error::shortened,
+    error::{Failure, Kind, shortened},
     model::{adjustment::Wanted, record::ContainerRecord},
     translate::{
         nri::merge::Merge,
@@ -38,7 +37,7 @@ impl Nri {
         &self,
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
-    ) -> Result<Option<Wanted>, NriError> {
+    ) -> Result<Option<Wanted>, Failure> {
         let Some((shared, mut plugins)) = self.asked_about(creation).await else {
             return Ok(None);
         };
@@ -64,7 +63,7 @@ impl Shared {
         plugins: &Plugins,
         record: &ContainerRecord,
         asked: &mut Vec<nri::PluginInstance>,
-    ) -> Result<Wanted, NriError> {
+    ) -> Result<Wanted, Failure> {
         let EventSubject { pod, container } =
             self.container_subject(&self.store.snapshot(), record);
         let original = container.unwrap_or_default();
@@ -80,7 +79,12 @@ impl Shared {
                 continue;
             };
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
-                return Err(NriError::OwnUpdate { plugin: plugin.full_name() });
+                // A plugin may only adjust a container that is being created.
+                return Err(Failure::unmet(format!(
+                    "the NRI plugin {} answered CreateContainer with an update of the same container; \
+                     it must be an adjustment",
+                    plugin.full_name()
+                )));
             }
             answer.adjust.iter().try_for_each(|asked| check_length(&plugin.full_name(), asked))?;
             merge.add(&plugin.full_name(), &answer)?;
@@ -115,22 +119,25 @@ impl Shared {
         &self,
         plugins: &Plugins,
         request: &nri::ValidateContainerAdjustmentRequest,
-    ) -> Result<(), NriError> {
+    ) -> Result<(), Failure> {
         let event = Event::ValidateContainerAdjustment;
         for plugin in plugins.connected.iter().filter(|plugin| plugin.wants(event)) {
             let answer: Answer<nri::ValidateContainerAdjustmentResponse> =
                 self.ask(plugin, event, request).await;
             match self.agreed(plugin, event, answer)? {
-                Some(answer) if answer.reject => return Err(refused(plugin, answer.reason)),
+                Some(answer) if answer.reject => {
+                    return Err(refused(plugin, event, &shortened(answer.reason)));
+                }
                 Some(_) => {}
-                None => return Err(refused(plugin, "it did not answer".to_owned())),
+                None => return Err(refused(plugin, event, "it did not answer")),
             }
         }
         Ok(())
     }
 }
 
-fn refused(plugin: &Plugin, message: String) -> NriError {
-    let call = method(Event::ValidateContainerAdjustment);
-    NriError::Refused { plugin: plugin.full_name(), call, message: shortened(message) }
+/// A plugin refuses an event.
+pub(super) fn refused(plugin: &Plugin, event: Event, message: &str) -> Failure {
+    let (plugin, call) = (plugin.full_name(), method(event));
+    Failure::new(Kind::Unknown, format!("the NRI plugin {plugin} refused {call}: {message}"))
 }

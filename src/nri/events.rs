@@ -10,13 +10,14 @@ use tracing::warn;
 
 use super::{
     container_updates::{ALL_PLUGINS, RequestedUpdates},
+    create_container::refused,
     creation::{Creation, Identity},
-    error::NriError,
     lifecycle::{Lifecycles, Stage},
     plugin::{Answer, EventSubject, Plugin, method},
     service::{Nri, Plugins, Shared},
 };
 use crate::{
+    error::Failure,
     model::{
         record::{ContainerRecord, SandboxRecord},
         resources::{PodResources, Resources},
@@ -24,7 +25,7 @@ use crate::{
     translate::{
         limits,
         nri::{owners::Owners, updates::Updates},
-        parse::adjustment::AdjustmentError,
+        parse::adjustment::impossible,
     },
     wire::nri::{self, Event},
 };
@@ -38,7 +39,7 @@ impl Nri {
         &self,
         creation: Option<&Creation>,
         record: &Arc<SandboxRecord>,
-    ) -> Result<(), NriError> {
+    ) -> Result<(), Failure> {
         let Some((shared, mut plugins)) = self.asked_about(creation).await else { return Ok(()) };
         plugins.lifecycles.add_pod(record, Stage::Running);
         let subject = shared.pod_subject(&shared.store.snapshot(), record);
@@ -68,7 +69,7 @@ impl Nri {
         &self,
         record: &SandboxRecord,
         newer: &PodResources,
-    ) -> Result<(), NriError> {
+    ) -> Result<(), Failure> {
         let Some(shared) = self.connected() else { return Ok(()) };
         let plugins = shared.plugins().await;
         let request = nri::UpdatePodSandboxRequest {
@@ -118,7 +119,7 @@ impl Nri {
     ///
     /// # Errors
     /// A plugin refuses, or a required one is not connected.
-    pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), NriError> {
+    pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let Some(shared) = self.connected() else { return self.require().await };
         let mut plugins = shared.plugins().await;
         let subject = shared.container_subject(&shared.store.snapshot(), record);
@@ -175,7 +176,7 @@ impl Nri {
         &self,
         record: &ContainerRecord,
         asked: Resources,
-    ) -> Result<Resources, NriError> {
+    ) -> Result<Resources, Failure> {
         let Some(shared) = self.connected() else { return Ok(asked) };
         let plugins = shared.plugins().await;
         let EventSubject { pod, container } =
@@ -196,7 +197,7 @@ impl Nri {
             updates.add(&mut owners, &plugin.full_name(), &answer.update)?;
             evictions.extend(answer.evict);
             if let Some(merged) = updates.limits_of(record.id.as_str()) {
-                wanted = asked.updated(&limits::nri::read(merged).map_err(AdjustmentError::from)?);
+                wanted = asked.updated(&limits::nri::read(merged).map_err(impossible)?);
             }
         }
         let others = updates.of_others(record.id.as_str());
@@ -258,7 +259,7 @@ impl Shared {
         plugins: &Plugins,
         (event, subject): (Event, &EventSubject),
         asked: &mut usize,
-    ) -> Result<(), NriError> {
+    ) -> Result<(), Failure> {
         for plugin in &plugins.connected {
             *asked += 1;
             let limit = self.settings.request_timeout;
@@ -295,13 +296,11 @@ impl Shared {
         plugin: &Plugin,
         event: Event,
         answer: Answer<A>,
-    ) -> Result<Option<A>, NriError> {
+    ) -> Result<Option<A>, Failure> {
         match answer {
             Answer::Done(answer) => Ok(Some(answer)),
             Answer::None => Ok(None),
-            Answer::Refused { message, .. } => {
-                Err(NriError::Refused { plugin: plugin.full_name(), call: method(event), message })
-            }
+            Answer::Refused { message, .. } => Err(refused(plugin, event, &message)),
         }
     }
 

@@ -15,7 +15,6 @@ mod connection;
 mod container_updates;
 mod create_container;
 pub mod creation;
-pub mod error;
 mod events;
 mod follower;
 #[cfg(any(test, feature = "fuzz"))]

@@ -12,13 +12,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     creation::{Creation, Creations, Identity, Reveals},
-    error::NriError,
     lifecycle::Lifecycles,
     metrics::NriMetrics,
     plugin::{EventSubject, Plugin},
 };
 use crate::{
     config::settings::NriSettings,
+    error::{Failure, Kind},
     model::{
         container::ContainerMetadata,
         id::SandboxId,
@@ -118,7 +118,7 @@ impl Nri {
     ///
     /// # Errors
     /// A required plugin is not connected.
-    pub async fn begin_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, NriError> {
+    pub async fn begin_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, Failure> {
         self.begin(Identity::Pod(metadata.clone())).await
     }
 
@@ -130,18 +130,18 @@ impl Nri {
         &self,
         pod: &SandboxId,
         metadata: &ContainerMetadata,
-    ) -> Result<Option<Creation>, NriError> {
+    ) -> Result<Option<Creation>, Failure> {
         self.begin(Identity::Container(pod.clone(), metadata.clone())).await
     }
 
-    async fn begin(&self, identity: Identity) -> Result<Option<Creation>, NriError> {
+    async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
         let Some(shared) = &self.0 else { return Ok(None) };
         self.require().await?;
         Ok(Some(shared.creations.begin(identity)))
     }
 
     /// Whether all plugins that the administrator requires are connected.
-    pub(super) async fn require(&self) -> Result<(), NriError> {
+    pub(super) async fn require(&self) -> Result<(), Failure> {
         match &self.0 {
             Some(shared) if !shared.settings.required.is_empty() => {
                 shared.require(&shared.plugins().await.connected)
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     /// Whether these include all plugins that the administrator requires.
-    pub(super) fn require(&self, connected: &[Arc<Plugin>]) -> Result<(), NriError> {
+    pub(super) fn require(&self, connected: &[Arc<Plugin>]) -> Result<(), Failure> {
         let is_there = |name: &&String| {
             connected.iter().any(|plugin| {
                 !plugin.connection.is_closed()
@@ -197,7 +197,8 @@ impl Shared {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(NriError::Missing { missing: missing.join(", ") })
+        let text = format!("required NRI plugins are not connected: {}", missing.join(", "));
+        Err(Failure::new(Kind::Unavailable, text))
     }
 
     pub(super) fn pod_subject(&self, now: &Snapshot, record: &SandboxRecord) -> EventSubject {

@@ -256,7 +256,7 @@ fn too_slow() -> Status {
 
 /// A pod with all its containers, as in `now`.
 pub async fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord, limits: &Limits) -> Pod<'a> {
-    let all = now.containers_of(&sandbox.id).iter().map(|record| view(now, record, limits));
+    let all = now.containers_of(&sandbox.id).map(|record| view(now, record, limits));
     Pod { sandbox, containers: join_all(all).await }
 }
 

@@ -11,8 +11,17 @@ use tonic::Status;
 
 use super::{image::ImageRpc, runtime::RuntimeRpc, status::failed};
 use crate::{
-    model::{filter::SandboxFilter, record::ImageRecord, stats::Detail},
-    translate::{parse, render},
+    model::{
+        record::{ContainerRecord, ImageRecord, SandboxRecord},
+        stats::Detail,
+    },
+    translate::{
+        parse,
+        render::{
+            self,
+            filter::{lists_container, lists_sandbox, measures_container, measures_sandbox},
+        },
+    },
     wire::cri,
 };
 
@@ -21,10 +30,9 @@ impl RuntimeRpc {
         &self,
         filter: Option<&cri::PodSandboxFilter>,
     ) -> Result<Vec<Bytes>, Status> {
-        let filter = parse::filter::sandbox_filter(filter);
         let now = self.now().await?;
         let all = self.encoded.sandboxes.of(now.sandboxes());
-        let asked = all.iter().filter(|item| filter.matches(&item.record));
+        let asked = all.iter().filter(|item| lists_sandbox(filter, &item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
@@ -32,10 +40,9 @@ impl RuntimeRpc {
         &self,
         filter: Option<&cri::ContainerFilter>,
     ) -> Result<Vec<Bytes>, Status> {
-        let filter = parse::filter::container_filter(filter);
         let now = self.now().await?;
         let all = self.encoded.containers.of(now.containers());
-        let asked = all.iter().filter(|item| filter.matches(&item.record));
+        let asked = all.iter().filter(|item| lists_container(filter, &item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
 
@@ -43,28 +50,27 @@ impl RuntimeRpc {
         &self,
         filter: Option<&cri::ContainerStatsFilter>,
     ) -> Result<impl Iterator<Item = cri::ContainerStats> + Send + use<>, Status> {
-        let filter = parse::filter::container_stats_filter(filter);
         let now = self.now().await?;
-        let read = self.stats.containers(&now, &filter, Detail::Usage).await.map_err(failed)?;
-        Ok(rendered(read, render::stats::container))
+        let is_asked = |record: &ContainerRecord| measures_container(filter, record);
+        let read = self.stats.containers(&now, is_asked, Detail::Usage).await;
+        Ok(rendered(read.map_err(failed)?, render::stats::container))
     }
 
     pub(super) async fn listed_sandbox_stats(
         &self,
         filter: Option<&cri::PodSandboxStatsFilter>,
     ) -> Result<impl Iterator<Item = cri::PodSandboxStats> + Send + use<>, Status> {
-        let filter = parse::filter::sandbox_stats_filter(filter);
         let now = self.now().await?;
-        let read = self.stats.pods(&now, &filter, Detail::Usage).await.map_err(failed)?;
-        Ok(rendered(read, render::stats::pod))
+        let is_asked = |record: &SandboxRecord| measures_sandbox(filter, record);
+        let read = self.stats.pods(&now, is_asked, Detail::Usage).await;
+        Ok(rendered(read.map_err(failed)?, render::stats::pod))
     }
 
     pub(super) async fn listed_metrics(
         &self,
     ) -> Result<impl Iterator<Item = cri::PodSandboxMetrics> + Send + use<>, Status> {
         let now = self.now().await?;
-        let all = SandboxFilter::default();
-        let read = self.stats.pods(&now, &all, Detail::Everything).await.map_err(failed)?;
+        let read = self.stats.pods(&now, |_| true, Detail::Everything).await.map_err(failed)?;
         let (disks, pause) = (self.stats.disks(), Arc::clone(&self.sandbox_image));
         Ok(rendered(read, move |pod| render::metrics::response::pod(pod, &disks, &pause)))
     }
@@ -83,7 +89,7 @@ impl ImageRpc {
         &self,
         filter: Option<&cri::ImageFilter>,
     ) -> Result<impl Iterator<Item = cri::Image> + Send + use<>, Status> {
-        let filter = parse::filter::image_filter(filter);
+        let filter = parse::image::image_filter(filter);
         let now = self.now().await?;
         let asked = match filter {
             None => now.images().to_vec(),

@@ -77,8 +77,8 @@ impl RuntimeRpc {
     /// engine does not answer, the state in its list is used.
     async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
         let now = self.now().await?;
-        let pod = now.sandbox(id).map(|pod| now.containers_of(&pod.id)).unwrap_or_default();
-        let all = pod.iter().map(|container| container.id.as_str()).chain([id]);
+        let pod = now.sandbox(id).into_iter().flat_map(|pod| now.containers_of(&pod.id));
+        let all = pod.map(|container| container.id.as_str()).chain([id]);
         let listed: Vec<&str> = all.filter_map(|id| now.listed_only(id)).collect();
         if listed.is_empty() {
             return Ok(now);

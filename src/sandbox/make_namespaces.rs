@@ -3,11 +3,12 @@
 //! If there is a user namespace, the network namespace is created inside it. Only a process with rights in
 //! the owning user namespace can configure a network namespace and mount its sysfs.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
-use super::{error::SandboxError, service::Sandboxes};
+use super::service::Sandboxes;
 use crate::{
     concurrency::blocking::blocking,
+    error::Failure,
     host::{
         error::HostError,
         namespaces::{IdMaps, NamespaceHolder},
@@ -15,9 +16,7 @@ use crate::{
     },
     model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
     pause::archive,
-    translate::plan::{
-        error::PlanError, network_namespace::NetworkNamespace, oci_edits, sandbox::SandboxPlan,
-    },
+    translate::plan::{network_namespace::NetworkNamespace, oci_edits, sandbox::SandboxPlan},
 };
 
 impl Sandboxes {
@@ -27,7 +26,7 @@ impl Sandboxes {
         &self,
         id: &SandboxId,
         plan: &SandboxPlan,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<(), Failure> {
         let spec = &plan.document.spec;
         let (users, is_host) = (spec.namespaces.users, spec.namespaces.host_network);
         if plan.namespace == NetworkNamespace::Engine && users.is_none() {
@@ -39,7 +38,7 @@ impl Sandboxes {
         let mut edits = oci_edits::sandbox(spec, &network, user.as_deref(), is_own_image);
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
-        let refused = |reason| PlanError::unsupported(HANDLER, reason);
+        let refused = |reason| Failure::unsupported(HANDLER, reason);
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
         // Written before the pins, so that a sweep finds them after a crash in between.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
@@ -54,16 +53,13 @@ impl Sandboxes {
     }
 
     /// Unpins the user namespace. Also succeeds if it is not pinned.
-    pub(super) async fn unpin_user(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    pub(super) async fn unpin_user(&self, id: &SandboxId) -> Result<(), Failure> {
         self.with_user_pin(id, netns::unpin).await
     }
 
     /// Pins the user namespace of a running pause container again if the pin was lost. New containers join
     /// it there.
-    pub(super) async fn restore_user_pin(
-        &self,
-        sandbox: &SandboxRecord,
-    ) -> Result<(), SandboxError> {
+    pub(super) async fn restore_user_pin(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let (Some(_), Some(pid)) = (sandbox.document.spec.namespaces.users, sandbox.pid()) else {
             return Ok(());
         };
@@ -81,11 +77,10 @@ impl Sandboxes {
         &self,
         id: &SandboxId,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<(), Failure> {
         let at = self.deps.node.oci_runtime_files.user_pin(id);
-        blocking(move || work(&at))
-            .await
-            .map_err(|e| SandboxError::UserNamespace { id: id.to_string(), source: Arc::new(e) })
+        let text = || format!("cannot prepare or release the user namespace of sandbox {id}");
+        blocking(move || work(&at)).await.map_err(|error| Failure::from(error).within(text()))
     }
 }
 

@@ -8,7 +8,6 @@
 //! Start with [`service::Sandboxes`] and [`run`].
 
 pub mod adopt;
-pub mod error;
 mod make_namespaces;
 pub mod network_namespace_pin;
 pub mod pod_network;

@@ -1,14 +1,12 @@
 //! The pin (a bind mount) of a pod's network namespace. It keeps the namespace, so that CNI plugins
 //! can clean up in it after the pause container has ended.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
-use super::{error::SandboxError, service::Sandboxes};
+use super::service::Sandboxes;
 use crate::{
     concurrency::blocking::blocking,
+    error::Failure,
     host::{error::HostError, netns},
     model::{attachment::Attachment, id::SandboxId},
 };
@@ -20,11 +18,11 @@ impl Sandboxes {
     }
 
     /// Pins the namespace of the process `pid`. Also succeeds if it is already pinned.
-    pub(super) async fn pin(&self, id: &SandboxId, pid: u32) -> Result<(), SandboxError> {
+    pub(super) async fn pin(&self, id: &SandboxId, pid: u32) -> Result<(), Failure> {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    pub(super) async fn make_network(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    pub(super) async fn make_network(&self, id: &SandboxId) -> Result<(), Failure> {
         self.mount(id, netns::make).await
     }
 
@@ -33,10 +31,13 @@ impl Sandboxes {
         &self,
         id: &SandboxId,
         pid: u32,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<(), Failure> {
         match self.mount(id, move |at| Ok(netns::is_of(pid, at))).await? {
             true => Ok(()),
-            false => Err(SandboxError::OtherNamespace { id: id.to_string() }),
+            false => Err(Failure::unmet(format!(
+                "the pause container of sandbox {id} did not join its network namespace: the engine's \
+                 runtime \"dockbridge\" is not dockbridge-runtime, or is outdated; run `dockbridge setup`"
+            ))),
         }
     }
 
@@ -46,7 +47,7 @@ impl Sandboxes {
     }
 
     /// Unpins the namespace and the pod's user namespace. Also succeeds if they are not pinned.
-    pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), Failure> {
         self.mount(id, netns::unpin).await?;
         self.unpin_user(id).await
     }
@@ -54,7 +55,7 @@ impl Sandboxes {
     /// Releases the network and the namespaces of a pod that neither Docker nor a checkpoint has, with the
     /// entries of CNI's cache. Returns false if it did not, because a container with another name, or of
     /// another engine, may still use them.
-    pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, SandboxError> {
+    pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, Failure> {
         match self.deps.node.engine.inspect_container(id.as_str()).await {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
@@ -70,7 +71,7 @@ impl Sandboxes {
 
     /// [`Self::unpin`], but not for a pod whose network is not released, because the next DEL uses its
     /// namespace.
-    pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), Failure> {
         let now = self.deps.node.store.snapshot();
         let attachment = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.attachment.as_ref());
         if attachment.and_then(Attachment::intent).is_some() {
@@ -84,10 +85,9 @@ impl Sandboxes {
         &self,
         id: &SandboxId,
         change: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,
-    ) -> Result<T, SandboxError> {
+    ) -> Result<T, Failure> {
         let at = self.pin_of(id);
-        blocking(move || change(&at))
-            .await
-            .map_err(|error| SandboxError::Pin { id: id.to_string(), source: Arc::new(error) })
+        let text = || format!("cannot pin or release the network namespace of sandbox {id}");
+        blocking(move || change(&at)).await.map_err(|error| Failure::from(error).within(text()))
     }
 }

@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::{error::SandboxError, pod_network::checkpoint, service::Sandboxes};
+use super::{pod_network::checkpoint, service::Sandboxes};
 use crate::{
     concurrency::backoff::Backoff,
     container::pod_files::named_after_pods,
-    error::chain,
+    error::{Failure, chain},
     host::file::Durability,
     model::{
         attachment::{Attachment, AttachmentIntent},
@@ -173,7 +173,7 @@ impl Sandboxes {
         self.deps.node.store.when(is_inspected).await;
     }
 
-    async fn recover_one(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    async fn recover_one(&self, id: &SandboxId) -> Result<(), Failure> {
         let _held = self.deps.node.locks.write(id.as_str()).await;
         let snapshot = self.deps.node.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
@@ -203,7 +203,7 @@ impl Sandboxes {
         &self,
         sandbox: &SandboxRecord,
         attachment: &Attachment,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<(), Failure> {
         let mut updated = attachment.clone();
         if let Attachment::Ready { started_at: none @ None, .. } = &mut updated {
             *none = sandbox.process.as_ref().and_then(Process::started_at).filter(|at| at.is_set());
@@ -216,7 +216,7 @@ impl Sandboxes {
     async fn restore_attachment(
         &self,
         sandbox: &SandboxRecord,
-    ) -> Result<Option<Attachment>, SandboxError> {
+    ) -> Result<Option<Attachment>, Failure> {
         let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
         self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
         info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
@@ -238,7 +238,7 @@ impl Sandboxes {
             .collect()
     }
 
-    async fn remove_leftover(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    async fn remove_leftover(&self, id: &SandboxId) -> Result<(), Failure> {
         if is_unknown(&self.deps.node.store.snapshot(), id) && self.release_unknown(id).await? {
             self.forget(id).await?;
             info!(sandbox = %id, "cleaned up after a pod sandbox that is gone from Docker");
@@ -263,10 +263,10 @@ impl Sandboxes {
 }
 
 fn is_unknown(snapshot: &Snapshot, id: &SandboxId) -> bool {
-    snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).is_empty()
+    snapshot.sandbox(id.as_str()).is_none() && snapshot.containers_of(id).next().is_none()
 }
 
-fn tell_unclean(id: &SandboxId, error: &SandboxError) {
+fn tell_unclean(id: &SandboxId, error: &Failure) {
     let error = chain(error);
     warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::{error::SandboxError, service::Sandboxes};
-use crate::model::id::SandboxId;
+use super::service::{Sandboxes, gather};
+use crate::{error::Failure, model::id::SandboxId};
 
 impl Sandboxes {
     /// Removes a sandbox and all its containers, and stops those that run. Unknown sandboxes are accepted.
@@ -13,13 +13,13 @@ impl Sandboxes {
     ///
     /// # Errors
     /// All failures. The sandbox then stays visible, and another call continues.
-    pub async fn remove(&self, id: &str) -> Result<(), SandboxError> {
+    pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
         self.removing.run(id.clone(), async move { service.remove_locked(&id).await }).await?
     }
 
-    async fn remove_locked(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    async fn remove_locked(&self, id: &SandboxId) -> Result<(), Failure> {
         let _held = self.lock_to_stop(id).await;
         let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         if let Some(sandbox) = &sandbox {
@@ -33,7 +33,7 @@ impl Sandboxes {
             }
         };
         let (disconnected, removed) = tokio::join!(disconnect, self.remove_workloads(id));
-        SandboxError::gather(disconnected.err().into_iter().chain(removed).collect())?;
+        gather(disconnected.err().into_iter().chain(removed).collect())?;
         if sandbox.is_none() {
             self.release_unknown(id).await?;
         }
@@ -45,20 +45,19 @@ impl Sandboxes {
         Ok(())
     }
 
-    async fn remove_workloads(&self, id: &SandboxId) -> Vec<SandboxError> {
+    async fn remove_workloads(&self, id: &SandboxId) -> Vec<Failure> {
         let snapshot = self.deps.node.store.snapshot();
         for container in snapshot.joined_to(id) {
             warn!(sandbox = %id, container, "a container outside the pod uses the pod's network namespace; leaving it running");
         }
         let removals = snapshot
             .containers_of(id)
-            .iter()
             .map(|container| self.deps.containers.remove(container.id.as_str()));
         let removed = futures_util::future::join_all(removals).await;
-        removed.into_iter().filter_map(Result::err).map(SandboxError::from).collect()
+        removed.into_iter().filter_map(Result::err).collect()
     }
 
-    async fn remove_pause(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    async fn remove_pause(&self, id: &SandboxId) -> Result<(), Failure> {
         self.deps.node.engine.remove_container(id.as_str()).await?;
         self.deps.node.oci_runtime_files.remove(id.as_str()).await;
         Ok(self.deps.node.store.refresh_container(id.as_str()).await?)

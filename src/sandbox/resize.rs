@@ -3,9 +3,9 @@
 
 use tracing::info;
 
-use super::{error::SandboxError, service::Sandboxes};
+use super::service::Sandboxes;
 use crate::{
-    container::error::ContainerError,
+    error::Failure,
     model::{id::SandboxId, record::SandboxRecord, resources::PodResources},
     store::settings::SYNC_TIMEOUT,
 };
@@ -15,12 +15,12 @@ impl Sandboxes {
     ///
     /// # Errors
     /// The sandbox is unknown, or the disk cannot be written.
-    pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), SandboxError> {
+    pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
-        let missing = || SandboxError::NotFound { id: id.to_owned() };
+        let missing = || Failure::missing(format_args!("sandbox {id}"));
         let pod = now.sandbox(id).ok_or_else(missing)?;
         let id: SandboxId = pod.id.clone();
-        self.deps.node.nri.update_pod(pod, &newer).await.map_err(ContainerError::from)?;
+        self.deps.node.nri.update_pod(pod, &newer).await?;
         self.deps.node.saved_changes.put_pod_limits(&id, newer).await?;
         self.deps.node.nri.pod_updated(pod).await;
         info!(sandbox = %id, "pod resources updated");

@@ -14,15 +14,14 @@ use rand::Rng;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{error::SandboxError, pod_network::pod_network, service::Sandboxes, undo::Undo};
+use super::{pod_network::pod_network, service::Sandboxes, undo::Undo};
 use crate::{
     container::{
-        error::ContainerError,
         gather::{host::check_sandbox, seccomp_profile::seccomp_profile},
         name_conflict::{Resolution, create_named},
         start_once::start_once,
     },
-    error::chain,
+    error::{Failure, Kind, chain},
     host::{file::Durability, processes::Processes},
     model::{
         attachment::{Attachment, AttachmentIntent},
@@ -48,27 +47,27 @@ impl Sandboxes {
     /// # Errors
     /// The configuration cannot be fulfilled, the pod already has another sandbox, or a step fails. All
     /// acquired resources were then released, or the error lists those that were not.
-    pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
+    pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
         let service = self.clone();
         self.running.run(key, async move { service.run_named(spec).await }).await?
     }
 
-    async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, SandboxError> {
+    async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let name = sandbox_name(&spec.metadata);
         let _held = self.deps.node.locks.write(&name).await;
         if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }
         let nri = &self.deps.node.nri;
-        let creation = nri.begin_pod(&spec.metadata).await.map_err(ContainerError::from)?;
+        let creation = nri.begin_pod(&spec.metadata).await?;
         let plan = self.plan(spec).await?;
         let mut undo = Undo::default();
         let built = self.build(&plan, &mut undo).await;
         let ready = async {
             let id = built?;
             let record = self.record(&id)?;
-            nri.run_pod(creation.as_ref(), &record).await.map_err(ContainerError::from)?;
+            nri.run_pod(creation.as_ref(), &record).await?;
             self.ensure_ready(id)
         };
         match ready.await {
@@ -84,7 +83,8 @@ impl Sandboxes {
                 if leftovers.is_empty() {
                     return Err(cause);
                 }
-                Err(SandboxError::NotCleanedUp { cause: Box::new(cause), leftovers })
+                let text = format!("{cause} (and cleanup failed: {})", leftovers.join("; "));
+                Err(Failure::new(cause.kind(), text))
             }
         }
     }
@@ -92,7 +92,7 @@ impl Sandboxes {
     /// The ready sandbox of an equal request, if there is one. A sandbox that has ended, or that plugins
     /// refused, is removed. It is found by its metadata, because its container may have another name after
     /// a name conflict.
-    async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, SandboxError> {
+    async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
@@ -110,12 +110,22 @@ impl Sandboxes {
         if found.document.spec == *spec {
             return Ok(Some(found.id.clone()));
         }
-        let holder = found.id.to_string();
-        Err(SandboxError::AlreadyExists { pod: spec.metadata.clone(), holder })
+        let (pod, holder) = (&spec.metadata, &found.id);
+        let text = format!(
+            "pod {}/{} attempt {} already has sandbox {holder} with another configuration: stop and \
+             remove that one, or use another attempt",
+            pod.namespace, pod.name, pod.attempt
+        );
+        Err(Failure::new(Kind::AlreadyExists, text))
     }
 
-    async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, SandboxError> {
-        let pause = self.deps.images.pause().await?;
+    async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, Failure> {
+        let pause = self
+            .deps
+            .images
+            .pause()
+            .await
+            .map_err(|e| e.within("cannot prepare the sandbox image"))?;
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
@@ -136,7 +146,7 @@ impl Sandboxes {
         Ok(plan::sandbox::plan(spec, &input)?)
     }
 
-    async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, SandboxError> {
+    async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, Failure> {
         let (engine, body) = (&self.deps.node.engine, &plan.body);
         let create = |name: String| async move { engine.create_container(&name, body).await };
         let creating = EngineCall::begin(Transition::Created);
@@ -147,7 +157,7 @@ impl Sandboxes {
         let service = self.clone();
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
-        let id = SandboxId::try_from(created).map_err(ContainerError::from)?;
+        let id = SandboxId::try_from(created)?;
         // The sandbox is listed from now on. It must not be stopped or get containers before it is complete.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
@@ -172,7 +182,7 @@ impl Sandboxes {
         id: &SandboxId,
         (plan, creating): (&SandboxPlan, EngineCall),
         undo: &mut Undo,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<(), Failure> {
         let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
         let (prepared, inspected, made) = tokio::join!(
             self.deps.network.prepare(pod),
@@ -196,7 +206,7 @@ impl Sandboxes {
             let attached = is_beside.then(|| self.deps.network.attach(&intent));
             // A plugin that hangs must not delay the undo of a pod that cannot start.
             let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
-            Ok::<_, SandboxError>(attached.flatten().transpose()?)
+            Ok::<_, Failure>(attached.flatten().transpose()?)
         };
         let starting = async {
             let started = self.start(id, plan.namespace).await;
@@ -218,7 +228,7 @@ impl Sandboxes {
         &self,
         id: &SandboxId,
         namespace: NetworkNamespace,
-    ) -> Result<Option<Nanos>, SandboxError> {
+    ) -> Result<Option<Nanos>, Failure> {
         let (pid, started_at) = self.start_pause(id).await?;
         let joined = match namespace {
             NetworkNamespace::Engine => self.pin(id, pid).await,
@@ -236,7 +246,7 @@ impl Sandboxes {
     }
 
     /// Returns its pid and start time.
-    async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), SandboxError> {
+    async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), Failure> {
         let start = start_once(&self.deps.node.engine, &self.deps.node.store, id.as_str()).await;
         start.started?;
         start.seen?;
@@ -246,26 +256,25 @@ impl Sandboxes {
     }
 
     /// The pause container may have ended while plugins ran. The kernel knows this before the engine does.
-    fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, SandboxError> {
+    fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, Failure> {
         let is_alive = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.is_alive);
         if is_alive && self.record(&id)?.state() == SandboxState::Ready {
             return Ok(id);
         }
-        Err(SandboxError::Ended { id: id.to_string() })
+        Err(ended(&id))
     }
 
-    fn pid_of(&self, id: &SandboxId) -> Result<u32, SandboxError> {
-        self.record(id)?.pid().ok_or_else(|| SandboxError::Ended { id: id.to_string() })
+    fn pid_of(&self, id: &SandboxId) -> Result<u32, Failure> {
+        self.record(id)?.pid().ok_or_else(|| ended(id))
     }
 
-    pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, SandboxError> {
+    pub(super) fn record(&self, id: &SandboxId) -> Result<Arc<SandboxRecord>, Failure> {
         let snapshot = self.deps.node.store.snapshot();
-        let ended = || SandboxError::Ended { id: id.to_string() };
-        snapshot.sandbox(id.as_str()).map(Arc::clone).ok_or_else(ended)
+        snapshot.sandbox(id.as_str()).map(Arc::clone).ok_or_else(|| ended(id))
     }
 
     /// Undo of [`Self::connect`].
-    async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), SandboxError> {
+    async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), Failure> {
         if let Ok(record) = self.record(id) {
             // If plugins rejected the pod, it was ready. After a crash at this point it must not count as
             // ready. If this cannot be written, the network is released anyway.
@@ -276,11 +285,15 @@ impl Sandboxes {
         self.forget(id).await
     }
 
-    async fn discard(&self, id: &str) -> Result<(), SandboxError> {
+    async fn discard(&self, id: &str) -> Result<(), Failure> {
         self.deps.node.engine.remove_container(id).await?;
         self.deps.node.oci_runtime_files.remove(id).await;
         Ok(self.deps.node.store.refresh_container(id).await?)
     }
+}
+
+fn ended(id: &SandboxId) -> Failure {
+    Failure::unmet(format!("the sandbox process of {id} ended while it was being set up"))
 }
 
 /// What to do with a container that has the name of this pod's sandbox, if the store does not have it.

@@ -11,14 +11,13 @@ use tracing::warn;
 
 use super::{
     adopt::Adopter,
-    error::SandboxError,
     pod_network::{checkpoint, netns_dir},
 };
 use crate::{
     checkpoint::directory::Checkpoints,
     concurrency::single_flight::SingleFlight,
     container::{limits::service::Limits, node::Node, service::Containers},
-    error::chain,
+    error::{Failure, chain},
     host::file::Durability,
     image::service::Images,
     model::{attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord},
@@ -45,9 +44,9 @@ pub struct Sandboxes {
     /// Namespaces are pinned as `<netns_dir>/<sandbox id>`.
     pub(super) netns_dir: PathBuf,
     pub(super) adopter: Adopter,
-    pub(super) running: SingleFlight<String, Result<SandboxId, SandboxError>>,
-    pub(super) stopping: SingleFlight<SandboxId, Result<(), SandboxError>>,
-    pub(super) removing: SingleFlight<SandboxId, Result<(), SandboxError>>,
+    pub(super) running: SingleFlight<String, Result<SandboxId, Failure>>,
+    pub(super) stopping: SingleFlight<SandboxId, Result<(), Failure>>,
+    pub(super) removing: SingleFlight<SandboxId, Result<(), Failure>>,
 }
 
 impl Sandboxes {
@@ -82,7 +81,7 @@ impl Sandboxes {
         sandbox: &SandboxRecord,
         attachment: Attachment,
         durability: Durability,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<(), Failure> {
         let checkpoint = checkpoint(sandbox, attachment);
         self.deps.checkpoints.save(&checkpoint, durability).await?;
         self.deps.node.store.put_checkpoint(checkpoint).await;
@@ -104,10 +103,20 @@ impl Sandboxes {
     }
 
     /// Removes all files of a sandbox, then its checkpoint from the store.
-    pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), SandboxError> {
+    pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), Failure> {
         self.deps.node.pod_files.remove(id).await?;
         self.deps.checkpoints.remove(id).await?;
         self.deps.node.store.forget_checkpoint(id).await;
         Ok(())
     }
+}
+
+/// Makes one failure of the failures of independent steps, with the kind of the first.
+///
+/// # Errors
+/// The causes, if there are any.
+pub(super) fn gather(causes: Vec<Failure>) -> Result<(), Failure> {
+    let Some(first) = causes.first() else { return Ok(()) };
+    let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
+    Err(Failure::new(first.kind(), texts.join("; ")))
 }

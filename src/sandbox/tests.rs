@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{error::SandboxError, undo::Undo};
+use super::{service::gather, undo::Undo};
 use crate::{
     concurrency::single_flight::Lost,
-    error::{Kind, chain},
+    error::{Failure, Kind, chain},
     host::error::HostError,
 };
 
@@ -29,25 +29,23 @@ async fn undo_goes_newest_first_and_past_failures() {
 
 #[test]
 fn all_gathered_causes_are_reported() {
-    assert!(SandboxError::gather(Vec::new()).is_ok());
-    let ended = || SandboxError::Ended { id: "x".to_owned() };
-    let one = SandboxError::gather(vec![ended()]).unwrap_err();
+    assert!(gather(Vec::new()).is_ok());
+    let ended = || Failure::unmet("x ended");
+    let one = gather(vec![ended()]).unwrap_err();
     assert_eq!(one.kind(), Kind::FailedPrecondition);
-    let two = SandboxError::gather(vec![Lost.into(), ended()]).unwrap_err();
+    let two = gather(vec![Lost.into(), ended()]).unwrap_err();
     assert_eq!(two.kind(), Kind::Internal);
-    assert!(two.to_string().contains("; the sandbox process of x ended"), "{two}");
+    assert!(two.to_string().contains("; x ended"), "{two}");
 }
 
 #[test]
 fn no_cause_is_swallowed() {
-    let stuck = || SandboxError::Pin {
-        id: "x".to_owned(),
-        source: Arc::new(HostError::new("unmount", "/pin".as_ref(), io::Error::other("busy"))),
+    let stuck = || {
+        let cause = HostError::new("unmount", "/pin".as_ref(), io::Error::other("busy"));
+        Failure::from(cause).within("cannot pin or release the network namespace of sandbox x")
     };
     let words =
         "cannot pin or release the network namespace of sandbox x: cannot unmount /pin: busy";
-    let several = SandboxError::gather(vec![stuck(), Lost.into()]).unwrap_err();
+    let several = gather(vec![stuck(), Lost.into()]).unwrap_err();
     assert!(chain(&several).starts_with(words), "{several}");
-    let both = SandboxError::NotCleanedUp { cause: Box::new(stuck()), leftovers: Vec::new() };
-    assert!(chain(&both).starts_with(words), "{both}");
 }

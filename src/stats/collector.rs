@@ -149,7 +149,7 @@ impl Collector {
             processes: ProcessReading {
                 descriptors: Some(0),
                 sockets: Some(0),
-                ulimits: vec![("max_open_files", 1)],
+                open_files_limit: Some(1),
                 ..ProcessReading::default()
             },
             layer: layers.then(|| LayerReading { at: now(), ..LayerReading::default() }),

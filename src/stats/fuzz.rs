@@ -40,7 +40,7 @@ pub(crate) fn cgroup(bytes: &[u8]) {
     let _ = interfaces::network(&text, "eth0", Nanos(1));
     let uppers = upper_directories(&text, Path::new("/"));
     let _ = (partitions::names(&text), uppers, super::cgroup_reader::total(&text));
-    let _ = (processes::threads(&text), processes::ulimits(&text));
+    let _ = (processes::threads(&text), processes::open_files_limit(&text));
 }
 
 fn of_place(bytes: &[u8], place: &Path) {

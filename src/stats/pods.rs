@@ -45,12 +45,12 @@ impl PodTarget {
         records.map(|one| Self::among(one, now.containers_of(&one.id), &parents)).collect()
     }
 
-    pub(super) fn among(
+    pub(super) fn among<'a>(
         record: &Arc<SandboxRecord>,
-        containers: &[Arc<ContainerRecord>],
+        containers: impl IntoIterator<Item = &'a Arc<ContainerRecord>>,
         parents: &CgroupParents<'_>,
     ) -> Self {
-        let running = containers.iter().filter(|one| one.process.is_running());
+        let running = containers.into_iter().filter(|one| one.process.is_running());
         Self {
             record: Arc::clone(record),
             containers: running.cloned().collect(),

@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thiserror::Error;
 use tokio::time::sleep;
 
 use super::{
@@ -21,10 +20,9 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    error::Kind,
+    error::{Failure, Kind},
     host::cgroup::Cgroups,
     model::{
-        filter::{ContainerFilter, SandboxFilter},
         record::{ContainerRecord, Process, SandboxRecord},
         stats::{ContainerReading, Detail, Disks, MachineSample, PodReading},
     },
@@ -35,26 +33,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Stats {
     pub(super) collector: Arc<Collector>,
-}
-
-/// Nothing was read. A single missing figure is not an error.
-#[derive(Debug, Error)]
-pub enum StatsError {
-    /// Figures would be missing, which would look as if there were no limit and no memory usage.
-    #[error(
-        "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
-         (LimitNOFILE)"
-    )]
-    Starved,
-}
-
-impl StatsError {
-    /// The error kind, from which the gRPC code follows.
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Starved => Kind::ResourceExhausted,
-        }
-    }
 }
 
 impl Stats {
@@ -77,7 +55,7 @@ impl Stats {
     pub async fn container(
         &self,
         record: &Arc<ContainerRecord>,
-    ) -> Result<ContainerReading, StatsError> {
+    ) -> Result<ContainerReading, Failure> {
         let read =
             self.spread(vec![Arc::clone(record)], Detail::Usage, Collector::container).await?;
         Ok(read.into_iter().next().unwrap_or_else(|| self.collector.blank(record)))
@@ -87,11 +65,11 @@ impl Stats {
     pub async fn containers(
         &self,
         now: &Snapshot,
-        filter: &ContainerFilter,
+        is_asked: impl Fn(&ContainerRecord) -> bool,
         detail: Detail,
-    ) -> Result<Vec<ContainerReading>, StatsError> {
+    ) -> Result<Vec<ContainerReading>, Failure> {
         let runs = |record: &&Arc<ContainerRecord>| record.process.is_running();
-        let asked = now.containers().iter().filter(runs).filter(|record| filter.matches(record));
+        let asked = now.containers().iter().filter(runs).filter(|record| is_asked(record));
         self.spread(asked.cloned().collect(), detail, Collector::container).await
     }
 
@@ -100,7 +78,7 @@ impl Stats {
         &self,
         now: &Snapshot,
         record: &Arc<SandboxRecord>,
-    ) -> Result<PodReading, StatsError> {
+    ) -> Result<PodReading, Failure> {
         let target = PodTarget::of(record, now);
         let read = self.spread(vec![target], Detail::Usage, Collector::pod).await?;
         Ok(read.into_iter().next().unwrap_or_else(|| PodReading::blank(record)))
@@ -110,12 +88,12 @@ impl Stats {
     pub async fn pods(
         &self,
         now: &Snapshot,
-        filter: &SandboxFilter,
+        is_asked: impl Fn(&SandboxRecord) -> bool,
         detail: Detail,
-    ) -> Result<Vec<PodReading>, StatsError> {
+    ) -> Result<Vec<PodReading>, Failure> {
         let runs =
             |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
-        let asked = now.sandboxes().iter().filter(runs).filter(|record| filter.matches(record));
+        let asked = now.sandboxes().iter().filter(runs).filter(|record| is_asked(record));
         let targets = PodTarget::all(asked, now);
         self.spread(targets, detail, Collector::pod).await
     }
@@ -145,7 +123,7 @@ impl Stats {
         subjects: Vec<T>,
         detail: Detail,
         read: fn(&Collector, &T, &mut ReadContext<'_>) -> Option<R>,
-    ) -> Result<Vec<R>, StatsError>
+    ) -> Result<Vec<R>, Failure>
     where
         T: Send + 'static,
         R: Send + 'static,
@@ -171,7 +149,7 @@ impl Stats {
                 let read = part.iter().filter_map(|one| read(&collector, one, &mut work));
                 let read: Vec<R> = read.collect();
                 drop(permit);
-                if work.files.starved { Err(StatsError::Starved) } else { Ok(read) }
+                if work.files.starved { Err(starved()) } else { Ok(read) }
             }));
         }
         let mut all = Vec::new();
@@ -195,6 +173,13 @@ async fn forget(collector: Weak<Collector>, store: Store) {
         drop(collector);
         sleep(TOGETHER).await;
     }
+}
+
+/// Figures would be missing, which would look as if there were no limit and no memory usage.
+fn starved() -> Failure {
+    let text = "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
+                (LimitNOFILE)";
+    Failure::new(Kind::ResourceExhausted, text)
 }
 
 /// More threads than this would only wait for each other.

@@ -193,7 +193,7 @@ fn processes_are_read_where_they_are_asked_for() {
     let processes = reading.processes.unwrap();
     assert_eq!((processes.processes, processes.threads), (1, 0));
     assert!(reading.group.pids.is_some(), "the kernel has counted them");
-    assert!(processes.ulimits.iter().any(|(name, _)| *name == "max_open_files"));
+    assert!(processes.open_files_limit.is_some());
 }
 
 /// Runtimes use two formulas, so only the request shows from which shares a weight was made.

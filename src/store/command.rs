@@ -5,12 +5,12 @@ use tokio::sync::oneshot;
 
 use super::{
     engine_call::EngineCall,
-    error::StoreError,
     inspect_queue::{Generation, Target},
     state::Listing,
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
+    error::Failure,
     model::{
         engine::{EngineEvent, EngineInfo},
         id::SandboxId,
@@ -26,7 +26,7 @@ pub(super) enum Command {
     Refresh {
         target: Target,
         answered: Option<EngineCall>,
-        reply: oneshot::Sender<Result<(), StoreError>>,
+        reply: oneshot::Sender<Result<(), Failure>>,
     },
     /// Joins this checkpoint with its sandbox.
     PutCheckpoint { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },

@@ -10,12 +10,18 @@ use tokio::{
 };
 
 use super::{
-    command::Command, engine_call::EngineCall, error::StoreError, inspect_queue::Target,
-    metrics::StoreMetrics, oom::OomDetector, settings::SYNC_TIMEOUT, snapshot::Snapshot,
+    command::Command,
+    engine_call::EngineCall,
+    inspect_queue::Target,
+    inspector::inspect_timeout,
+    metrics::StoreMetrics,
+    oom::OomDetector,
+    settings::SYNC_TIMEOUT,
+    snapshot::{Snapshot, never_synced},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
-    error::Kind,
+    error::{Failure, Kind},
     host::clock,
     model::{engine::EngineHealth, id::SandboxId, record::ImageRecord, time::Nanos},
 };
@@ -63,8 +69,8 @@ impl Store {
     /// some may be known only from the list. If the engine disconnects later, this is the last known state.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] if this takes longer than `timeout`.
-    pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
+    /// This takes longer than `timeout`.
+    pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
@@ -72,8 +78,8 @@ impl Store {
     /// it is listed.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] if this takes longer than `timeout`.
-    pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, StoreError> {
+    /// This takes longer than `timeout`.
+    pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
@@ -87,7 +93,7 @@ impl Store {
     ///
     /// # Errors
     /// The engine does not answer. [`Self::snapshot`] then has the state from the engine's list.
-    pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, StoreError> {
+    pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Failure> {
         let now = self.synced(SYNC_TIMEOUT).await?;
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
         let inspected =
@@ -95,7 +101,7 @@ impl Store {
         tokio::select! {
             inspected = inspected => match inspected {
                 Some(()) => Ok(self.snapshot()),
-                None => Err(StoreError::InspectTimeout { name: id.clone(), waited: INSPECT_TIMEOUT }),
+                None => Err(inspect_timeout(&id, INSPECT_TIMEOUT)),
             },
             // A running inspect does not count for this request, but the new one is run before queued ones.
             Err(error) = self.refresh_container(&id) => Err(error),
@@ -105,8 +111,8 @@ impl Store {
     /// The current snapshot, after the engine has also listed its images.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] if this takes too long.
-    pub async fn images(&self) -> Result<Arc<Snapshot>, StoreError> {
+    /// This takes too long.
+    pub async fn images(&self) -> Result<Arc<Snapshot>, Failure> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
 
@@ -116,10 +122,7 @@ impl Store {
     ///
     /// # Errors
     /// The engine has not listed its images yet, or does not answer for this one.
-    pub async fn inspected_image(
-        &self,
-        name: &str,
-    ) -> Result<Option<Arc<ImageRecord>>, StoreError> {
+    pub async fn inspected_image(&self, name: &str) -> Result<Option<Arc<ImageRecord>>, Failure> {
         let now = self.images().await?;
         let listed = now.image(name);
         if let Some(image) = listed.filter(|image| image.inspected) {
@@ -135,7 +138,7 @@ impl Store {
     ///
     /// # Errors
     /// The engine does not answer. The last known record stays, and the store retries.
-    pub async fn refresh_container(&self, id: &str) -> Result<(), StoreError> {
+    pub async fn refresh_container(&self, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), None).await
     }
 
@@ -144,7 +147,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::refresh_container`].
-    pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), StoreError> {
+    pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
 
@@ -152,7 +155,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::refresh_container`].
-    pub async fn refresh_image(&self, name: &str) -> Result<(), StoreError> {
+    pub async fn refresh_image(&self, name: &str) -> Result<(), Failure> {
         self.refresh(Target::Image(name.to_owned()), None).await
     }
 
@@ -174,9 +177,9 @@ impl Store {
         &self,
         timeout: Duration,
         is_so: fn(&Snapshot) -> bool,
-    ) -> Result<Arc<Snapshot>, StoreError> {
+    ) -> Result<Arc<Snapshot>, Failure> {
         let found = self.wait(timeout, |now| is_so(now).then_some(())).await;
-        found.ok_or_else(|| StoreError::NeverSynced { reason: self.reason() })?;
+        found.ok_or_else(|| never_synced(&self.reason()))?;
         Ok(self.snapshot())
     }
 
@@ -211,21 +214,17 @@ impl Store {
         while published.changed().await.is_ok() {}
     }
 
-    async fn refresh(
-        &self,
-        target: Target,
-        answered: Option<EngineCall>,
-    ) -> Result<(), StoreError> {
+    async fn refresh(&self, target: Target, answered: Option<EngineCall>) -> Result<(), Failure> {
         self.request(|reply| Command::Refresh { target, answered, reply }).await?
     }
 
     async fn request<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, Failure> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).await.map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)
+        self.commands.send(command(reply)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())
     }
 
     /// Why callers must wait.
@@ -237,6 +236,11 @@ impl Store {
             }
         }
     }
+}
+
+/// The writer task has ended because the process is shutting down.
+fn closed() -> Failure {
+    Failure::new(Kind::Unavailable, "dockbridge is shutting down")
 }
 
 /// How long a caller waits for the first inspect of a container.

@@ -3,7 +3,6 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use crate::model::{
-    id::SandboxId,
     record::{ContainerRecord, SandboxRecord},
     time::Nanos,
 };
@@ -20,10 +19,6 @@ pub(super) struct Index<T> {
     by_id: Vec<Arc<T>>,
     newest: Vec<Arc<T>>,
 }
-
-/// Containers grouped by their sandbox.
-#[derive(Debug, Default)]
-pub(super) struct Workloads(Vec<Arc<ContainerRecord>>);
 
 impl<T: Dated> Index<T> {
     /// Takes records sorted by id.
@@ -55,21 +50,6 @@ impl<T: Dated> Index<T> {
             }
             _ => None,
         }
-    }
-}
-
-impl Workloads {
-    pub(super) fn new(containers: &Index<ContainerRecord>) -> Self {
-        let mut grouped = containers.newest.clone();
-        grouped.sort_by(|a, b| a.document.sandbox.cmp(&b.document.sandbox));
-        Self(grouped)
-    }
-
-    /// The containers of a sandbox, newest first.
-    pub(super) fn of(&self, sandbox: &SandboxId) -> &[Arc<ContainerRecord>] {
-        let from = self.0.partition_point(|container| container.document.sandbox < *sandbox);
-        let to = self.0.partition_point(|container| container.document.sandbox <= *sandbox);
-        self.0.get(from..to).unwrap_or_default()
     }
 }
 

@@ -10,7 +10,6 @@ use tokio::{
 
 use super::{
     command::Signal,
-    error::StoreError,
     hooks::StoreHooks,
     inspect_queue::{Generation, Target},
     objects::Inspected,
@@ -19,6 +18,7 @@ use super::{
 };
 use crate::{
     engine::client::Engine,
+    error::{Failure, Kind},
     host::clock,
     model::{
         record::{ContainerRecord, Observed, Process},
@@ -39,7 +39,7 @@ pub(super) struct Inspector {
 
 impl Inspector {
     /// Inspects `target` and runs the hook. Reports when that takes long, so that others need not wait.
-    pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, StoreError> {
+    pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
             return inspected;
@@ -54,7 +54,7 @@ impl Inspector {
         &self,
         target: &Target,
         at: Generation,
-    ) -> Result<Inspected, StoreError> {
+    ) -> Result<Inspected, Failure> {
         let inspected = self.with_cause(target, self.inspect(target).await?).await;
         match (&inspected, target) {
             (Inspected::Container(observed), _) => {
@@ -72,9 +72,9 @@ impl Inspector {
         Ok(inspected)
     }
 
-    async fn inspect(&self, target: &Target) -> Result<Inspected, StoreError> {
+    async fn inspect(&self, target: &Target) -> Result<Inspected, Failure> {
         let waited = self.settings.inspect_deadline;
-        let late = |_| StoreError::InspectTimeout { name: target.name().to_owned(), waited };
+        let late = |_| inspect_timeout(target.name(), waited);
         time::timeout(waited, inspect(&self.engine, target)).await.map_err(late)?
     }
 
@@ -162,7 +162,7 @@ fn provisional(record: &ContainerRecord) -> ContainerRecord {
     shown
 }
 
-async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, StoreError> {
+async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, Failure> {
     let inspected = match target {
         Target::Container(id) => engine.inspect_container(id).await.map(found),
         Target::Image(name) => {
@@ -171,10 +171,16 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, StoreErr
     };
     match inspected {
         Err(error) if error.is_not_found() => Ok(Inspected::Gone),
-        other => {
-            other.map_err(|source| StoreError::Inspect { name: target.name().to_owned(), source })
-        }
+        other => other.map_err(|error| {
+            Failure::from(error).within(format_args!("cannot inspect {}", target.name()))
+        }),
     }
+}
+
+/// The failure if an inspect takes too long.
+pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
+    let text = format!("Docker did not answer the inspect of {name} within {waited:?}");
+    Failure::new(Kind::DeadlineExceeded, text)
 }
 
 /// Longer than the hook takes for a container with a complete log, and shorter than the first reader waits.

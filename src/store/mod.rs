@@ -19,7 +19,6 @@
 
 pub mod changes;
 pub mod engine_call;
-pub mod error;
 pub mod handle;
 pub mod hooks;
 pub mod metrics;

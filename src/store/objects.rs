@@ -14,7 +14,7 @@ use std::{
 use super::{
     hidden_containers::HiddenContainers,
     inspect_queue::{Generation, Target},
-    snapshot::{Containers, Images, name_key},
+    snapshot::{Images, name_key},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -176,8 +176,8 @@ impl ObjectCache {
         Index::new(self.sandboxes.values().filter_map(|pod| pod.shown.clone()).collect())
     }
 
-    pub(super) fn containers(&self) -> Containers {
-        Containers::new(self.containers.values().map(|cached| Arc::clone(&cached.record)).collect())
+    pub(super) fn containers(&self) -> Index<ContainerRecord> {
+        Index::new(self.containers.values().map(|cached| Arc::clone(&cached.record)).collect())
     }
 
     pub(super) fn images(&self) -> Images {

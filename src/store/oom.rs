@@ -228,27 +228,19 @@ impl OomDetector {
 
     /// Whether all causes that the engine does not know are saved.
     pub(super) fn is_saved(&self) -> bool {
-        self.known.lock().causes.is_saved()
+        !self.known.lock().causes.is_unsaved
     }
 
     /// Saves them if necessary, and waits for a running save. A failure is logged. The next save then
     /// includes them.
     pub(super) async fn save(&self) {
         let _lock = self.saving.lock().await;
-        let Some((kills, changes)) = self.known.lock().causes.unsaved() else { return };
-        let saved = match &self.checkpoints {
-            Some(checkpoints) => checkpoints.save_file(&MemoryKills(kills)).await,
-            None => Ok(()),
-        };
-        match saved {
-            Ok(()) => self.known.lock().causes.saved(changes),
-            Err(error) => {
-                let error = chain(&error);
-                warn!(
-                    error,
-                    "cannot save OOM kills; after a restart they are shown as plain errors"
-                );
-            }
+        let Some(kills) = self.known.lock().causes.take_unsaved() else { return };
+        let Some(checkpoints) = &self.checkpoints else { return };
+        if let Err(error) = checkpoints.save_file(&MemoryKills(kills)).await {
+            self.known.lock().causes.is_unsaved = true;
+            let error = chain(&error);
+            warn!(error, "cannot save OOM kills; after a restart they are shown as plain errors");
         }
     }
 }

@@ -43,7 +43,7 @@ impl PendingChanges {
     /// enough.
     pub fn take_ready(&mut self, shown: &Snapshot, now: Instant) -> Vec<Change> {
         let is_inspected = |id: &SandboxId| {
-            !shown.containers_of(id).iter().any(|container| container.process.is_listed())
+            !shown.containers_of(id).any(|container| container.process.is_listed())
         };
         let is_ready = |pod: &mut PendingPod| pod.deadline <= now || is_inspected(&pod.id);
         self.pods.extract_if(.., is_ready).flat_map(|pod| pod.changes).collect()
@@ -68,7 +68,7 @@ mod tests {
             event::ContainerEventType::{self, Started, Stopped},
             record::{ListedState, Process},
         },
-        store::{fixture, snapshot::Containers},
+        store::{fixture, index::Index},
     };
 
     fn change(pod: u64, step: ContainerEventType) -> Change {
@@ -79,7 +79,7 @@ mod tests {
     /// Pod 1 and 2, each with a container.
     fn shown(first: Process, second: Process) -> Snapshot {
         let containers = [fixture::container(11, 1, first), fixture::container(12, 2, second)];
-        let containers = Containers::new(containers.into_iter().map(Arc::new).collect());
+        let containers = Index::new(containers.into_iter().map(Arc::new).collect());
         Snapshot { containers: Arc::new(containers), ..Snapshot::empty() }
     }
 

@@ -10,17 +10,16 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    error::StoreError,
     metrics::StoreMetrics,
     snapshot::Snapshot,
     state::{Answer, StoreState},
     update_delay::UpdateDelay,
 };
-use crate::{host::clock, model::engine::EngineHealth};
+use crate::{error::Failure, host::clock, model::engine::EngineHealth};
 
 /// A caller that waits for an inspect.
 #[derive(Debug)]
-pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), StoreError>>);
+pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), Failure>>);
 
 /// The published snapshot, and the callers that wait for the next one.
 pub(super) struct Publisher {
@@ -55,7 +54,7 @@ impl Publisher {
     }
 
     /// Publishes what changed, unless it is too early, and answers callers whose change is visible.
-    pub(super) fn flush(&mut self, state: &mut StoreState<Reply, StoreError>) {
+    pub(super) fn flush(&mut self, state: &mut StoreState<Reply, Failure>) {
         if state.has_changed() {
             if Instant::now() < self.not_before {
                 return;
@@ -68,7 +67,7 @@ impl Publisher {
         self.answer(state.take_answers());
     }
 
-    fn publish(&mut self, state: &mut StoreState<Reply, StoreError>) {
+    fn publish(&mut self, state: &mut StoreState<Reply, Failure>) {
         let began = Instant::now();
         let last = self.current.load_full();
         let next = state.snapshot(&last);
@@ -83,7 +82,7 @@ impl Publisher {
     }
 
     /// A caller that has disconnected needs no answer.
-    fn answer(&mut self, answers: Vec<Answer<Reply, StoreError>>) {
+    fn answer(&mut self, answers: Vec<Answer<Reply, Failure>>) {
         for Answer { waiters, result } in answers {
             for Reply(waiter) in waiters {
                 let _ = waiter.send(result.clone());

@@ -5,15 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    error::StoreError,
-    index::{Index, Workloads},
-};
-use crate::model::{
-    engine::{EngineHealth, EngineInfo, OtherStore},
-    id::{ImageId, SandboxId},
-    record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
-    reference::ImageReference,
+use super::index::Index;
+use crate::{
+    error::{Failure, Kind},
+    model::{
+        engine::{EngineHealth, EngineInfo, OtherStore},
+        id::{ImageId, SandboxId},
+        record::{ContainerRecord, ImageRecord, Process, SandboxRecord},
+        reference::ImageReference,
+    },
 };
 
 /// Everything that is known at one moment.
@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub health: EngineHealth,
     pub(super) progress: Progress,
     pub(super) sandboxes: Arc<Index<SandboxRecord>>,
-    pub(super) containers: Arc<Containers>,
+    pub(super) containers: Arc<Index<ContainerRecord>>,
     pub(super) images: Arc<Images>,
     pub(super) obsolete: Arc<[SandboxId]>,
 }
@@ -49,7 +49,7 @@ impl Snapshot {
         pod: impl Fn(&SandboxRecord) -> bool,
         container: impl Fn(&ContainerRecord) -> bool,
     ) -> Arc<Self> {
-        match (self.sandboxes.without(pod), self.containers.all.without(container)) {
+        match (self.sandboxes.without(pod), self.containers.without(container)) {
             (None, None) => self,
             (pods, containers) => {
                 let mut less = Self::clone(&self);
@@ -57,7 +57,7 @@ impl Snapshot {
                     less.sandboxes = Arc::new(Index::new(pods));
                 }
                 if let Some(containers) = containers {
-                    less.containers = Arc::new(Containers::new(containers));
+                    less.containers = Arc::new(Index::new(containers));
                 }
                 Arc::new(less)
             }
@@ -111,9 +111,9 @@ impl Snapshot {
     /// The engine's last `/info`.
     ///
     /// # Errors
-    /// [`StoreError::NeverSynced`] before its first answer.
-    pub fn described(&self) -> Result<&EngineInfo, StoreError> {
-        let unknown = || StoreError::NeverSynced { reason: "it has not answered".to_owned() };
+    /// The engine has not answered yet.
+    pub fn described(&self) -> Result<&EngineInfo, Failure> {
+        let unknown = || never_synced("it has not answered");
         self.engine.as_deref().ok_or_else(unknown)
     }
 
@@ -131,17 +131,20 @@ impl Snapshot {
     /// The container with this id, or the only one whose id begins with these four or more
     /// characters.
     pub fn container(&self, id: &str) -> Option<&Arc<ContainerRecord>> {
-        self.containers.all.find(id)
+        self.containers.find(id)
     }
 
     /// All workload containers, newest first.
     pub fn containers(&self) -> &[Arc<ContainerRecord>] {
-        self.containers.all.newest()
+        self.containers.newest()
     }
 
     /// The workload containers of a sandbox, newest first, even if the sandbox is unknown.
-    pub fn containers_of(&self, sandbox: &SandboxId) -> &[Arc<ContainerRecord>] {
-        self.containers.workloads.of(sandbox)
+    pub fn containers_of(
+        &self,
+        sandbox: &SandboxId,
+    ) -> impl Iterator<Item = &Arc<ContainerRecord>> {
+        self.containers().iter().filter(move |one| one.document.sandbox == *sandbox)
     }
 
     /// The workload containers into which the image is mounted.
@@ -188,21 +191,6 @@ pub(super) struct Progress {
     pub(super) images_listed: bool,
     /// Everything in the first lists was inspected.
     pub(super) complete: bool,
-}
-
-/// Workload containers, as a whole and by pod.
-#[derive(Debug, Default)]
-pub(super) struct Containers {
-    all: Index<ContainerRecord>,
-    workloads: Workloads,
-}
-
-impl Containers {
-    pub(super) fn new(by_id: Vec<Arc<ContainerRecord>>) -> Self {
-        let all = Index::new(by_id);
-        let workloads = Workloads::new(&all);
-        Self { all, workloads }
-    }
 }
 
 /// Images by id and by name.
@@ -253,6 +241,12 @@ impl Images {
         let to = rest.partition_point(|image| image.id.hex().starts_with(hex));
         rest.get(..to).unwrap_or_default()
     }
+}
+
+/// The failure while the engine has not been read.
+pub(super) fn never_synced(reason: &str) -> Failure {
+    let text = format!("Docker has not listed its containers yet: {reason}");
+    Failure::new(Kind::Unavailable, text)
 }
 
 /// The one spelling under which a name is stored and found. None if it is not a reference.

@@ -7,13 +7,13 @@ use std::{sync::Arc, time::Duration};
 use super::{
     engine_call::EngineCall,
     fixture,
-    index::{Index, Workloads},
+    index::Index,
     inspect_queue::{InspectQueue, Reason, Target},
     settings::StoreSettings,
+    snapshot::Snapshot,
 };
 use crate::model::{
     engine::Transition,
-    id::SandboxId,
     record::{ContainerRecord, Process},
     time::Nanos,
 };
@@ -55,11 +55,12 @@ fn lists_begin_with_the_newest() {
 
 #[test]
 fn containers_are_grouped_by_sandbox() {
-    let workloads = Workloads::new(&containers([11, 12, 21, 31, 33]));
-    let count = |number| workloads.of(&SandboxId::try_from(fixture::hex(number)).unwrap()).len();
+    let containers = Arc::new(containers([11, 12, 21, 31, 33]));
+    let now = Snapshot { containers, ..Snapshot::empty() };
+    let count = |number| now.containers_of(&fixture::sandbox_id(number)).count();
     assert_eq!([10, 20, 30, 40, 0].map(count), [2, 1, 2, 0, 0]);
-    let pod = workloads.of(&fixture::sandbox_id(10));
-    assert_eq!(pod[0].created_at, Nanos(12), "newest first");
+    let newest = now.containers_of(&fixture::sandbox_id(10)).next().unwrap();
+    assert_eq!(newest.created_at, Nanos(12), "newest first");
 }
 
 #[test]

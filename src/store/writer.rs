@@ -20,7 +20,6 @@ use tracing::{debug, warn};
 
 use super::{
     command::{Command, Signal},
-    error::StoreError,
     event_stream::EventStream,
     handle::Store,
     hooks::StoreHooks,
@@ -38,7 +37,7 @@ use crate::{
     checkpoint::record::SandboxCheckpoint,
     concurrency::backoff::Backoff,
     engine::{client::Engine, error::EngineError},
-    error::chain,
+    error::{Failure, Kind, chain},
     host::clock,
     model::{
         engine::{EngineEvent, EngineInfo},
@@ -80,7 +79,7 @@ impl Store {
 
 struct Writer {
     inspector: Inspector,
-    state: StoreState<Reply, StoreError>,
+    state: StoreState<Reply, Failure>,
     publisher: Publisher,
     signals: mpsc::Receiver<Signal>,
     tasks: JoinSet<Done>,
@@ -92,7 +91,7 @@ struct Writer {
 
 /// The result of a task that the writer started.
 enum Done {
-    Inspected(Target, Generation, Result<Inspected, StoreError>),
+    Inspected(Target, Generation, Result<Inspected, Failure>),
     RetryDue(Target),
     EngineInfo(Result<Box<EngineInfo>, EngineError>),
     Pinged(Option<String>),
@@ -291,8 +290,8 @@ impl Writer {
     fn handle_panic(&mut self, error: &JoinError) {
         warn!(%error, "internal error: panic in a task of the store; the store continues");
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
-            let name = target.name().to_owned();
-            self.inspected(&target, at, Err(StoreError::InspectPanicked { name }));
+            let text = format!("internal error: the inspect of {} panicked", target.name());
+            self.inspected(&target, at, Err(Failure::new(Kind::Internal, text)));
         } else if error.id() == self.event_stream.id() {
             let reason = "internal error: the task that reads Docker's events panicked";
             self.state.disconnected(reason.to_owned());
@@ -312,12 +311,7 @@ impl Writer {
         }
     }
 
-    fn inspected(
-        &mut self,
-        target: &Target,
-        at: Generation,
-        result: Result<Inspected, StoreError>,
-    ) {
+    fn inspected(&mut self, target: &Target, at: Generation, result: Result<Inspected, Failure>) {
         self.metrics().inspected(target, result.is_ok());
         match (&result, target) {
             (Ok(_), _) => self.publisher.update_delay.inspected(target.name()),

@@ -9,9 +9,14 @@ use parking_lot::Mutex;
 use rand::{TryRngCore, rngs::OsRng};
 use tokio::time::Instant;
 
-use super::{error::StreamError, metrics::StreamingMetrics, token::Tokens, upgrade::Purpose};
+use super::{
+    metrics::StreamingMetrics,
+    token::{MOST_PENDING, Tokens},
+    upgrade::Purpose,
+};
 use crate::{
     engine::client::Engine,
+    error::{Failure, Kind},
     model::{
         record::{ContainerRecord, SandboxRecord, SandboxState},
         stream::{AttachSpec, ExecSpec, ForwardSpec},
@@ -48,7 +53,7 @@ impl Streaming {
     ///
     /// # Errors
     /// There is no such container, it does not run, or too many requests are open.
-    pub async fn exec(&self, spec: ExecSpec) -> Result<String, StreamError> {
+    pub async fn exec(&self, spec: ExecSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
         self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
     }
@@ -57,7 +62,7 @@ impl Streaming {
     ///
     /// # Errors
     /// As [`Self::exec`].
-    pub async fn attach(&self, spec: AttachSpec) -> Result<String, StreamError> {
+    pub async fn attach(&self, spec: AttachSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
         self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))
     }
@@ -66,7 +71,7 @@ impl Streaming {
     ///
     /// # Errors
     /// There is no such sandbox, it is not ready, or too many requests are open.
-    pub async fn forward(&self, spec: ForwardSpec) -> Result<String, StreamError> {
+    pub async fn forward(&self, spec: ForwardSpec) -> Result<String, Failure> {
         let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
         self.issue(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
@@ -80,19 +85,24 @@ impl Streaming {
         pending
     }
 
-    fn issue(&self, pending: PendingStream) -> Result<String, StreamError> {
+    fn issue(&self, pending: PendingStream) -> Result<String, Failure> {
         let name = pending.name();
         let mut tokens = self.tokens.lock();
         let issued = tokens.issue(pending, Instant::now(), random);
         self.metrics.token(if issued.is_ok() { "issued" } else { "full" });
-        let token = issued.map_err(|_| StreamError::TooMany)?;
+        let token = issued.map_err(|_| {
+            let text = format!(
+                "{MOST_PENDING} streams were requested and not opened; wait a minute and try again"
+            );
+            Failure::new(Kind::ResourceExhausted, text)
+        })?;
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
 
     /// A running container. If the store does not show it as running, the engine is asked, because it may
     /// have just started.
-    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, StreamError> {
-        let missing = || StreamError::ContainerNotFound { id: id.to_owned() };
+    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
+        let missing = || Failure::missing(format_args!("container {id}"));
         let now = self.store.inspected(id).await?;
         let mut container = now.container(id).ok_or_else(missing)?.clone();
         if !container.process.is_running() {
@@ -102,17 +112,17 @@ impl Streaming {
         if container.process.is_running() {
             return Ok(container);
         }
-        Err(StreamError::ContainerNotRunning { id: container.id.as_str().to_owned() })
+        Err(Failure::unmet(format!("container {} is not running", container.id)))
     }
 
-    async fn ready(&self, id: &str) -> Result<Arc<SandboxRecord>, StreamError> {
+    async fn ready(&self, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
         let now = self.store.inspected(id).await?;
-        let missing = || StreamError::SandboxNotFound { id: id.to_owned() };
+        let missing = || Failure::missing(format_args!("sandbox {id}"));
         let sandbox = now.sandbox(id).ok_or_else(missing)?;
         match sandbox.state() {
             SandboxState::Ready => Ok(sandbox.clone()),
             SandboxState::NotReady => {
-                Err(StreamError::SandboxNotReady { id: sandbox.id.as_str().to_owned() })
+                Err(Failure::unmet(format!("sandbox {} is not ready", sandbox.id)))
             }
         }
     }

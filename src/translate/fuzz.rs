@@ -25,7 +25,7 @@ use super::{
     render,
 };
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     fuzz_input::texts,
     model::{
         container::{ContainerLogFormat, ContainerSpec},
@@ -75,12 +75,6 @@ pub(crate) fn requests(bytes: &[u8]) {
         if let Some(pull) = accepted(parse::image::pull_request(image, auth)) {
             assert!(pull.reference.tag().or(pull.reference.digest()).is_some());
         }
-    }
-    if let Ok(filter) = cri::PodSandboxFilter::decode(bytes) {
-        let _ = parse::filter::sandbox_filter(Some(&filter));
-    }
-    if let Ok(filter) = cri::ContainerFilter::decode(bytes) {
-        let _ = parse::filter::container_filter(Some(&filter));
     }
     if let Ok(request) = cri::UpdateRuntimeConfigRequest::decode(bytes) {
         let network = request.runtime_config.and_then(|config| config.network_config);

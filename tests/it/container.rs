@@ -9,8 +9,8 @@ use std::{
 
 use dockbridge::{
     checkpoint::envelope,
-    container::{error::ContainerError, service::Containers},
-    error::{Kind, chain},
+    container::service::Containers,
+    error::{Failure, Kind, chain},
     model::{
         id::{ContainerId, ImageId},
         label,
@@ -235,7 +235,7 @@ impl Node {
     }
 }
 
-type Answer = Result<ContainerId, ContainerError>;
+type Answer = Result<ContainerId, Failure>;
 
 /// With such a daemon, no container can have a blocking log. Other refusals stay unchanged.
 #[tokio::test]

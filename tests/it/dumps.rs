@@ -8,7 +8,7 @@ use dockbridge::{
         dump::{error::DumpError, service::Dumps},
         node::Node,
     },
-    error::Kind,
+    error::{Kind, WithKind},
     host::detached,
     model::dump::DumpSpec,
     translate::render::dump::files,

@@ -9,7 +9,6 @@ use dockbridge::{
     error::Kind,
     host::disk,
     image::{
-        error::ImageError,
         kubelet_images::KubeletImages,
         service::{ImageSettings, Images},
     },
@@ -243,8 +242,7 @@ async fn a_pull_without_progress_is_given_up() {
         bench.docker.inject(Rule::new(PULL, silence.clone()));
         let pull = bench.images.pull(request("app:1"));
         let error = hurry(PAUSE, Duration::from_millis(500), pull).await.unwrap_err();
-        assert!(matches!(error, ImageError::Stalled { .. }), "{silence:?}: {error}");
-        assert_eq!(error.kind(), Kind::DeadlineExceeded);
+        assert_eq!(error.kind(), Kind::DeadlineExceeded, "{silence:?}: {error}");
         let text = error.to_string();
         let start = "pull of docker.io/library/app:1 made no progress for ";
         assert_eq!(text, format!("{start}{rest}"));
@@ -523,7 +521,7 @@ async fn a_pause_by_id_cannot_be_pulled() {
     let settings = ImageSettings { sandbox_image: Some(ZEROS.to_owned()), ..Default::default() };
     let bench = Bench::with(settings).await;
     let error = bench.images.pause().await.unwrap_err();
-    assert!(matches!(error, ImageError::Unpullable { .. }), "{error}");
+    assert!(error.to_string().contains("is missing and cannot be pulled"), "{error}");
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     let there = bench.docker.world(|world| world.add_image("app:1"));
     let settings = ImageSettings { sandbox_image: Some(there.clone()), ..Default::default() };

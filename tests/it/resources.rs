@@ -7,8 +7,8 @@ use std::{
 };
 
 use dockbridge::{
-    container::{error::ContainerError, limits::service::Limits, service::Containers},
-    error::Kind,
+    container::{limits::service::Limits, service::Containers},
+    error::{Failure, Kind},
     model::resources::Resources,
     store::handle::Store,
 };
@@ -123,7 +123,7 @@ fn keys(pairs: &[(&str, &str)]) -> Resources {
     Resources { unified: unified.collect(), ..Resources::default() }
 }
 
-fn kind(outcome: Result<(), ContainerError>) -> (Kind, String) {
+fn kind(outcome: Result<(), Failure>) -> (Kind, String) {
     let error = outcome.unwrap_err();
     (error.kind(), error.to_string())
 }

@@ -40,7 +40,7 @@ impl Host {
         Registry::new(vec![root.join("etc"), root.join("run"), root.join("none-such")])
     }
 
-    async fn edits(&self, devices: &[&str]) -> Result<Vec<SpecEdit>, CdiError> {
+    async fn edits(&self, devices: &[&str]) -> Result<Vec<SpecEdit>, Failure> {
         let names: Vec<_> = devices.iter().map(|name| format!("vendor.example/{name}")).collect();
         self.registry().edits(&names, Some(Check(express::check))).await
     }
@@ -331,7 +331,7 @@ async fn a_device_unknown_to_an_engine_with_cdi_is_refused_only_where_its_direct
     host.one("etc/a.json", &json!({"hooks": [{}]}));
     host.registry().ensure_known(&["vendor.example/gadget=one".to_owned()]).await.unwrap();
     let error = known(host.registry()).await.unwrap_err();
-    assert!(matches!(error, CdiError::Unknown { .. }), "{error}");
+    assert!(error.to_string().contains("is in no specification of"), "{error}");
     known(Registry::new(vec![Path::new("/none-such").to_owned()])).await.unwrap();
     host.text("run/newer.json", "{\"cdiVersion\": \"7.0.0\", \"kind\": \"vendor.example/gadget\"}");
     known(host.registry()).await.unwrap();

@@ -5,8 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use thiserror::Error;
 
 use crate::{
-    concurrency::single_flight::Lost, engine::error::EngineError, error::Kind,
-    host::error::HostError, store::error::StoreError,
+    concurrency::single_flight::Lost,
+    engine::error::EngineError,
+    error::{Failure, Kind, WithKind},
+    host::error::HostError,
 };
 
 /// A checkpoint could not be made. The container runs on, and nothing of the checkpoint is left.
@@ -47,14 +49,13 @@ pub enum DumpError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] Failure),
     #[error(transparent)]
     Lost(#[from] Lost),
 }
 
-impl DumpError {
-    /// The error kind, from which the gRPC code follows.
-    pub fn kind(&self) -> Kind {
+impl WithKind for DumpError {
+    fn kind(&self) -> Kind {
         match self {
             Self::NotFound { .. } => Kind::NotFound,
             Self::NotRunning { .. }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::host_check::within_deadline;
 use crate::{
     cdi::{edits::Check, registry::Registry},
-    container::{error::ContainerError, node::Node},
+    container::node::Node,
+    error::Failure,
     model::{
         adjustment::Wanted, container::ContainerSpec, engine::EngineInfo, spec_edit::SpecEdit,
     },
@@ -19,7 +20,7 @@ impl Node {
         engine: &EngineInfo,
         spec: &ContainerSpec,
         handler: &str,
-    ) -> Result<Option<Vec<SpecEdit>>, ContainerError> {
+    ) -> Result<Option<Vec<SpecEdit>>, Failure> {
         if spec.cdi_devices.is_empty() {
             return Ok(None);
         }
@@ -43,7 +44,7 @@ impl Node {
     ///
     /// # Errors
     /// A device is unknown, or its specification is invalid.
-    pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, ContainerError> {
+    pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, Failure> {
         if wanted.cdi_devices.is_empty() {
             return Ok(wanted);
         }

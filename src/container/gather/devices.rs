@@ -7,15 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    container::error::ContainerError, model::container::Device, translate::plan::error::PlanError,
-};
+use crate::{error::Failure, model::container::Device};
 
 /// Refuses the first path that is not a device, a link to a device, or a directory with devices.
 pub(super) fn check(
     devices: &[Device],
-    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
-) -> Result<(), ContainerError> {
+    go: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     devices.iter().enumerate().try_for_each(|(at, device)| {
         go(Path::new(&device.host_path))?;
         let reason = match kind(Path::new(&device.host_path)) {
@@ -28,7 +26,7 @@ pub(super) fn check(
             Err(error) => error.to_string(),
         };
         let text = format!("config.devices[{at}].host_path: {reason}: {:?}", device.host_path);
-        Err(PlanError::invalid(text).into())
+        Err(Failure::invalid(text))
     })
 }
 

@@ -7,12 +7,11 @@ use tracing::warn;
 use super::{devices, host_check::within_deadline, mounts, selinux};
 use crate::{
     concurrency::blocking::blocking,
-    container::error::ContainerError,
+    error::Failure,
     host::apparmor,
     model::{
         container::ContainerSpec, engine::EngineInfo, sandbox::SandboxSecurity, security::Profile,
     },
-    translate::plan::error::PlanError,
 };
 
 /// Refuses missing devices, mounts that this host cannot make, and profiles and labels that the kernel does
@@ -21,7 +20,7 @@ pub(super) async fn check_host(
     socket: &Path,
     engine: &EngineInfo,
     spec: &ContainerSpec,
-) -> Result<(), ContainerError> {
+) -> Result<(), Failure> {
     let (devices, mounts) = (spec.devices.clone(), spec.mounts.clone());
     let security = spec.security.clone();
     let (engine, socket) = (engine.clone(), socket.to_owned());
@@ -39,10 +38,7 @@ pub(super) async fn check_host(
 ///
 /// # Errors
 /// The kernel does not know the profile or label.
-pub async fn check_sandbox(
-    engine: &EngineInfo,
-    security: &SandboxSecurity,
-) -> Result<(), ContainerError> {
+pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     let at = "config.linux.security_context";
     check(move |_| {
@@ -56,27 +52,21 @@ pub async fn check_sandbox(
 /// Runs a check outside the async threads. The check announces each path with its argument, which refuses a
 /// path that hangs.
 async fn check(
-    work: impl FnOnce(&dyn Fn(&Path) -> Result<(), ContainerError>) -> Result<(), ContainerError>
-    + Send
-    + 'static,
-) -> Result<(), ContainerError> {
+    work: impl FnOnce(&dyn Fn(&Path) -> Result<(), Failure>) -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
     within_deadline(|check| blocking(move || work(&|path| check.at(path)))).await
 }
 
 /// The engine notices only at the start that a profile is not loaded. If the engine has no AppArmor, the
 /// plan refuses the profile.
-fn check_apparmor(
-    profile: Option<&Profile>,
-    engine: &EngineInfo,
-    at: &str,
-) -> Result<(), PlanError> {
+fn check_apparmor(profile: Option<&Profile>, engine: &EngineInfo, at: &str) -> Result<(), Failure> {
     let Some(Profile::Localhost(name)) = profile else { return Ok(()) };
     if !engine.has_apparmor() {
         return Ok(());
     }
     match apparmor::is_loaded(name) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(PlanError::invalid(format!(
+        Ok(false) => Err(Failure::invalid(format!(
             "{at}.apparmor: profile {name:?} is not loaded in this host's kernel"
         ))),
         Err(error) => {

@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -21,7 +20,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{container::error::ContainerError, error::Kind};
+use crate::{
+    error::{Failure, Kind},
+    host::error::HostError,
+};
 
 /// A running check of one path after another. Clones refer to the same check.
 #[derive(Clone, Debug)]
@@ -45,13 +47,13 @@ impl HostCheck {
     ///
     /// # Errors
     /// Another check hangs at this path.
-    pub(in crate::container) fn at(&self, path: &Path) -> Result<(), ContainerError> {
+    pub(in crate::container) fn at(&self, path: &Path) -> Result<(), Failure> {
         let mut running = running();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
             *number != self.0.number && at == path && since.elapsed() >= HANGS_AFTER
         };
         if running.iter().any(hangs) {
-            return Err(hung("check", path.to_owned()));
+            return Err(hung(path));
         }
         running.insert(self.0.number, (path.to_owned(), Instant::now()));
         Ok(())
@@ -76,26 +78,22 @@ impl Drop for Slot {
 /// The error of the check, or that a path does not answer.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
-) -> Result<T, ContainerError>
+) -> Result<T, Failure>
 where
-    W: Future<Output = Result<T, ContainerError>> + Send + 'static,
+    W: Future<Output = Result<T, Failure>> + Send + 'static,
 {
-    let Some(check) = HostCheck::begin() else { return Err(hung("check", "/".into())) };
+    let Some(check) = HostCheck::begin() else { return Err(hung(Path::new("/"))) };
     let checking = tokio::spawn(begin(check.clone()));
     match tokio::time::timeout(TIMEOUT, checking).await {
         Ok(Ok(result)) => result,
-        Ok(Err(panicked)) => Err(ContainerError::file("check", check.path(), panicked.into())),
-        Err(_) => Err(hung("check", check.path())),
+        Ok(Err(panicked)) => Err(HostError::new("check", &check.path(), panicked).into()),
+        Err(_) => Err(hung(&check.path())),
     }
 }
 
-fn hung(action: &'static str, path: PathBuf) -> ContainerError {
-    ContainerError::File {
-        action,
-        path,
-        cause: Arc::new(io::Error::new(io::ErrorKind::TimedOut, HANGS)),
-        kind: Kind::DeadlineExceeded,
-    }
+fn hung(path: &Path) -> Failure {
+    let text = format!("cannot check {}: {HANGS}", path.display());
+    Failure::new(Kind::DeadlineExceeded, text)
 }
 
 fn running() -> MutexGuard<'static, BTreeMap<u64, (PathBuf, Instant)>> {

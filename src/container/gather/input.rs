@@ -6,18 +6,18 @@ use tracing::warn;
 
 use crate::{
     container::{
-        error::ContainerError,
         gather::{host::check_host, seccomp_profile::seccomp_profile},
         limits::hugepages::check_hugepages,
         node::Node,
     },
-    error::chain,
-    image_files::{error::ImageFilesError, service::ImageFiles},
+    error::{Failure, Kind, chain},
+    image_files::{error::UnreadableFile, service::ImageFiles},
     model::{
         accounts::Accounts,
         container::ContainerSpec,
         id::ContainerId,
         record::{ImageRecord, SandboxRecord},
+        reference::printable,
         sandbox::PidMode,
         volume::ImageVolume,
     },
@@ -34,14 +34,17 @@ impl Node {
         sandbox: &SandboxRecord,
         spec: ContainerSpec,
         image_volumes: &[ImageVolume],
-    ) -> Result<ContainerPlan, ContainerError> {
+    ) -> Result<ContainerPlan, Failure> {
         let engine = snapshot.described()?;
         check_hugepages(&self.cgroups, &spec.resources, engine).await?;
         let pid_target = pid_target(snapshot, sandbox, &spec)?;
         let seccomp =
             seccomp_profile(spec.security.seccomp.as_ref(), spec.security.privileged).await?;
         check_host(self.engine.socket(), engine, &spec).await?;
-        let image = self.image(snapshot, &spec.image).await?;
+        let image = self.image(snapshot, &spec.image).await?.ok_or_else(|| {
+            let name = printable(&spec.image);
+            Failure::new(Kind::NotFound, format!("image {name} is not on this node: pull it first"))
+        })?;
         let accounts = accounts(&self.image_files, &image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec, &sandbox.document.spec.handler).await?;
         let files = self.pod_files.ensure(sandbox).await?;
@@ -68,7 +71,7 @@ fn pid_target(
     snapshot: &Snapshot,
     sandbox: &SandboxRecord,
     spec: &ContainerSpec,
-) -> Result<Option<ContainerId>, ContainerError> {
+) -> Result<Option<ContainerId>, Failure> {
     if spec.pid != PidMode::Target {
         return Ok(None);
     }
@@ -76,7 +79,12 @@ fn pid_target(
         .container(&spec.pid_target)
         .filter(|target| target.document.sandbox == sandbox.id && target.process.is_running())
         .map(|target| Some(target.id.clone()))
-        .ok_or_else(|| ContainerError::TargetNotReady { id: spec.pid_target.clone() })
+        .ok_or_else(|| {
+            let target = &spec.pid_target;
+            Failure::unmet(format!(
+                "target container {target} is not a running container of this pod"
+            ))
+        })
 }
 
 /// The accounts of the image. If they cannot be read, only a container whose groups depend on them fails.
@@ -85,16 +93,22 @@ async fn accounts(
     files: &ImageFiles,
     image: &ImageRecord,
     spec: &ContainerSpec,
-) -> Result<Option<Arc<Accounts>>, ContainerError> {
+) -> Result<Option<Arc<Accounts>>, Failure> {
     match files.accounts(&image.id).await {
         Ok(accounts) => Ok(Some(accounts)),
         // The engine also opens it at the start, and would hang with the container.
-        Err(error @ ImageFilesError::NotRegularFile { .. }) => Err(error.into()),
-        Err(error) if needs_accounts(&spec.security.identity, &image.user) => Err(error.into()),
+        Err(error @ UnreadableFile::NotRegular { .. }) => Err(unreadable(error)),
+        Err(error) if needs_accounts(&spec.security.identity, &image.user) => {
+            Err(unreadable(error))
+        }
         Err(error) => {
             let error = chain(&error);
             warn!(image = %image.id, error, "cannot read /etc/passwd or /etc/group of an image; using none");
             Ok(None)
         }
     }
+}
+
+fn unreadable(cause: UnreadableFile) -> Failure {
+    Failure::from(cause).within("cannot inspect the content of the image")
 }

@@ -9,13 +9,12 @@ use std::{
 };
 
 use crate::{
-    container::error::ContainerError,
+    error::Failure,
     host::mounts::{MountPropagation, MountTable},
     model::{
         container::{Mount, Propagation},
         path::parts,
     },
-    translate::plan::error::PlanError,
 };
 
 /// Refuses the first impossible mount, without image mounts, which are checked elsewhere. Calls `go` with
@@ -23,8 +22,8 @@ use crate::{
 pub(super) fn check(
     mounts: &[Mount],
     engine_socket: &Path,
-    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
-) -> Result<(), ContainerError> {
+    go: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     check_among(mounts, || MountTable::of_engine(engine_socket).ok(), go)
 }
 
@@ -32,8 +31,8 @@ pub(super) fn check(
 fn check_among(
     mounts: &[Mount],
     shared: impl FnOnce() -> Option<MountTable>,
-    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
-) -> Result<(), ContainerError> {
+    go: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let shared = LazyCell::new(shared);
     let outer = innermost(mounts);
     let is_bind = |mount: &Mount| mount.image.is_none();
@@ -49,7 +48,7 @@ fn check_among(
         };
         if let Some((field, reason)) = refused {
             let text = format!("config.mounts[{at}].{field}: {reason}");
-            return Err(PlanError::invalid(text).into());
+            return Err(Failure::invalid(text));
         }
     }
     Ok(())
@@ -112,8 +111,8 @@ fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
 fn refuse_place(
     mount: &Mount,
     around: Option<&Mount>,
-    go: &dyn Fn(&Path) -> Result<(), ContainerError>,
-) -> Result<Option<String>, ContainerError> {
+    go: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<Option<String>, Failure> {
     let Some(around) = around.filter(|around| around.image.is_none()) else { return Ok(None) };
     let place = parts(&mount.container_path);
     let below: PathBuf = place.iter().skip(parts(&around.container_path).len()).collect();

@@ -3,12 +3,11 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use super::host_check::within_deadline;
 use crate::{
-    concurrency::blocking::blocking, container::error::ContainerError, error::Kind,
+    concurrency::blocking::blocking, container::node::refused_file, error::Failure,
     host::file::read_text, model::security::Profile,
 };
 
@@ -20,7 +19,7 @@ use crate::{
 pub async fn seccomp_profile(
     profile: Option<&Profile>,
     privileged: bool,
-) -> Result<Option<String>, ContainerError> {
+) -> Result<Option<String>, Failure> {
     let Some(Profile::Localhost(path)) = profile else { return Ok(None) };
     if privileged {
         return Ok(None);
@@ -31,12 +30,7 @@ pub async fn seccomp_profile(
         check.at(&place)?;
         match blocking(move || read_profile(&place)).await {
             Ok(text) => Ok(Some(text)),
-            Err(cause) => Err(ContainerError::File {
-                action: "read the seccomp profile",
-                path,
-                cause: Arc::new(cause),
-                kind: Kind::InvalidArgument,
-            }),
+            Err(cause) => Err(refused_file("read the seccomp profile", &path, cause)),
         }
     })
     .await

@@ -3,9 +3,9 @@
 use tracing::debug;
 
 use crate::{
+    error::Failure,
     host::selinux::is_valid,
     model::{engine::EngineInfo, security::SelinuxLabel},
-    translate::plan::error::PlanError,
 };
 
 /// Refuses options that the loaded policy does not know. If the engine runs without SELinux, they are
@@ -14,7 +14,7 @@ pub(super) fn check(
     label: Option<&SelinuxLabel>,
     engine: &EngineInfo,
     field: &str,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
     if !engine.has_selinux() {
@@ -31,7 +31,7 @@ pub(super) fn check(
     };
     if smuggled || refused {
         let text = format!("{field}: the SELinux policy has no context {context:?}");
-        return Err(PlanError::invalid(text));
+        return Err(Failure::invalid(text));
     }
     Ok(())
 }

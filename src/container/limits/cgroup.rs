@@ -6,15 +6,13 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{
-    error::LimitError,
-    shown::{shown, text},
-};
+use super::shown::{shown, text};
 use crate::{
     concurrency::blocking::blocking,
-    error::chain,
+    error::{Failure, Kind, chain},
     host::{
-        cgroup::{self, Cgroup, Cgroups, limits::Limits},
+        cgroup::{self, Cgroup, Cgroups},
+        error::HostError,
         process::{ProcessError, ProcessExit, Program, run},
     },
     model::{record::ContainerRecord, resources::Resources},
@@ -54,36 +52,21 @@ impl ContainerCgroup {
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
     }
 
-    /// Like [`Self::shown`]. None if the cgroup no longer exists. Never blocks.
-    pub(super) fn shown_now(
-        &self,
-        requested: &Resources,
-        settings: &[CgroupFile],
-    ) -> Option<Resources> {
-        let now = self.read_limits(requested);
-        (now.is_known() || self.group.exists()).then(|| self.render(requested, &now, settings))
-    }
-
     pub(super) fn is_alive(&self) -> bool {
         self.cgroups.find(self.pid, &self.id).is_ok()
     }
 
-    /// The current limits, in the form in which they were requested.
-    pub(super) fn shown(&self, requested: &Resources, settings: &[CgroupFile]) -> Resources {
-        self.render(requested, &self.read_limits(requested), settings)
-    }
-
-    fn read_limits(&self, requested: &Resources) -> Limits {
+    /// The current limits, in the form in which they were requested. None if the cgroup no longer exists.
+    pub(super) fn shown(
+        &self,
+        requested: &Resources,
+        settings: &[CgroupFile],
+    ) -> Option<Resources> {
         let has_cpusets = !requested.cpuset_cpus.is_empty() || !requested.cpuset_mems.is_empty();
-        if has_cpusets { self.limits() } else { self.group.numbers(self.pid) }
-    }
-
-    fn render(&self, requested: &Resources, limits: &Limits, settings: &[CgroupFile]) -> Resources {
-        shown(requested, limits, settings, |setting| self.current(setting))
-    }
-
-    fn limits(&self) -> Limits {
-        self.group.limits(self.pid)
+        let now =
+            if has_cpusets { self.group.limits(self.pid) } else { self.group.numbers(self.pid) };
+        let is_there = now.is_known() || self.group.exists();
+        is_there.then(|| shown(requested, &now, settings, |setting| self.current(setting)))
     }
 
     /// Memory in use that the kernel cannot reclaim. A lower limit would end processes.
@@ -106,9 +89,9 @@ impl ContainerCgroup {
 
     /// Sets a file. [`CgroupFile::if_missing`] says what to do if there is no such file. If the container has
     /// ended, there is nothing to limit.
-    pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), LimitError> {
+    pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), Failure> {
         let Some((_, directory)) = self.group.directory(&setting.controller) else {
-            return self.handle_missing(setting, LimitError::NoGroup { field: setting.field() });
+            return self.handle_missing(setting, no_group(setting));
         };
         let Err(cause) = cgroup::write(directory, &setting.file, &setting.value) else {
             return Ok(());
@@ -117,8 +100,7 @@ impl ContainerCgroup {
             return Ok(());
         }
         let is_absent = cause.is_not_found();
-        let (field, value) = (setting.field(), setting.value.clone());
-        let refused = LimitError::NotSet { field, value, cause: Arc::new(cause) };
+        let refused = not_set(&setting.field(), &setting.value, cause);
         if is_absent { self.handle_missing(setting, refused) } else { Err(refused) }
     }
 
@@ -127,7 +109,7 @@ impl ContainerCgroup {
         &self,
         settings: &[CgroupFile],
         set: &mut Vec<String>,
-    ) -> Result<(), LimitError> {
+    ) -> Result<(), Failure> {
         let (cgroup, requested) = (self.clone(), settings.to_vec());
         let changed = blocking(move || cgroup.differing(requested)).await;
         self.set_systemd_properties(&changed).await;
@@ -148,7 +130,7 @@ impl ContainerCgroup {
         outcome
     }
 
-    fn handle_missing(&self, setting: &CgroupFile, refused: LimitError) -> Result<(), LimitError> {
+    fn handle_missing(&self, setting: &CgroupFile, refused: Failure) -> Result<(), Failure> {
         match setting.if_missing {
             IfMissing::Fail => return Err(refused),
             IfMissing::Ignore => {}
@@ -168,7 +150,7 @@ impl ContainerCgroup {
 
     /// Sets the OOM score of the main process. If that is not permitted, the score stays, as at a start:
     /// scores are clamped to what the host allows.
-    pub(super) fn set_score(&self, score: i64) -> Result<(), LimitError> {
+    pub(super) fn set_score(&self, score: i64) -> Result<(), Failure> {
         if self.score() == Some(score) || !self.is_alive() {
             return Ok(());
         }
@@ -180,11 +162,9 @@ impl ContainerCgroup {
                 );
                 Ok(())
             }
-            Err(cause) if self.is_alive() => Err(LimitError::NotSet {
-                field: "linux.oom_score_adj".to_owned(),
-                value: score.to_string(),
-                cause: Arc::new(cause),
-            }),
+            Err(cause) if self.is_alive() => {
+                Err(not_set("linux.oom_score_adj", &score.to_string(), cause))
+            }
             _ => Ok(()),
         }
     }
@@ -221,6 +201,22 @@ impl ContainerCgroup {
     }
 }
 
+/// The container's processes are not visible here.
+pub(super) fn no_group(setting: &CgroupFile) -> Failure {
+    let field = setting.field();
+    Failure::unmet(format!(
+        "{field}: the control group of the container cannot be found on this node"
+    ))
+}
+
+/// The kernel refuses the value, or has no such file.
+fn not_set(field: &str, value: &str, cause: HostError) -> Failure {
+    let is_invalid = cause.source.raw_os_error() == Some(OUT_OF_RANGE)
+        || cause.source.kind() == std::io::ErrorKind::InvalidInput;
+    let kind = if is_invalid { Kind::InvalidArgument } else { Kind::FailedPrecondition };
+    Failure::new(kind, chain(&cause)).within(format_args!("cannot set {field} to {value}"))
+}
+
 /// Calls systemctl once. Returns whether systemd accepted the property.
 async fn set_property(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
@@ -255,6 +251,8 @@ async fn set_property(scope: &str, properties: &[String]) -> bool {
     false
 }
 
+/// ERANGE, for which the standard library has no kind.
+const OUT_OF_RANGE: i32 = 34;
 /// How long systemd may take for one call.
 const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long systemd may take to apply a property, and how often that is checked.

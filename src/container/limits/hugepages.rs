@@ -1,9 +1,8 @@
 //! Whether this node can limit huge pages. This is checked before anything is created.
 
-use super::error::LimitError;
 use crate::{
     concurrency::blocking::blocking,
-    container::error::ContainerError,
+    error::Failure,
     host::cgroup::{Cgroups, Hierarchy, hugetlb},
     model::{engine::EngineInfo, resources::Resources},
 };
@@ -14,7 +13,7 @@ pub(in crate::container) async fn check_hugepages(
     cgroups: &Cgroups,
     limits: &Resources,
     engine: &EngineInfo,
-) -> Result<(), ContainerError> {
+) -> Result<(), Failure> {
     let limited = limits.hugepage_limits.iter().filter(|pages| pages.limit > 0);
     let sizes: Vec<String> = limited.map(|pages| pages.page_size.clone()).collect();
     if sizes.is_empty() {
@@ -33,10 +32,14 @@ pub(in crate::container) async fn check_hugepages(
         if !known.contains(&size) {
             let known =
                 if known.is_empty() { "no huge pages".to_owned() } else { known.join(", ") };
-            return Err(LimitError::PageSize { size, known }.into());
+            return Err(Failure::invalid(format!(
+                "linux.resources.hugepage_limits[{size}].page_size: this node has {known}"
+            )));
         }
         if !counted {
-            return Err(LimitError::NoHugepages { size }.into());
+            return Err(Failure::unmet(format!(
+                "linux.resources.hugepage_limits[{size}]: this node has no hugetlb controller"
+            )));
         }
     }
     Ok(())

@@ -2,7 +2,6 @@
 //! values.
 
 mod cgroup;
-pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub(super) mod hugepages;

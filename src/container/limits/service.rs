@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    concurrency::single_flight::SingleFlight,
-    container::{error::ContainerError, node::Node},
+    concurrency::single_flight::SingleFlight, container::node::Node, error::Failure,
     model::id::ContainerId,
 };
 
@@ -14,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub(super) node: Arc<Node>,
-    pub(super) updating: SingleFlight<(ContainerId, String), Result<(), ContainerError>>,
+    pub(super) updating: SingleFlight<(ContainerId, String), Result<(), Failure>>,
 }
 
 impl Limits {

@@ -7,11 +7,13 @@
 
 use tracing::warn;
 
-use super::{cgroup::ContainerCgroup, error::LimitError, service::Limits};
+use super::{
+    cgroup::{ContainerCgroup, no_group},
+    service::Limits,
+};
 use crate::{
     concurrency::blocking::blocking,
-    container::error::ContainerError,
-    error::chain,
+    error::{Failure, chain},
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::limits::cgroup_files::{CgroupFile, IfMissing, cgroup_files},
 };
@@ -21,7 +23,7 @@ impl Limits {
     pub(in crate::container) async fn apply(
         &self,
         record: &ContainerRecord,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let requested = self.node.saved_changes.requested(record);
         let snapshot = self.node.store.snapshot();
         let settings = cgroup_files(&requested, snapshot.described()?)?;
@@ -72,7 +74,7 @@ impl Limits {
         !blocking(move || cgroup.differing(settings)).await.is_empty()
     }
 
-    async fn restore_one(&self, id: &ContainerId) -> Result<(), ContainerError> {
+    async fn restore_one(&self, id: &ContainerId) -> Result<(), Failure> {
         let _held = self.node.locks.write(id.as_str()).await;
         match self.node.store.snapshot().container(id.as_str()) {
             Some(record) if record.process.is_running() => self.apply(record).await,
@@ -91,13 +93,13 @@ impl Limits {
         &self,
         record: &ContainerRecord,
         settings: &[CgroupFile],
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         self.node.store.refresh_container(record.id.as_str()).await?;
         let now = self.node.store.snapshot();
         let runs = now.container(record.id.as_str()).is_some_and(|now| now.process.is_running());
         let asked = settings.iter().find(|setting| setting.if_missing == IfMissing::Fail);
         match asked {
-            Some(setting) if runs => Err(LimitError::NoGroup { field: setting.field() }.into()),
+            Some(setting) if runs => Err(no_group(setting)),
             _ => Ok(()),
         }
     }

@@ -28,15 +28,13 @@ impl Limits {
         // Keys that are not supported were refused when they were requested.
         let settings = cgroup_files(&requested, engine).unwrap_or_default();
         let known = ContainerCgroup::cached(&self.node.cgroups, pid, record.id.as_str());
-        if let Some(shown) = known.and_then(|cgroup| cgroup.shown_now(&requested, &settings)) {
+        if let Some(shown) = known.and_then(|cgroup| cgroup.shown(&requested, &settings)) {
             return Some(shown);
         }
         let (cgroups, id, asked) =
             (self.node.cgroups.clone(), record.id.clone(), requested.clone());
-        let read = move || {
-            let cgroup = ContainerCgroup::of(&cgroups, pid, id.as_str())?;
-            Some(cgroup.shown(&asked, &settings))
-        };
+        let read =
+            move || ContainerCgroup::of(&cgroups, pid, id.as_str())?.shown(&asked, &settings);
         let shown = timeout(TIMEOUT, blocking(read)).await;
         Some(shown.ok().flatten().unwrap_or(requested))
     }

@@ -213,7 +213,7 @@ fn a_cached_cgroup_has_current_values() {
     assert!(ContainerCgroup::cached(&cgroups, 43, ID).is_none(), "started anew");
     let told = || {
         let requested = Resources { memory_limit: 1 << 30, ..Resources::default() };
-        let shown = ContainerCgroup::cached(&cgroups, 42, ID)?.shown_now(&requested, &[])?;
+        let shown = ContainerCgroup::cached(&cgroups, 42, ID)?.shown(&requested, &[])?;
         Some(shown.memory_limit)
     };
     for bytes in [64 << 20, 32 << 20] {

@@ -6,16 +6,15 @@
 use serde_json::Value;
 use tracing::info;
 
-use super::{
-    cgroup::ContainerCgroup, error::LimitError, hugepages::check_hugepages, service::Limits,
-};
+use super::{cgroup::ContainerCgroup, hugepages::check_hugepages, service::Limits};
 use crate::{
     concurrency::blocking::blocking,
-    container::error::ContainerError,
+    container::node::unknown_container,
+    error::Failure,
     model::{id::ContainerId, record::ContainerRecord, resources::Resources},
     translate::{
         limits::docker::{Update, oom_score_adj, update},
-        plan::error::PlanError,
+        plan::labels::encoded,
     },
 };
 
@@ -26,19 +25,19 @@ impl Limits {
     /// # Errors
     /// The container is unknown, the limits contradict each other, the memory limit is below the memory in
     /// use, or a limit was refused. In the last case the error names the limits that were set before.
-    pub async fn update(&self, id: &str, asked: Resources) -> Result<(), ContainerError> {
+    pub async fn update(&self, id: &str, asked: Resources) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {
             return Ok(());
         }
-        let key = serde_json::to_string(&asked).map_err(PlanError::from)?;
+        let key = encoded(&asked)?;
         let (service, id) = (self.clone(), container.id.clone());
         self.updating
             .run((id.clone(), key), async move { service.update_known(&id, asked).await })
             .await?
     }
 
-    async fn update_known(&self, id: &ContainerId, asked: Resources) -> Result<(), ContainerError> {
+    async fn update_known(&self, id: &ContainerId, asked: Resources) -> Result<(), Failure> {
         let record = self.node.container(id.as_str()).await?;
         let asked = self.node.nri.update_container(&record, asked).await?;
         self.change(id, asked).await?;
@@ -51,11 +50,10 @@ impl Limits {
         &self,
         id: &ContainerId,
         mut asked: Resources,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         let _held = self.node.locks.write(id.as_str()).await;
         let now = self.node.store.snapshot();
-        let missing = || ContainerError::NotFound { id: id.to_string() };
-        let record = now.container(id.as_str()).ok_or_else(missing)?;
+        let record = now.container(id.as_str()).ok_or_else(|| unknown_container(id.as_str()))?;
         if asked.oom_score_adj != 0 {
             asked.oom_score_adj = oom_score_adj(asked.oom_score_adj, self.node.oom_floor().await);
         }
@@ -68,10 +66,13 @@ impl Limits {
         let mut set = Vec::new();
         let outcome = self.set(record, &plan, &after, &mut set).await;
         let refreshed = self.node.store.refresh_container(id.as_str()).await;
-        if let Err(cause) = outcome {
-            let cause = Box::new(cause);
-            return Err(ContainerError::NotResized { id: id.to_string(), cause, set });
-        }
+        outcome.map_err(|cause| {
+            // What was set before, in Docker's names or as fields of the request.
+            let set = set.join(", ");
+            let set = if set.is_empty() { set } else { format!("; already set: {set}") };
+            let text = format!("cannot change the limits of container {id}: {cause}{set}");
+            Failure::new(cause.kind(), text)
+        })?;
         refreshed?;
         info!(container = %id, "limits changed");
         Ok(())
@@ -84,7 +85,7 @@ impl Limits {
         plan: &Update,
         after: &Resources,
         set: &mut Vec<String>,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<(), Failure> {
         if let Some(body) = &plan.body {
             self.node.engine.update_container(record.id.as_str(), body).await?;
             if let Ok(Value::Object(fields)) = serde_json::to_value(body) {
@@ -102,21 +103,20 @@ impl Limits {
         let requested = self.node.saved_changes.requested(record);
         if after.beside(&requested) != requested {
             let saved = self.node.saved_changes.put_limits(&record.id, after).await;
-            saved.map_err(|cause| LimitError::NotSaved { cause: cause.into() })?;
+            saved.map_err(|cause| Failure::from(cause).within("cannot save the limits"))?;
         }
         Ok(())
     }
 }
 
 /// # Errors
-/// [`LimitError::InUse`]: with this limit the kernel would end processes of the container.
-async fn check_memory_in_use(
-    cgroup: Option<ContainerCgroup>,
-    limit: i64,
-) -> Result<(), ContainerError> {
+/// With this limit the kernel would end processes of the container.
+async fn check_memory_in_use(cgroup: Option<ContainerCgroup>, limit: i64) -> Result<(), Failure> {
     let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
     match blocking(move || cgroup.working_set()).await {
-        Some(used) if used > limit => Err(LimitError::InUse { limit, used }.into()),
+        Some(used) if used > limit => Err(Failure::unmet(format!(
+            "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
+        ))),
         _ => Ok(()),
     }
 }

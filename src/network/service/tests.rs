@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     clock::forward,
-    error::Kind,
+    error::{Kind, WithKind},
     host::{file::Durability, netns},
     model::network::PortMapping,
     network::fixture::{ANSWER, PinnedNamespace, TestNode},

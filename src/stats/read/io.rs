@@ -39,7 +39,6 @@ pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
             "dbytes" => reading.discarded_bytes = value,
             "rios" => reading.reads = value,
             "wios" => reading.writes = value,
-            "dios" => reading.discards = value,
             _ => {}
         }
     }
@@ -77,7 +76,6 @@ pub(super) fn requests(text: &str, devices: &mut Devices) {
         match operation {
             "Read" => reading.reads = value,
             "Write" => reading.writes = value,
-            "Discard" => reading.discards = value,
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ pub(in crate::stats) fn read(
         (reading.descriptors, reading.sockets) = held.known().unzip();
     }
     let limits = files.text(&proc.join(main.to_string()), "limits");
-    reading.ulimits = limits.map(ulimits).unwrap_or_default();
+    reading.open_files_limit = limits.and_then(open_files_limit);
     reading
 }
 
@@ -39,16 +39,11 @@ pub(in crate::stats) fn threads(status: &str) -> Option<u64> {
     count(status.lines().find_map(|line| line.strip_prefix("Threads:"))?)
 }
 
-/// Soft limits in `/proc/<pid>/limits`. "unlimited" becomes the largest number.
-pub(in crate::stats) fn ulimits(text: &str) -> Vec<(&'static str, u64)> {
-    let of = |line: &str| {
-        LIMITS.iter().find_map(|(title, name)| {
-            let soft = line.strip_prefix(title)?.split_ascii_whitespace().next()?;
-            let value = if soft == "unlimited" { u64::MAX } else { count(soft)? };
-            Some((*name, value))
-        })
-    };
-    text.lines().filter_map(of).collect()
+/// The soft limit in `/proc/<pid>/limits`. "unlimited" becomes the largest number.
+pub(in crate::stats) fn open_files_limit(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files "))?;
+    let soft = line.split_ascii_whitespace().next()?;
+    if soft == "unlimited" { Some(u64::MAX) } else { count(soft) }
 }
 
 /// Descriptors of a container's processes. A process may open a million of them, and metrics must not wait
@@ -86,26 +81,6 @@ impl DescriptorCount {
 const MOST_PROCESSES: usize = 1_000;
 /// How many descriptors of one container are read. This takes some 10 ms on an idle machine.
 const MOST_DESCRIPTORS: usize = 10_000;
-
-/// The kernel's titles, and their names in cAdvisor and in the manual page of `ulimit`.
-const LIMITS: [(&str, &str); 16] = [
-    ("Max cpu time ", "cpu"),
-    ("Max file size ", "fsize"),
-    ("Max data size ", "data"),
-    ("Max stack size ", "stack"),
-    ("Max core file size ", "core"),
-    ("Max resident set ", "rss"),
-    ("Max processes ", "nproc"),
-    ("Max open files ", "max_open_files"),
-    ("Max locked memory ", "memlock"),
-    ("Max address space ", "as"),
-    ("Max file locks ", "locks"),
-    ("Max pending signals ", "sigpending"),
-    ("Max msgqueue size ", "msgqueue"),
-    ("Max nice priority ", "nice"),
-    ("Max realtime priority ", "rtprio"),
-    ("Max realtime timeout ", "rttime"),
-];
 
 #[cfg(test)]
 mod tests {

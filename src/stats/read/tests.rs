@@ -121,7 +121,6 @@ fn device_counters_of_both_cgroup_versions_are_read() {
         discarded_bytes: 5,
         reads: 3,
         writes: 4,
-        discards: 6,
     };
     let part = DeviceReading { major: 253, minor: 1, written_bytes: 8, ..DeviceReading::default() };
     assert_eq!(io::v2(v2), [whole, part]);
@@ -171,8 +170,10 @@ fn processes_are_counted_with_their_limits() {
                 Max open files            1024                 524288               files     \n\
                 Max nice priority         0                    0                    \n\
                 Max something new         1                    2                    x         \n";
-    let wanted = [("cpu", u64::MAX), ("max_open_files", 1024), ("nice", 0)];
-    assert_eq!(processes::ulimits(text), wanted);
+    assert_eq!(processes::open_files_limit(text), Some(1024));
+    let unlimited = text.replace("1024  ", "unlimited");
+    assert_eq!(processes::open_files_limit(&unlimited), Some(u64::MAX));
+    assert_eq!(processes::open_files_limit("Max open files\n"), None);
 }
 
 #[test]
@@ -243,7 +244,7 @@ proptest! {
         let _ = devices.into_readings();
         let _ = interfaces::network(&text, "eth0", Nanos(1));
         let _ = processes::threads(&text);
-        let _ = processes::ulimits(&text);
+        let _ = processes::open_files_limit(&text);
         let _ = partitions::names(&text);
         let _ = upper_directories(&text, Path::new("/"));
         if let Some(read) = text::pressure(&text) {

@@ -10,11 +10,7 @@ use crate::{
         record::{ExitReason, Process, SandboxRecord},
         time::Nanos,
     },
-    store::{
-        fixture,
-        index::Index,
-        snapshot::{Containers, Snapshot},
-    },
+    store::{fixture, index::Index, snapshot::Snapshot},
 };
 
 fn running(at: i64) -> Process {
@@ -38,7 +34,7 @@ fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
     let containers = container.map(|process| Arc::new(fixture::container(3, 2, process)));
     Snapshot {
         sandboxes: Arc::new(Index::new(pods.into_iter().collect())),
-        containers: Arc::new(Containers::new(containers.into_iter().collect())),
+        containers: Arc::new(Index::new(containers.into_iter().collect())),
         ..Snapshot::empty()
     }
 }

@@ -18,10 +18,8 @@ pub(in crate::store) enum ExitCause {
 pub(super) struct ExitCauses {
     /// With the time of the end.
     by_id: HashMap<String, (Nanos, ExitCause)>,
-    /// How many causes that the engine does not know were added or removed.
-    changes: usize,
-    /// How many of these changes are saved.
-    saved: usize,
+    /// Causes that the engine does not know were added or removed and are not saved.
+    pub(super) is_unsaved: bool,
 }
 
 impl ExitCauses {
@@ -40,48 +38,32 @@ impl ExitCauses {
 
     pub(super) fn put(&mut self, id: &str, cause: (Nanos, ExitCause)) {
         let before = self.by_id.insert(id.to_owned(), cause);
-        let kills = [before, Some(cause)].iter().flatten().filter(|one| is_oom(one)).count();
-        self.changed(kills);
+        self.is_unsaved |= is_oom(&cause) || before.as_ref().is_some_and(is_oom);
     }
 
     pub(super) fn forget(&mut self, id: &str) {
         let before = self.by_id.remove(id);
-        self.changed(usize::from(before.as_ref().is_some_and(is_oom)));
+        self.is_unsaved |= before.as_ref().is_some_and(is_oom);
     }
 
     pub(super) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
-        let kills = |of: &Self| of.by_id.values().filter(|one| is_oom(one)).count();
-        let before = kills(self);
-        self.by_id.retain(|id, _| keeps(id));
-        self.changed(before - kills(self));
+        self.by_id.retain(|id, cause| {
+            let is_kept = keeps(id);
+            self.is_unsaved |= !is_kept && is_oom(cause);
+            is_kept
+        });
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         self.by_id.keys().map(String::as_str)
     }
 
-    pub(super) const fn is_saved(&self) -> bool {
-        self.changes == self.saved
-    }
-
-    /// What must be saved, and the argument for the call of [`Self::saved`] after that. None if everything
-    /// is saved.
-    pub(super) fn unsaved(&self) -> Option<(BTreeMap<ContainerId, Nanos>, usize)> {
-        if self.is_saved() {
-            return None;
-        }
-        let killed = self.by_id.iter().filter(|(_, one)| is_oom(one));
-        let kills = killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at)));
-        Some((kills.collect(), self.changes))
-    }
-
-    /// All changes up to this number are saved.
-    pub(super) const fn saved(&mut self, changes: usize) {
-        self.saved = changes;
-    }
-
-    fn changed(&mut self, kills: usize) {
-        self.changes = self.changes.wrapping_add(kills);
+    /// What must be saved, if anything. If that fails, the caller sets [`Self::is_unsaved`] again.
+    pub(super) fn take_unsaved(&mut self) -> Option<BTreeMap<ContainerId, Nanos>> {
+        std::mem::take(&mut self.is_unsaved).then(|| {
+            let killed = self.by_id.iter().filter(|(_, one)| is_oom(one));
+            killed.filter_map(|(id, (at, _))| Some((id.as_str().try_into().ok()?, *at))).collect()
+        })
     }
 }
 

@@ -7,12 +7,12 @@
 use serde_json::json;
 
 use crate::{
+    error::Failure,
     model::{
         engine::EngineInfo,
         resources::{HugepageLimit, Resources, SWAP_MAX},
         spec_edit::SpecEdit,
     },
-    translate::plan::error::PlanError,
 };
 
 /// A file of a cgroup, and the value to write.
@@ -96,7 +96,7 @@ impl CgroupFile {
 /// # Errors
 /// A key needs cgroup v2. A swap limit together with a memory limit does not, because the Engine API has a
 /// field for it.
-pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, PlanError> {
+pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, Failure> {
     let is_v2 = engine.cgroup_version == 2;
     let mut files = Vec::new();
     for pages in &limits.hugepage_limits {
@@ -118,7 +118,7 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
             continue;
         }
         if !is_v2 {
-            return Err(PlanError::unmet(format!(
+            return Err(Failure::unmet(format!(
                 "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
             )));
         }

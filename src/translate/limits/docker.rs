@@ -5,11 +5,11 @@
 
 use super::cgroup_files::{CgroupFile, cgroup_files};
 use crate::{
+    error::Failure,
     model::{
         engine::EngineInfo,
         resources::{ALL_MEMORY, Resources, SWAP_MAX, UNLIMITED, stated},
     },
-    translate::plan::error::PlanError,
     wire::docker::{ContainerUpdateBody, HostConfig, InspectHostConfig},
 };
 
@@ -34,7 +34,7 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
 ///
 /// # Errors
 /// The limits contradict each other.
-pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), PlanError> {
+pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
     host.cpu_period = stated(limits.cpu_period);
     host.cpu_quota = stated(limits.cpu_quota);
@@ -66,7 +66,7 @@ pub fn update(
     requested: &Resources,
     after: &Resources,
     engine: &EngineInfo,
-) -> Result<Update, PlanError> {
+) -> Result<Update, Failure> {
     let memory = requested.memory_limit != 0
         || requested.memory_swap_limit != 0
         || (requested.unified.contains_key(SWAP_MAX) && after.memory_limit > 0);
@@ -111,17 +111,17 @@ pub fn oom_score_adj(requested: i64, floor: i64) -> i64 {
 
 /// Refuses swap that contradicts the memory limit beside it. `merged` are the limits after the change, of
 /// which `asked` are new.
-fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
+fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
     let (memory, together) = (merged.memory_limit, merged.memory_swap_limit);
     if !matches!(together, 0 | UNLIMITED) {
         if memory <= 0 {
             // Without a memory limit the part for swap is unknown.
-            return Err(PlanError::invalid(format!(
+            return Err(Failure::invalid(format!(
                 "{SWAP}: {together} needs a memory limit as well"
             )));
         }
         if together < memory {
-            return Err(PlanError::invalid(format!(
+            return Err(Failure::invalid(format!(
                 "{SWAP}: {together} is less than the memory limit {memory}, which it includes"
             )));
         }
@@ -135,7 +135,7 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), PlanError> {
     if agree {
         return Ok(());
     }
-    Err(PlanError::invalid(format!(
+    Err(Failure::invalid(format!(
         "linux.resources.unified[\"memory.swap.max\"]: {alone} disagrees with \
          memory_swap_limit_in_bytes"
     )))

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    error::Failure,
     model::resources::{HugepageLimit, Resources},
     translate::parse::error::{At, ParseError},
     wire::{
@@ -14,11 +15,11 @@ use crate::{
 
 /// Records which plugin sets which field. Two plugins must not set the same one.
 pub trait Claim {
-    /// Another plugin set the field before.
-    type Conflict;
-
     /// The plugin sets a field, or the entry `key` of it.
-    fn claim(&mut self, field: Field, key: &str) -> Result<(), Self::Conflict>;
+    ///
+    /// # Errors
+    /// Another plugin set it before.
+    fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
     /// The plugin sets a field if it states it.
     fn put<T: Clone + Default + PartialEq>(
@@ -26,7 +27,7 @@ pub trait Claim {
         over: &mut T,
         asked: &T,
         field: Field,
-    ) -> Result<(), Self::Conflict> {
+    ) -> Result<(), Failure> {
         if *asked != T::default() {
             self.claim(field, "")?;
             over.clone_from(asked);
@@ -105,11 +106,11 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
 ///
 /// # Errors
 /// Another plugin set the same limit.
-pub fn lay<C: Claim>(
+pub fn lay(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,
-    claims: &mut C,
-) -> Result<(), C::Conflict> {
+    claims: &mut impl Claim,
+) -> Result<(), Failure> {
     if let Some(memory) = &asked.memory {
         lay_memory(over.memory.get_or_insert_default(), memory, claims)?;
     }
@@ -133,11 +134,11 @@ pub fn lay<C: Claim>(
     claims.put(&mut over.pids, &asked.pids, Field::PidsLimit)
 }
 
-fn lay_memory<C: Claim>(
+fn lay_memory(
     over: &mut nri::LinuxMemory,
     asked: &nri::LinuxMemory,
-    claims: &mut C,
-) -> Result<(), C::Conflict> {
+    claims: &mut impl Claim,
+) -> Result<(), Failure> {
     claims.put(&mut over.limit, &asked.limit, Field::MemLimit)?;
     claims.put(&mut over.reservation, &asked.reservation, Field::MemReservation)?;
     claims.put(&mut over.swap, &asked.swap, Field::MemSwapLimit)?;
@@ -149,11 +150,11 @@ fn lay_memory<C: Claim>(
     claims.put(&mut over.use_hierarchy, &asked.use_hierarchy, Field::MemUseHierarchy)
 }
 
-fn lay_cpu<C: Claim>(
+fn lay_cpu(
     over: &mut nri::LinuxCpu,
     asked: &nri::LinuxCpu,
-    claims: &mut C,
-) -> Result<(), C::Conflict> {
+    claims: &mut impl Claim,
+) -> Result<(), Failure> {
     claims.put(&mut over.shares, &asked.shares, Field::CpuShares)?;
     claims.put(&mut over.quota, &asked.quota, Field::CpuQuota)?;
     claims.put(&mut over.period, &asked.period, Field::CpuPeriod)?;

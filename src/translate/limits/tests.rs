@@ -78,7 +78,8 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
         nri::lay(&mut laid, &asked, &mut owners.claims("c", "10-one")).unwrap();
         assert_eq!(laid, asked, "{name}");
         let conflict = nri::lay(&mut laid, &asked, &mut owners.claims("c", "20-two")).unwrap_err();
-        assert!(conflict.field.starts_with("linux.resources."), "{name}: {conflict}");
+        let conflict = conflict.to_string();
+        assert!(conflict.contains(" both set linux.resources."), "{name}: {conflict}");
     }
 }
 

@@ -7,10 +7,11 @@ use std::{collections::BTreeMap, mem};
 
 use super::{
     entries::Entries,
-    owners::{Claims, Conflict, Owners},
+    owners::{Claims, Owners},
     updates::Updates,
 };
 use crate::{
+    error::Failure,
     translate::limits::nri::{Claim, lay},
     wire::nri::{self, Field, REMOVED},
 };
@@ -49,7 +50,7 @@ impl Merge {
         &mut self,
         plugin: &str,
         answer: &nri::CreateContainerResponse,
-    ) -> Result<(), Conflict> {
+    ) -> Result<(), Failure> {
         if let Some(asked) = &answer.adjust {
             let (mut owners, id) = (mem::take(&mut self.owners), self.original.id.clone());
             let added = self.adjust(&mut owners.claims(&id, plugin), asked);
@@ -107,7 +108,7 @@ impl Merge {
         &mut self,
         claims: &mut Claims<'_>,
         asked: &nri::ContainerAdjustment,
-    ) -> Result<(), Conflict> {
+    ) -> Result<(), Failure> {
         let annotations = asked.annotations.clone();
         combine(claims, Field::Annotations, &mut self.annotations, annotations)?;
         let mounts = asked.mounts.iter().map(|it| (it.destination.clone(), it.clone()));
@@ -129,7 +130,7 @@ impl Merge {
     }
 
     /// If the first word is empty, the plugin may replace arguments set by another plugin.
-    fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Conflict> {
+    fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Failure> {
         let Some((first, rest)) = asked.split_first() else { return Ok(()) };
         if first.is_empty() {
             claims.clear(Field::Args, "");
@@ -143,7 +144,7 @@ impl Merge {
         &mut self,
         claims: &mut Claims<'_>,
         asked: &nri::LinuxContainerAdjustment,
-    ) -> Result<(), Conflict> {
+    ) -> Result<(), Failure> {
         let devices = asked.devices.iter().map(|it| (it.path.clone(), it.clone()));
         combine(claims, Field::Devices, &mut self.devices, devices)?;
         let namespaces = asked.namespaces.iter().map(|it| (it.r#type.clone(), it.clone()));
@@ -202,7 +203,7 @@ fn combine<T: Clone>(
     field: Field,
     merged: &mut Entries<T>,
     asked: impl IntoIterator<Item = (String, T)>,
-) -> Result<(), Conflict> {
+) -> Result<(), Failure> {
     let mut set = Vec::new();
     for (key, value) in asked {
         let Some(removed) = key.strip_prefix(REMOVED) else {
@@ -225,7 +226,7 @@ fn adjust_rdt(
     claims: &mut Claims<'_>,
     over: &mut nri::LinuxRdt,
     asked: &nri::LinuxRdt,
-) -> Result<(), Conflict> {
+) -> Result<(), Failure> {
     if asked.remove {
         for field in [Field::RdtClosId, Field::RdtSchemata, Field::RdtEnableMonitoring] {
             claims.clear(field, "");

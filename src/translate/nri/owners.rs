@@ -2,23 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use thiserror::Error;
-
 use crate::{
+    error::Failure,
     translate::limits::{self, nri::Claim},
     wire::nri::{self, Field, REMOVED},
 };
-
-/// Two plugins set the same field.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("NRI plugins {first} and {second} both set {field} of container {container}")]
-pub struct Conflict {
-    pub first: String,
-    pub second: String,
-    /// The field, as the interface spells it.
-    pub field: String,
-    pub container: String,
-}
 
 /// The owners of fields, of all containers of one event.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,19 +60,15 @@ pub struct Claims<'a> {
 }
 
 impl Claim for Claims<'_> {
-    type Conflict = Conflict;
-
     /// The plugin may replace what it removed itself.
-    fn claim(&mut self, field: Field, key: &str) -> Result<(), Conflict> {
+    fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure> {
         let owner = self.owner(field, key);
         let other = owner.strip_prefix(REMOVED).unwrap_or(owner);
         if !other.is_empty() && other != self.plugin {
-            return Err(Conflict {
-                first: other.to_owned(),
-                second: self.plugin.to_owned(),
-                field: name(field.into(), key),
-                container: self.container.to_owned(),
-            });
+            let (plugin, field, container) = (self.plugin, name(field.into(), key), self.container);
+            return Err(Failure::unmet(format!(
+                "NRI plugins {other} and {plugin} both set {field} of container {container}"
+            )));
         }
         if !self.is_trial {
             self.own(field, key, self.plugin.to_owned());

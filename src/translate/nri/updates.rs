@@ -1,10 +1,7 @@
 //! Changes of limits that plugins request, merged for each container.
 
-use super::{
-    entries::Entries,
-    owners::{Conflict, Owners},
-};
-use crate::{translate::limits::nri::lay, wire::nri};
+use super::{entries::Entries, owners::Owners};
+use crate::{error::Failure, translate::limits::nri::lay, wire::nri};
 
 /// The merged changes, in the order in which containers were first named.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,7 +17,7 @@ impl Updates {
         owners: &mut Owners,
         plugin: &str,
         asked: &[nri::ContainerUpdate],
-    ) -> Result<(), Conflict> {
+    ) -> Result<(), Failure> {
         for update in asked {
             let (id, limits) = (update.container_id.as_str(), limits(update));
             let mut discarded = nri::LinuxResources::default();

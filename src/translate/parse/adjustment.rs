@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use thiserror::Error;
 
 use super::error::{At, ParseError};
 use crate::{
+    error::Failure,
     model::{
         adjustment::Wanted,
         resources::Resources,
@@ -17,22 +17,6 @@ use crate::{
     wire::nri::{self, REMOVED},
 };
 
-/// Plugins request something impossible.
-#[derive(Debug, Error)]
-pub enum AdjustmentError {
-    #[error("NRI plugins set limits that no container can have")]
-    Limits(#[from] ParseError),
-    #[error("NRI plugin {plugin} asks for {many} changes; {MOST_CHANGES} are permitted")]
-    Changes { plugin: String, many: usize },
-    #[error("NRI plugin {plugin}: {field}: {reason}")]
-    Unsupported {
-        plugin: String,
-        /// The field, as the interface spells it.
-        field: &'static str,
-        reason: &'static str,
-    },
-}
-
 /// Reads the answer, whose fields belong to `owners`.
 ///
 /// # Errors
@@ -40,7 +24,7 @@ pub enum AdjustmentError {
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
-) -> Result<Wanted, AdjustmentError> {
+) -> Result<Wanted, Failure> {
     let mut edits = Vec::new();
     if !given.args.is_empty() {
         edits.push(SpecEdit::set(&["process", "args"], given.args.clone()));
@@ -62,7 +46,7 @@ pub fn adjustment(
     if let Some(linux) = &given.linux {
         add_linux(&mut edits, linux);
         if let Some(given) = &linux.resources {
-            resources = limits::nri::read(given)?;
+            resources = limits::nri::read(given).map_err(impossible)?;
             check_classes(given, &owners)?;
             add_resources(&mut edits, given);
         }
@@ -70,7 +54,8 @@ pub fn adjustment(
             // An update with the score 0 means "not set".
             Some(0) => edits.push(SpecEdit::set(&["process", "oomScoreAdj"], 0)),
             Some(score) => {
-                resources.oom_score_adj = limits::cri::oom_score(score).at("oom_score_adj")?;
+                resources.oom_score_adj =
+                    limits::cri::oom_score(score).at("oom_score_adj").map_err(impossible)?;
             }
             None => {}
         }
@@ -79,12 +64,17 @@ pub fn adjustment(
     Ok(Wanted { resources, cdi_devices, edits, owners })
 }
 
+/// The failure if plugins request a limit that is out of range.
+pub fn impossible(error: ParseError) -> Failure {
+    Failure::from(error).within("NRI plugins set limits that no container can have")
+}
+
 /// Limits the number of changes of one plugin. Each becomes an entry of the container's configuration, and
 /// each entry is searched for in all others.
 ///
 /// # Errors
-/// [`AdjustmentError::Changes`].
-pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), AdjustmentError> {
+/// There are more than [`MOST_CHANGES`].
+pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), Failure> {
     let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {
         let resources = linux.resources.as_ref().map_or(0, |given| {
@@ -98,9 +88,9 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
     let process = given.args.len() + given.env.len() + given.rlimits.len();
     let many = process + given.annotations.len() + given.mounts.len() + given.cdi_devices.len();
     match many + hooks + linux {
-        many if many > MOST_CHANGES => {
-            Err(AdjustmentError::Changes { plugin: plugin.to_owned(), many })
-        }
+        many if many > MOST_CHANGES => Err(Failure::invalid(format!(
+            "NRI plugin {plugin} asks for {many} changes; {MOST_CHANGES} are permitted"
+        ))),
         _ => Ok(()),
     }
 }
@@ -109,14 +99,12 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
 fn check_classes(
     given: &nri::LinuxResources,
     owners: &BTreeMap<String, String>,
-) -> Result<(), AdjustmentError> {
+) -> Result<(), Failure> {
     let field = "linux.resources.blockio_class";
     if given.blockio_class.as_ref().is_some_and(|class| !class.value.is_empty()) {
-        return Err(AdjustmentError::Unsupported {
-            plugin: owners.get(field).cloned().unwrap_or_default(),
-            field,
-            reason: "block I/O classes are not supported",
-        });
+        let plugin = owners.get(field).map(String::as_str).unwrap_or_default();
+        let field = format!("NRI plugin {plugin}: {field}");
+        return Err(Failure::unsupported(&field, "block I/O classes are not supported"));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use thiserror::Error;
 
-use crate::error::Kind;
+use crate::error::{Kind, WithKind};
 
 /// A field of a request that is invalid or not supported.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -33,9 +33,10 @@ impl ParseError {
     pub(super) fn missing() -> Self {
         Self::invalid("is required")
     }
+}
 
-    /// The error kind, from which the gRPC code follows.
-    pub const fn kind(&self) -> Kind {
+impl WithKind for ParseError {
+    fn kind(&self) -> Kind {
         Kind::InvalidArgument
     }
 }

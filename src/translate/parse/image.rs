@@ -44,6 +44,12 @@ pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> 
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }
 
+/// The image name of a ListImages filter, without its prefix; none for all images.
+pub fn image_filter(given: Option<&cri::ImageFilter>) -> Option<String> {
+    let name = given?.image.as_ref()?.image.as_str();
+    (!name.is_empty()).then(|| bare_name(name).to_owned())
+}
+
 pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     let name = bare_name(&image.image);
     text::word(name).map_err(|_| refused(name)).at("image")
@@ -61,7 +67,7 @@ fn refused(name: &str) -> ParseError {
 }
 
 /// Removes `docker://` and `docker-pullable://`.
-pub(super) fn bare_name(name: &str) -> &str {
+fn bare_name(name: &str) -> &str {
     PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
 

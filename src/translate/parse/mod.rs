@@ -7,7 +7,6 @@ pub mod adjustment;
 pub mod container;
 pub mod dump;
 pub mod error;
-pub mod filter;
 pub mod id;
 pub mod image;
 pub mod sandbox;

@@ -1,7 +1,9 @@
 //! Whether the changes that NRI plugins request for a container are possible.
 
-use super::error::PlanError;
-use crate::model::{adjustment::Wanted, engine::EngineInfo};
+use crate::{
+    error::Failure,
+    model::{adjustment::Wanted, engine::EngineInfo},
+};
 
 /// If the container was created without our OCI runtime, refuses changes that need it, and names the plugin
 /// and the field. `is_edited` says whether the container was created with the runtime.
@@ -13,15 +15,15 @@ pub fn check(
     engine: &EngineInfo,
     handler: &str,
     is_edited: bool,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     if wanted.edits.is_empty() && wanted.cdi_devices.is_empty() {
         return Ok(());
     }
     if let Some(edit) = wanted.edits.iter().find(|edit| !edit.is_for_plugins()) {
         let reason = "no CDI device or NRI plugin may change it";
-        return Err(PlanError::unsupported(&edit.name(), reason));
+        return Err(Failure::unsupported(&edit.name(), reason));
     }
-    let refused = |reason| PlanError::unsupported(&asked_for(wanted), reason);
+    let refused = |reason| Failure::unsupported(&asked_for(wanted), reason);
     engine.edits_runtime(handler).map_err(refused)?;
     if is_edited { Ok(()) } else { Err(refused(TOO_LATE)) }
 }

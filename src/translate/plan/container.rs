@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::{
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
-    error::PlanError,
     express, identity,
     input::ContainerInput,
     labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, security_options,
 };
 use crate::{
+    error::Failure,
     model::{
         container::{ContainerLogFormat, ContainerSpec, variable},
         document::{ContainerDocument, VERSION},
@@ -54,7 +54,7 @@ impl ContainerPlan {
 /// # Errors
 /// The engine cannot fulfil the request, or a required input is missing, such as the text of a profile or a
 /// target container.
-pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, PlanError> {
+pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, Failure> {
     let pod = &input.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
     let image_ref = image_reference(&spec, input.image);
@@ -118,10 +118,10 @@ fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,
     engine: &EngineInfo,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     let Some(first) = spec.cdi_devices.first() else { return Ok(()) };
     if engine.cdi_spec_dirs.is_empty() {
-        return Err(PlanError::unmet(format!(
+        return Err(Failure::unmet(format!(
             "CDI device {first:?} is requested but the engine has no CDI specification directory"
         )));
     }
@@ -135,10 +135,10 @@ fn name_cdi_devices(
 
 /// Refuses privileges that the sandbox was not declared to have. containerd refuses the first one, and
 /// never grants the second one.
-fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), PlanError> {
+fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
     let refused = |field: &str, sandbox: &str| {
         let at = "config.linux.security_context";
-        Err(PlanError::invalid(format!("{at}.{field}: the pod sandbox {sandbox}")))
+        Err(Failure::invalid(format!("{at}.{field}: the pod sandbox {sandbox}")))
     };
     if spec.security.privileged && !pod.security.privileged && !pod.security.unknown {
         return refused("privileged", "was declared without privileged containers");
@@ -171,7 +171,7 @@ fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody
     }
 }
 
-fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostConfig, PlanError> {
+fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostConfig, Failure> {
     let pod = &input.sandbox.document;
     let pause = format!("container:{}", input.sandbox.id);
     let mut host = HostConfig {
@@ -196,14 +196,14 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
     Ok(host)
 }
 
-fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<String>, PlanError> {
+fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<String>, Failure> {
     Ok(match spec.pid {
         PidMode::Pod => Some(format!("container:{}", input.sandbox.id)),
         PidMode::Container => None,
         PidMode::Node => Some("host".to_owned()),
         PidMode::Target => {
             let missing = "no target container for the shared process namespace";
-            let target = input.pid_target.ok_or_else(|| PlanError::invalid(missing.to_owned()))?;
+            let target = input.pid_target.ok_or_else(|| Failure::invalid(missing.to_owned()))?;
             Some(format!("container:{target}"))
         }
     })

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use super::{error::PlanError, mounts, read_only};
+use super::{mounts, read_only};
 use crate::{
+    error::Failure,
     model::{
         container::{ContainerSpec, Device, Mount, Propagation},
         engine::EngineInfo,
@@ -40,7 +41,7 @@ pub(super) fn express(
     edits: &[SpecEdit],
     engine: &EngineInfo,
     handler: &str,
-) -> Result<Vec<SpecEdit>, PlanError> {
+) -> Result<Vec<SpecEdit>, Failure> {
     let (is_edited, mut rest) = (engine.edits_runtime(handler).is_ok(), Vec::new());
     for edit in edits {
         match field(edit) {
@@ -159,7 +160,7 @@ fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
 fn add_device(
     devices: &mut Vec<docker::DeviceMapping>,
     device: docker::DeviceMapping,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     let same =
         |known: &&mut docker::DeviceMapping| known.path_in_container == device.path_in_container;
     match devices.iter_mut().find(same) {
@@ -180,7 +181,7 @@ fn add_device(
 }
 
 /// Several devices may have the same mount, but two different mounts must not have the same path.
-fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), PlanError> {
+fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), Failure> {
     let target = mount.target.clone().unwrap_or_default();
     let same = |known: &&docker::Mount| {
         known.target.as_deref().is_some_and(|known| mounts::is_same_path(known, &target))
@@ -195,8 +196,8 @@ fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<()
     Ok(())
 }
 
-fn conflict(what: &str, target: &str, [first, second]: [String; 2]) -> PlanError {
-    PlanError::invalid(format!(
+fn conflict(what: &str, target: &str, [first, second]: [String; 2]) -> Failure {
+    Failure::invalid(format!(
         "the CDI device's {what} at {target:?} (host path {second}) conflicts with the {what} of \
          host path {first}"
     ))
@@ -222,7 +223,7 @@ fn bind(
     requested: &Mount,
     is_recursive: bool,
     engine: &EngineInfo,
-) -> Result<docker::Mount, PlanError> {
+) -> Result<docker::Mount, Failure> {
     let mut mount = mounts::bind(requested, engine)?;
     if let Some(options) = &mut mount.bind_options {
         options.create_mountpoint = None;

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use super::error::PlanError;
-use crate::model::{
-    accounts::{Account, Accounts, ProcessUser},
-    security::{GroupsPolicy, Identity, RunAs},
+use crate::{
+    error::Failure,
+    model::{
+        accounts::{Account, Accounts, ProcessUser},
+        security::{GroupsPolicy, Identity, RunAs},
+    },
 };
 
 /// User and groups for the create request.
@@ -42,10 +44,10 @@ pub(super) fn resolve(
     requested: &Identity,
     image_user: &str,
     accounts: Option<&Accounts>,
-) -> Result<PlannedIdentity, PlanError> {
+) -> Result<PlannedIdentity, Failure> {
     let Some(accounts) = accounts else {
         return if needs_accounts(requested, image_user) {
-            Err(PlanError::NoAccounts)
+            Err(no_accounts())
         } else {
             Ok(as_requested(requested))
         };
@@ -96,7 +98,7 @@ impl<'a> ResolvedUser<'a> {
         requested: &Identity,
         image_user: &str,
         accounts: &'a Accounts,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self, Failure> {
         let (field, user, group) = match &requested.user {
             RunAs::Uid(uid) => ("run_as_user", uid.to_string(), None),
             RunAs::Name(name) => ("run_as_username", name.clone(), None),
@@ -116,7 +118,7 @@ impl<'a> ResolvedUser<'a> {
         Ok(Self { uid, account, group: group.transpose()? })
     }
 
-    fn process(&self, requested: &Identity, accounts: &Accounts) -> Result<ProcessUser, PlanError> {
+    fn process(&self, requested: &Identity, accounts: &Accounts) -> Result<ProcessUser, Failure> {
         let own = self.account.map(|account| account.gid);
         let gid = self.group.or(own).unwrap_or_default();
         let mut groups = BTreeSet::from([gid]);
@@ -130,15 +132,24 @@ impl<'a> ResolvedUser<'a> {
         }
         for gid in groups.iter().copied() {
             if accounts.group_named(&gid.to_string()).is_some_and(|other| other != gid) {
-                return Err(PlanError::AmbiguousGroup { gid });
+                // runc before 1.2 would read the number as a name.
+                return Err(Failure::invalid(format!(
+                    "group {gid} is ambiguous: the image's /etc/group has another group of that name"
+                )));
             }
         }
         Ok(ProcessUser { uid: self.uid, gid, groups: groups.into_iter().collect() })
     }
 }
 
-fn unknown(field: &str, lack: &str, name: &str) -> PlanError {
-    PlanError::invalid(format!("{field}: the image's {lack} {name:?}"))
+fn no_accounts() -> Failure {
+    Failure::unmet(
+        "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known",
+    )
+}
+
+fn unknown(field: &str, lack: &str, name: &str) -> Failure {
+    Failure::invalid(format!("{field}: the image's {lack} {name:?}"))
 }
 
 /// Finds a user as engines do: a number is an id even if it is also a name, and an empty text is root.

@@ -3,18 +3,21 @@
 //! The engine adds the image's labels that the request does not have. So every key that dockbridge reads is
 //! always written, even if it is empty, and an image cannot set it.
 
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-use super::error::PlanError;
-use crate::model::{
-    container::ContainerSpec,
-    document::{ContainerDocument, SandboxDocument},
-    label,
-    record::ImageRecord,
-    sandbox::PodMetadata,
+use crate::{
+    error::Failure,
+    model::{
+        container::ContainerSpec,
+        document::{ContainerDocument, SandboxDocument},
+        label,
+        record::ImageRecord,
+        sandbox::PodMetadata,
+    },
 };
 
-pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, String>, PlanError> {
+pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, String>, Failure> {
     let spec = &document.spec;
     let mut labels = stated(&spec.labels, &spec.annotations, &spec.metadata);
     let mut set = |key: &str, value: String| labels.insert(key.to_owned(), value);
@@ -22,7 +25,7 @@ pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, Stri
     set(label::CONTAINER_NAME, label::SANDBOX_CONTAINER_NAME.to_owned());
     set(label::SANDBOX_ID, String::new());
     set(label::LOG_PATH, String::new());
-    set(label::SANDBOX_DOCUMENT, serde_json::to_string(document)?);
+    set(label::SANDBOX_DOCUMENT, encoded(document)?);
     set(label::CONTAINER_DOCUMENT, String::new());
     bounded(labels, &BTreeMap::new())
 }
@@ -32,7 +35,7 @@ pub(super) fn container(
     document: &ContainerDocument,
     pod: &PodMetadata,
     image: &ImageRecord,
-) -> Result<HashMap<String, String>, PlanError> {
+) -> Result<HashMap<String, String>, Failure> {
     let spec = &document.spec;
     let mut labels = stated(&spec.labels, &spec.annotations, pod);
     labels.entry(label::CONTAINER_NAME.to_owned()).or_insert_with(|| spec.metadata.name.clone());
@@ -41,19 +44,28 @@ pub(super) fn container(
     set(label::SANDBOX_ID, document.sandbox.to_string());
     set(label::LOG_PATH, log_path(spec));
     set(label::SANDBOX_DOCUMENT, String::new());
-    set(label::CONTAINER_DOCUMENT, serde_json::to_string(&document.without_engine_part())?);
+    set(label::CONTAINER_DOCUMENT, encoded(&document.without_engine_part())?);
     bounded(labels, &image.labels)
+}
+
+/// The text of a request or document.
+///
+/// # Errors
+/// A path is not UTF-8.
+pub fn encoded(value: &impl Serialize) -> Result<String, Failure> {
+    let text = "the request cannot be stored in a label";
+    serde_json::to_string(value).map_err(|error| Failure::invalid(format!("{text}: {error}")))
 }
 
 /// The labels, or an error if they are too large together with those of the image, which the engine adds.
 fn bounded(
     labels: HashMap<String, String>,
     of_image: &BTreeMap<String, String>,
-) -> Result<HashMap<String, String>, PlanError> {
+) -> Result<HashMap<String, String>, Failure> {
     let added = of_image.iter().filter(|(key, _)| !labels.contains_key(*key));
     let bytes: usize = labels.iter().chain(added).map(|(key, value)| key.len() + value.len()).sum();
     if bytes > LARGEST_LABELS {
-        return Err(PlanError::invalid(format!(
+        return Err(Failure::invalid(format!(
             "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
              image, {LARGEST_LABELS} are allowed"
         )));

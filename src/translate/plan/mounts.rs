@@ -9,9 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{error::PlanError, input::ContainerInput, read_only};
+use super::{input::ContainerInput, read_only};
 use crate::{
-    error::Kind,
+    error::{Failure, Kind},
     model::{
         container::{Mount, Propagation},
         engine::{ApiVersion, EngineInfo},
@@ -31,7 +31,7 @@ pub(super) struct Mounts {
 }
 
 /// The caller's mounts, and those of the pod's files at whose path the caller mounts nothing.
-pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, PlanError> {
+pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, Failure> {
     let (files, engine) = (input.files, input.engine);
     let mut images = ImageMounts { ready: input.image_volumes.iter(), used: HashMap::new() };
     let mut mounts = Vec::new();
@@ -55,9 +55,9 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
     Ok(Mounts { mounts, directories })
 }
 
-pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, PlanError> {
+pub(super) fn bind(mount: &Mount, engine: &EngineInfo) -> Result<docker::Mount, Failure> {
     if mount.host_path.is_empty() {
-        return Err(PlanError::invalid(format!(
+        return Err(Failure::invalid(format!(
             "mount at {:?} names neither a host path nor an image",
             mount.container_path
         )));
@@ -134,14 +134,13 @@ struct ImageMounts<'a> {
 
 impl ImageMounts<'_> {
     /// The next mount. `image` is its name in the request, for errors.
-    fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, PlanError> {
+    fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, Failure> {
         let (image, target) = (printable(image), &mount.container_path);
         // kubelet reads the prefix.
-        let failed = |kind, reason: &str| PlanError::Refused {
-            kind,
-            text: format!(
-                "ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}: {reason}"
-            ),
+        let failed = |kind, reason: &str| {
+            Failure::new(kind, reason).within(format_args!(
+                "ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}"
+            ))
         };
         let refused = |reason| failed(Kind::InvalidArgument, reason);
         if mount.propagation != Propagation::Private {

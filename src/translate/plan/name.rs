@@ -1,15 +1,15 @@
 //! Container names that the engine accepts.
 
-use super::error::PlanError;
+use crate::error::Failure;
 
 /// The name, if the engine accepts it.
-pub(super) fn checked(name: String) -> Result<String, PlanError> {
+pub(super) fn checked(name: String) -> Result<String, Failure> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {
         Ok(name)
     } else {
         let start: String = name.chars().take(EXCERPT).collect();
-        Err(PlanError::invalid(format!(
+        Err(Failure::invalid(format!(
             "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
              most {MAX_NAME} of them"
         )))

@@ -1,7 +1,8 @@
 //! Whether a container is created with dockbridge-runtime, which is done only if the request needs it.
 
-use super::{capabilities, error::PlanError};
+use super::capabilities;
 use crate::{
+    error::Failure,
     model::{
         container::ContainerSpec,
         document::SandboxDocument,
@@ -16,11 +17,11 @@ use crate::{
 pub(super) fn check_sandbox(
     document: &SandboxDocument,
     engine: &EngineInfo,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     if document.spec.namespaces.users.is_none() {
         return Ok(());
     }
-    let refused = |reason| PlanError::unsupported(USERS, reason);
+    let refused = |reason| Failure::unsupported(USERS, reason);
     engine.maps_users(&document.spec.handler).map_err(refused)?;
     match document.network {
         NetworkMode::Cni | NetworkMode::Host => Ok(()),
@@ -35,22 +36,22 @@ pub(super) fn check_container(
     spec: &ContainerSpec,
     pod: &SandboxDocument,
     engine: &EngineInfo,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     if spec.users != pod.spec.namespaces.users {
         let has = pod.spec.namespaces.users.is_some();
         let pod = if has { "its own user namespace" } else { "the host's users" };
         let field = "config.linux.security_context.namespace_options.userns_options";
-        return Err(PlanError::invalid(format!("{field}: must be the same as the pod's: {pod}")));
+        return Err(Failure::invalid(format!("{field}: must be the same as the pod's: {pod}")));
     }
     let handler = &pod.spec.handler;
     if spec.users.is_some() {
-        let refused = |reason| PlanError::unsupported(USERS, reason);
+        let refused = |reason| Failure::unsupported(USERS, reason);
         engine.maps_users(handler).map_err(refused)?;
     }
     match field(spec) {
         None => Ok(()),
         Some(field) => {
-            engine.edits_runtime(handler).map_err(|reason| PlanError::unsupported(&field, reason))
+            engine.edits_runtime(handler).map_err(|reason| Failure::unsupported(&field, reason))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Read-only mounts, recursive or not.
 
-use super::error::PlanError;
 use crate::{
+    error::Failure,
     model::{
         container::{Mount, Propagation},
         engine::{ApiVersion, EngineInfo},
@@ -15,13 +15,13 @@ pub(super) fn check<'a>(
     mounts: impl IntoIterator<Item = &'a Mount>,
     handler: &str,
     engine: &EngineInfo,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     let recursive = |mount: &&Mount| mount.recursive_read_only && mount.image.is_none();
     mounts.into_iter().filter(recursive).try_for_each(|mount| {
         let target = &mount.container_path;
         // kubelet reads the prefix.
         let unsupported = |reason| {
-            PlanError::invalid(format!(
+            Failure::invalid(format!(
                 "RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}"
             ))
         };
@@ -41,7 +41,7 @@ pub(super) fn check<'a>(
             (Propagation::HostToContainer | Propagation::Bidirectional, _) => "private propagation",
         };
         let text = format!("recursive_read_only of the mount at {target:?} needs {needs}");
-        Err(PlanError::invalid(text))
+        Err(Failure::invalid(text))
     })
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::{
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
-    error::PlanError,
     identity,
     input::SandboxInput,
     labels, name,
@@ -12,6 +11,7 @@ use super::{
     oci_runtime, security_options,
 };
 use crate::{
+    error::Failure,
     model::{
         document::{SandboxDocument, VERSION},
         engine::{ApiVersion, CgroupDriver, EngineInfo},
@@ -39,7 +39,7 @@ pub struct SandboxPlan {
 /// # Errors
 /// The engine has no such runtime, uses another cgroup driver than the caller, or cannot fulfil the
 /// request.
-pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, PlanError> {
+pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, Failure> {
     let name = name::checked(sandbox_name(&spec.metadata))?;
     let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
     let annotates = input.engine.api >= ApiVersion::ANNOTATIONS;
@@ -57,7 +57,7 @@ fn body(
     document: &SandboxDocument,
     namespace: NetworkNamespace,
     input: &SandboxInput<'_>,
-) -> Result<ContainerCreateBody, PlanError> {
+) -> Result<ContainerCreateBody, Failure> {
     let spec = &document.spec;
     let mut host = host_config(document, input)?;
     let mut body = ContainerCreateBody {
@@ -79,7 +79,7 @@ fn body(
 fn host_config(
     document: &SandboxDocument,
     input: &SandboxInput<'_>,
-) -> Result<HostConfig, PlanError> {
+) -> Result<HostConfig, Failure> {
     let spec = &document.spec;
     let mut host = HostConfig {
         annotations: annotations(document, input.engine),
@@ -145,7 +145,7 @@ fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
 pub(super) fn engine_runtime(
     handler: &str,
     engine: &EngineInfo,
-) -> Result<Option<String>, PlanError> {
+) -> Result<Option<String>, Failure> {
     if handler.is_empty() || handler == DEFAULT_HANDLER {
         return Ok(None);
     }
@@ -154,7 +154,7 @@ pub(super) fn engine_runtime(
     }
     let known: Vec<&str> = engine.runtimes.keys().map(String::as_str).collect();
     let known = known.join(", ");
-    Err(PlanError::invalid(format!("unknown runtime handler {handler:?}: the engine has {known}")))
+    Err(Failure::invalid(format!("unknown runtime handler {handler:?}: the engine has {known}")))
 }
 
 /// The engine's `CgroupParent` for the requested parent. None for the engine's default.
@@ -162,14 +162,11 @@ pub(super) fn engine_runtime(
 /// With systemd, kubelet sends the whole path of the slice, and the engine needs its last component. A
 /// parent in the form of the other driver is refused. Otherwise the pod would silently be in a hierarchy
 /// that kubelet does not manage.
-pub(super) fn cgroup_parent(
-    stated: &str,
-    driver: CgroupDriver,
-) -> Result<Option<String>, PlanError> {
+pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option<String>, Failure> {
     let path = stated.trim_end_matches('/');
     let last = path.rsplit('/').next().unwrap_or(path);
     let refuse = |driver, remedy| {
-        Err(PlanError::unmet(format!(
+        Err(Failure::unmet(format!(
             "cgroup parent {stated:?} does not fit the engine's {driver} cgroup driver: {remedy}"
         )))
     };

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::error::PlanError;
 use crate::{
+    error::Failure,
     model::{
         engine::{ApiVersion, EngineInfo},
         sandbox::SandboxSecurity,
@@ -25,7 +25,7 @@ pub(super) fn container(
     security: &ContainerSecurity,
     engine: &EngineInfo,
     text: Option<&str>,
-) -> Result<Option<String>, PlanError> {
+) -> Result<Option<String>, Failure> {
     match &security.seccomp {
         _ if security.privileged => Ok(Some(UNCONFINED.to_owned())),
         None | Some(Profile::Unconfined) => Ok(Some(UNCONFINED.to_owned())),
@@ -40,7 +40,7 @@ pub(super) fn sandbox(
     security: &SandboxSecurity,
     engine: &EngineInfo,
     text: Option<&str>,
-) -> Result<Option<String>, PlanError> {
+) -> Result<Option<String>, Failure> {
     match &security.seccomp {
         _ if security.privileged => Ok(Some(UNCONFINED.to_owned())),
         Some(Profile::Unconfined) => Ok(Some(UNCONFINED.to_owned())),
@@ -51,7 +51,7 @@ pub(super) fn sandbox(
 
 /// The engine's built-in profile, whatever the daemon's default is. Engines that do not know `builtin`
 /// either always use it by default or are unconfined.
-fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
+fn default(engine: &EngineInfo) -> Result<Option<String>, Failure> {
     match default_profile(engine) {
         None => Err(without_seccomp("RuntimeDefault")),
         Some(_) if engine.api >= ApiVersion::SECCOMP_BUILTIN => {
@@ -62,8 +62,8 @@ fn default(engine: &EngineInfo) -> Result<Option<String>, PlanError> {
     }
 }
 
-fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<String, PlanError> {
-    let refused = |what: &str| PlanError::invalid(format!("seccomp profile {path:?} {what}"));
+fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<String, Failure> {
+    let refused = |what: &str| Failure::invalid(format!("seccomp profile {path:?} {what}"));
     let text = text.ok_or_else(|| refused("could not be read"))?;
     if default_profile(engine).is_none() {
         return Err(without_seccomp(path));
@@ -72,8 +72,8 @@ fn localhost(path: &str, text: Option<&str>, engine: &EngineInfo) -> Result<Stri
     Ok(format!("seccomp={text}"))
 }
 
-fn without_seccomp(profile: &str) -> PlanError {
-    PlanError::unmet(format!(
+fn without_seccomp(profile: &str) -> Failure {
+    Failure::unmet(format!(
         "seccomp profile {profile} is requested but the engine runs without seccomp, or with an \
          unconfined default"
     ))

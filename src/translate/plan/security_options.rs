@@ -2,8 +2,9 @@
 //! the cgroup namespace, which depends on privileges. A localhost profile is a name (AppArmor), or a path
 //! whose text the caller has read (seccomp).
 
-use super::{capabilities, defaults::cgroup_namespace, error::PlanError, seccomp};
+use super::{capabilities, defaults::cgroup_namespace, seccomp};
 use crate::{
+    error::Failure,
     model::{
         engine::EngineInfo,
         sandbox::SandboxSecurity,
@@ -18,7 +19,7 @@ pub(super) fn confine_sandbox(
     security: &SandboxSecurity,
     engine: &EngineInfo,
     profile: Option<&str>,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     let mut options = vec![no_new_privileges(true)];
     options.extend(selinux(security.selinux.as_ref()));
     options.extend(seccomp::sandbox(security, engine, profile)?);
@@ -37,7 +38,7 @@ pub(super) fn confine_container(
     security: &ContainerSecurity,
     engine: &EngineInfo,
     profile: Option<&str>,
-) -> Result<(), PlanError> {
+) -> Result<(), Failure> {
     let mut options = vec![no_new_privileges(security.no_new_privs)];
     options.extend(selinux(security.selinux.as_ref()));
     options.extend(seccomp::container(security, engine, profile)?);
@@ -64,13 +65,13 @@ fn no_new_privileges(on: bool) -> String {
 }
 
 /// The caller checks whether the profile is loaded in the kernel, because the engine notices this only at start.
-fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, PlanError> {
+fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, Failure> {
     let on = engine.has_apparmor();
     match profile {
         None | Some(Profile::RuntimeDefault) => Ok(None),
         Some(Profile::Unconfined) => Ok(on.then(|| "apparmor=unconfined".to_owned())),
         Some(Profile::Localhost(name)) if on => Ok(Some(format!("apparmor={name}"))),
-        Some(Profile::Localhost(name)) => Err(PlanError::unmet(format!(
+        Some(Profile::Localhost(name)) => Err(Failure::unmet(format!(
             "AppArmor profile {name:?} is requested but the engine runs without AppArmor"
         ))),
     }

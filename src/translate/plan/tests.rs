@@ -15,13 +15,12 @@ use self::input::{TestInput, image, pod, record, workload};
 use super::{
     adjustment,
     container::{self, ContainerPlan},
-    error::PlanError,
     etc_files,
     input::{ContainerInput, PodFiles},
     oci_edits,
 };
 use crate::{
-    error::Kind,
+    error::{Failure, Kind},
     model::{
         adjustment::Wanted,
         container::{ContainerLogFormat, ContainerSpec, Mount},
@@ -130,7 +129,7 @@ fn add_edits(recorded: &mut Value, edits: &OciEdits) {
 }
 
 /// An error in the form of fixtures.
-pub(in crate::translate) fn refusal(error: &PlanError) -> Value {
+pub(in crate::translate) fn refusal(error: &Failure) -> Value {
     json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
 }
 
@@ -264,7 +263,7 @@ fn a_cgroup_parent_has_the_form_of_the_driver_or_is_refused() {
     let parent = |driver: &str, parent: &str| {
         let input = TestInput { cgroup_driver: driver.to_owned(), ..TestInput::default() };
         let plan = input.sandbox(SandboxSpec { cgroup_parent: parent.to_owned(), ..pod() })?;
-        Ok::<_, PlanError>(plan.body.host_config.unwrap().cgroup_parent)
+        Ok::<_, Failure>(plan.body.host_config.unwrap().cgroup_parent)
     };
     let slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice";
     for (driver, stated, expected) in [
@@ -299,7 +298,7 @@ fn swap_is_planned_with_the_memory_limit_it_includes() {
         };
         let spec = ContainerSpec { resources, ..workload() };
         let plan = TestInput::default().container(pod(), spec)?;
-        Ok::<_, PlanError>(plan.body.host_config.unwrap().memory_swap)
+        Ok::<_, Failure>(plan.body.host_config.unwrap().memory_swap)
     };
     for (memory, together, unified, expected) in [
         (0, 0, None, None),

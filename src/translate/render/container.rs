@@ -10,7 +10,6 @@ use crate::{
         accounts::ProcessUser,
         container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
         document::ContainerDocument,
-        filter::ContainerStateFilter,
         record::{ContainerRecord, ExitReason, ImageRecord, ListedState, Process},
         reference::ImageReference,
         resources::Resources,
@@ -156,12 +155,15 @@ fn started_at(record: &ContainerRecord) -> Nanos {
     }
 }
 
-fn state(process: &Process) -> cri::ContainerState {
-    match ContainerStateFilter::of(process) {
-        ContainerStateFilter::Created => cri::ContainerState::ContainerCreated,
-        ContainerStateFilter::Running => cri::ContainerState::ContainerRunning,
-        ContainerStateFilter::Exited => cri::ContainerState::ContainerExited,
-        ContainerStateFilter::Unknown => cri::ContainerState::ContainerUnknown,
+pub(super) const fn state(process: &Process) -> cri::ContainerState {
+    use ListedState::{Created, Exited, Running};
+    match process {
+        Process::Created | Process::Listed(Created) => cri::ContainerState::ContainerCreated,
+        Process::Running { .. } | Process::Listed(Running) => cri::ContainerState::ContainerRunning,
+        Process::Exited { .. } | Process::Listed(Exited { .. }) => {
+            cri::ContainerState::ContainerExited
+        }
+        Process::Unknown => cri::ContainerState::ContainerUnknown,
     }
 }
 

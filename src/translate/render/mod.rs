@@ -6,6 +6,7 @@
 pub mod container;
 pub mod dump;
 pub mod event;
+pub mod filter;
 pub mod image;
 pub mod metrics;
 pub mod nri;

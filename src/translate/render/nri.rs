@@ -8,7 +8,6 @@ use crate::{
     model::{
         container::{ContainerSpec, Device, Mount, Propagation},
         engine::{CgroupDriver, EngineInfo},
-        filter::ContainerStateFilter,
         network::NetworkMode,
         record::{ContainerRecord, Process, SandboxRecord},
         resources::{PodResources, Resources},
@@ -16,7 +15,7 @@ use crate::{
         security::Profile,
     },
     translate::limits,
-    wire::nri,
+    wire::{cri, nri},
 };
 
 /// A pod record, and what plugins receive in addition.
@@ -109,11 +108,11 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
 }
 
 fn state(process: &Process) -> nri::ContainerState {
-    match ContainerStateFilter::of(process) {
-        ContainerStateFilter::Created => nri::ContainerState::ContainerCreated,
-        ContainerStateFilter::Running => nri::ContainerState::ContainerRunning,
-        ContainerStateFilter::Exited => nri::ContainerState::ContainerStopped,
-        ContainerStateFilter::Unknown => nri::ContainerState::ContainerUnknown,
+    match super::container::state(process) {
+        cri::ContainerState::ContainerCreated => nri::ContainerState::ContainerCreated,
+        cri::ContainerState::ContainerRunning => nri::ContainerState::ContainerRunning,
+        cri::ContainerState::ContainerExited => nri::ContainerState::ContainerStopped,
+        cri::ContainerState::ContainerUnknown => nri::ContainerState::ContainerUnknown,
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn metadata(given: &PodMetadata) -> cri::PodSandboxMetadata {
     }
 }
 
-fn state(record: &SandboxRecord) -> cri::PodSandboxState {
+pub(super) fn state(record: &SandboxRecord) -> cri::PodSandboxState {
     match record.state() {
         SandboxState::Ready => cri::PodSandboxState::SandboxReady,
         SandboxState::NotReady => cri::PodSandboxState::SandboxNotready,

@@ -2,6 +2,7 @@
 
 mod container;
 mod dump;
+mod filter;
 mod image;
 mod records;
 mod runtime;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dockbridge::{
     engine::error::{EngineError, Subject},
-    error::Kind,
+    error::{Kind, WithKind},
     model::{
         engine::{ApiVersion, CgroupDriver, ListedContainer, Ownership},
         id::ImageId,

@@ -4,7 +4,7 @@ use std::{os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use dockbridge::{
     engine::{client::Engine, error::EngineError},
-    error::Kind,
+    error::{Kind, WithKind},
     model::engine::Ownership,
     telemetry::registry::{RegisterMetrics as _, Registry},
 };

@@ -7,7 +7,7 @@ use dockbridge::{
         exec::{ExecRequest, ExecState},
         hijack::{Hijacked, Output},
     },
-    error::Kind,
+    error::{Kind, WithKind},
     model::stream::{Source, Streams, TerminalSize},
 };
 use serde_json::json;

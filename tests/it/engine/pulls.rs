@@ -8,7 +8,7 @@ use dockbridge::{
         client::Engine,
         error::{EngineError, PullFault},
     },
-    error::Kind,
+    error::{Kind, WithKind},
     model::{
         image::{Credentials, PullRequest},
         reference::ImageReference,

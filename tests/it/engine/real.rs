@@ -12,7 +12,7 @@ use dockbridge::{
         error::{EngineError, PullFault, Subject},
         events::Events,
     },
-    error::Kind,
+    error::{Kind, WithKind},
     model::{
         engine::{EngineEvent, Transition},
         image::{Credentials, PullRequest},

@@ -8,6 +8,7 @@ use std::{env, fmt::Debug, fs, path::Path, time::Duration};
 use bytes::Bytes;
 use dockbridge::{
     engine::{client::Engine, error::EngineError, exec::ExecRequest},
+    error::WithKind,
     model::{engine::ApiVersion, image::PullRequest, reference::ImageReference, stream::Streams},
     wire::docker::{ContainerCreateBody, ContainerUpdateBody},
 };

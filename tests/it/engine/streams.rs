@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dockbridge::{
     engine::events::Events,
-    error::Kind,
+    error::{Kind, WithKind},
     model::engine::{EngineEvent, Transition},
 };
 use serde_json::json;

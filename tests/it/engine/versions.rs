@@ -2,7 +2,11 @@
 
 use std::{pin::pin, time::Duration};
 
-use dockbridge::{engine::error::EngineError, error::Kind, model::engine::ApiVersion};
+use dockbridge::{
+    engine::error::EngineError,
+    error::{Kind, WithKind},
+    model::engine::ApiVersion,
+};
 
 use tokio::time::timeout;
 

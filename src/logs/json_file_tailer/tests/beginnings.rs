@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 
 use super::*;
+use crate::error::WithKind;
 
 pub(super) fn json(ids: std::ops::Range<usize>) -> String {
     ids.fold(String::new(), |mut text, id| {

@@ -8,15 +8,12 @@ use serde_json::{Value, json};
 
 use super::update;
 use crate::{
+    error::Failure,
     model::{
         engine::{ApiVersion, EngineInfo},
         resources::Resources,
     },
-    translate::{
-        observe,
-        plan::{error::PlanError, tests::refusal},
-        tests::fixtures,
-    },
+    translate::{observe, plan::tests::refusal, tests::fixtures},
 };
 
 /// The content of a fixture.
@@ -35,7 +32,7 @@ fn recorded_updates_are_planned_as_recorded() {
     });
 }
 
-fn planned(case: &Case) -> Result<Value, PlanError> {
+fn planned(case: &Case) -> Result<Value, Failure> {
     let after = case.before.updated(&case.requested);
     let plan = update(&case.requested, &after, &engine(case.cgroup_version))?;
     let settings: Vec<Value> = plan

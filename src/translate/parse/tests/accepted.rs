@@ -6,16 +6,13 @@ use super::sample::{self, map, texts};
 use crate::{
     model::{
         container::{ContainerSpec, Propagation},
-        filter::{ContainerStateFilter, SandboxFilter},
         network::Protocol,
-        record::SandboxState,
         sandbox::{PidMode, SandboxSpec},
         security::{GroupsPolicy, Identity, Profile, RunAs},
     },
     translate::parse::{
         container::{self, container_spec},
         error::ParseError,
-        filter,
         id::object_id,
         image,
         sandbox::{self, sandbox_spec},
@@ -311,64 +308,14 @@ fn the_name_that_a_user_wrote_is_kept_without_a_password() {
 }
 
 #[test]
-fn filters_never_fail_and_unknown_states_select_nothing() {
-    assert_eq!(filter::sandbox_filter(None), SandboxFilter::default());
-    let given = cri::PodSandboxFilter {
-        id: "ab".to_owned(),
-        state: Some(cri::PodSandboxStateValue { state: 1 }),
-        label_selector: map(&[("a", "b")]),
-    };
-    let read = filter::sandbox_filter(Some(&given));
-    assert_eq!((read.id.as_str(), read.state), ("ab", Some(SandboxState::NotReady)));
-    assert_eq!(read.labels["a"], "b");
-    assert!(!read.unsatisfiable);
-    let odd = cri::PodSandboxFilter {
-        state: Some(cri::PodSandboxStateValue { state: 7 }),
-        ..Default::default()
-    };
-    assert!(filter::sandbox_filter(Some(&odd)).unsatisfiable);
-    let given = cri::ContainerFilter {
-        state: Some(cri::ContainerStateValue { state: 2 }),
-        pod_sandbox_id: "cd".to_owned(),
-        ..Default::default()
-    };
-    let read = filter::container_filter(Some(&given));
-    assert_eq!(read.state, Some(ContainerStateFilter::Exited));
-    assert_eq!(read.sandbox, "cd");
-    let odd = cri::ContainerFilter {
-        state: Some(cri::ContainerStateValue { state: -1 }),
-        ..Default::default()
-    };
-    assert!(filter::container_filter(Some(&odd)).unsatisfiable);
-}
-
-#[test]
-fn statistics_are_of_containers_that_run() {
-    let all = filter::container_stats_filter(None);
-    assert_eq!((all.state, all.id.as_str()), (Some(ContainerStateFilter::Running), ""));
-    let labels = || [("a".to_owned(), "b".to_owned())].into();
-    let read = filter::container_stats_filter(Some(&cri::ContainerStatsFilter {
-        id: "c".to_owned(),
-        pod_sandbox_id: "p".to_owned(),
-        label_selector: labels(),
-    }));
-    assert_eq!(read.state, Some(ContainerStateFilter::Running));
-    assert_eq!((read.id.as_str(), read.sandbox.as_str(), read.labels.len()), ("c", "p", 1));
-    assert_eq!(filter::sandbox_stats_filter(None), SandboxFilter::default());
-    let given = cri::PodSandboxStatsFilter { id: "p".to_owned(), label_selector: labels() };
-    let read = filter::sandbox_stats_filter(Some(&given));
-    assert_eq!((read.id.as_str(), read.labels.len(), read.state), ("p", 1, None));
-}
-
-#[test]
 fn an_image_filter_without_a_name_asks_for_all() {
     let named = |image: &str| cri::ImageFilter {
         image: Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() }),
     };
-    assert_eq!(filter::image_filter(None), None);
-    assert_eq!(filter::image_filter(Some(&cri::ImageFilter::default())), None);
-    assert_eq!(filter::image_filter(Some(&named(""))), None);
-    assert_eq!(filter::image_filter(Some(&named("docker://a"))).as_deref(), Some("a"));
+    assert_eq!(image::image_filter(None), None);
+    assert_eq!(image::image_filter(Some(&cri::ImageFilter::default())), None);
+    assert_eq!(image::image_filter(Some(&named(""))), None);
+    assert_eq!(image::image_filter(Some(&named("docker://a"))).as_deref(), Some("a"));
 }
 
 #[test]

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
 
-use crate::{error::Kind, translate::parse::stream::exec_sync_spec, wire::cri};
+use crate::{
+    error::{Kind, WithKind},
+    translate::parse::stream::exec_sync_spec,
+    wire::cri,
+};
 
 fn request(words: &[&str], timeout: i64) -> cri::ExecSyncRequest {
     let cmd = words.iter().map(|word| (*word).to_owned()).collect();

@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::sample;
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     translate::parse::{
         container::container_spec, error::ParseError, image, sandbox::sandbox_spec,
     },

@@ -2,7 +2,7 @@
 
 use super::sample::{self, map, texts};
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     translate::parse::{
         container::container_spec, error::ParseError, image, sandbox::sandbox_spec,
     },

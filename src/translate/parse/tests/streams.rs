@@ -1,7 +1,7 @@
 //! Requests for streams: which are accepted, and which are refused with which field name.
 
 use crate::{
-    error::Kind,
+    error::{Kind, WithKind},
     model::stream::Streams,
     translate::parse::stream::{attach_spec, exec_spec, forward_spec},
     wire::cri,

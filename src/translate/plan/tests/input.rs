@@ -9,11 +9,13 @@ use std::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::translate::plan::{
-    container::{self, ContainerPlan},
-    error::PlanError,
-    input::{ContainerInput, PodFiles, SandboxInput},
-    sandbox::{self, SandboxPlan},
+use crate::{
+    error::Failure,
+    translate::plan::{
+        container::{self, ContainerPlan},
+        input::{ContainerInput, PodFiles, SandboxInput},
+        sandbox::{self, SandboxPlan},
+    },
 };
 use crate::{
     model::{
@@ -136,7 +138,7 @@ impl TestInput {
         observe::engine::observe(&Default::default(), &info, ApiVersion::new(self.api))
     }
 
-    pub(super) fn sandbox(&self, spec: SandboxSpec) -> Result<SandboxPlan, PlanError> {
+    pub(super) fn sandbox(&self, spec: SandboxSpec) -> Result<SandboxPlan, Failure> {
         let (engine, pause) = (self.engine(), pause());
         sandbox::plan(
             spec,
@@ -155,7 +157,7 @@ impl TestInput {
         &self,
         pod: SandboxSpec,
         spec: ContainerSpec,
-    ) -> Result<ContainerPlan, PlanError> {
+    ) -> Result<ContainerPlan, Failure> {
         let (engine, sandbox) = (self.engine(), record(self.sandbox(pod)?));
         let image = ImageRecord {
             repo_digests: self.repo_digests.clone(),

@@ -160,9 +160,8 @@ rows! {
         "Soft limits of the main process, in the units of the limit."
         |of, out| {
             // Only the limit that cAdvisor also has, because sixteen for each container would be too many.
-            let limits = of.processes().map(|own| own.ulimits.as_slice()).unwrap_or_default();
-            let files = limits.iter().find(|(name, _)| *name == FILES);
-            out.labelled(&[FILES], files.map(|(_, value)| *value));
+            let files = of.processes().and_then(|own| own.open_files_limit);
+            out.labelled(&["max_open_files"], files);
         };
     Gauge "container_hugetlb_usage_bytes" ["pagesize"] "Huge pages in use, in bytes."
         |of, out| each_size(of, out, |pages| Some(pages.usage));
@@ -241,4 +240,3 @@ fn since_1970(at: Nanos) -> Option<u64> {
 }
 
 const LOOPBACK: &str = "lo";
-const FILES: &str = "max_open_files";

@@ -148,7 +148,6 @@ fn full_group(base: u64) -> GroupReading {
                     discarded_bytes: base + 34,
                     reads: base + 35,
                     writes: base + 36,
-                    discards: base + 37,
                 },
                 DeviceReading { major: 9, minor: 1, ..DeviceReading::default() },
             ],
@@ -158,7 +157,6 @@ fn full_group(base: u64) -> GroupReading {
             size: "2MB".to_owned(),
             usage: base + 40,
             peak: some(41),
-            limit_hits: None,
         }],
     }
 }
@@ -169,7 +167,7 @@ fn processes() -> ProcessReading {
         threads: 51,
         descriptors: Some(52),
         sockets: Some(53),
-        ulimits: vec![("nproc", 54), ("max_open_files", 55)],
+        open_files_limit: Some(55),
     }
 }
 
