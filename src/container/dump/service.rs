@@ -18,9 +18,8 @@ use tracing::{Instrument as _, info, warn};
 use super::{
     archive::{self, Content},
     error::DumpError,
-    error_lines,
     facts::Facts,
-    order::{self, Failure, IMAGES, LOG, ORDER, Order, REPORT, Report},
+    order::{self, Failure, LOG, ORDER, Order, REPORT, Report},
     work::COMMAND,
 };
 use crate::{
@@ -30,10 +29,11 @@ use crate::{
     host::{beneath, clock, detached, disk, error::HostError, file},
     logs::log_path::LogPath,
     model::{
-        dump::{BindMount, DumpSpec, DumpedContainer},
+        dump::{BindMount, DumpSpec, DumpedContainer, IMAGES},
         record::ContainerRecord,
         time::Nanos,
     },
+    oci_runtime::criu_log,
 };
 
 /// Makes checkpoints of containers. Clones share everything.
@@ -297,7 +297,7 @@ impl Dump {
                 let (log, output) =
                     (String::from_utf8_lossy(&log), String::from_utf8_lossy(&output));
                 let is_disk_full = log.contains(DISK_FULL) || output.contains(DISK_FULL);
-                (error_lines::reason(&log, &output), is_disk_full)
+                (criu_log::reason(&log, &output), is_disk_full)
             }
         };
         if is_disk_full {
