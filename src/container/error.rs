@@ -67,6 +67,8 @@ pub enum ContainerError {
     TargetNotReady { id: String },
     #[error("image {name} is not on this node: pull it first")]
     ImageNotFound { name: String },
+    #[error("cannot start a container from the checkpoint {image}: {reason}")]
+    Restore { image: String, reason: String, kind: Kind },
     /// The name is in use by a container that must not be replaced.
     #[error("container name {name} is in use by {holder}")]
     NameInUse { name: String, holder: String },
@@ -158,7 +160,7 @@ impl ContainerError {
             Self::Limit(error) => error.kind(),
             Self::NotResized { cause, .. } => cause.kind(),
             Self::Exec(error) => error.kind(),
-            Self::File { kind, .. } => *kind,
+            Self::File { kind, .. } | Self::Restore { kind, .. } => *kind,
             Self::Edits { source, .. } => source.kind(),
             Self::ImageVolume { cause, .. } => cause.kind(),
             Self::Plan(error) => error.kind(),

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     concurrency::{blocking::blocking, single_flight::Lost},
-    container::node::Node,
+    container::{node::Node, oci_runtime_files::remove_directory},
     error::chain,
     host::{beneath, clock, detached, disk, error::HostError, file},
     logs::log_path::LogPath,
@@ -352,12 +352,7 @@ impl Dump {
 
 /// Creates the program's directory. An earlier dockbridge may have left one that could not be removed.
 fn create(directory: &Path) -> Result<(), HostError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(HostError::new("remove", directory, error));
-        }
-        _ => {}
-    }
+    remove_directory(directory)?;
     file::ensure_directory(&directory.join(IMAGES), MODE)
 }
 

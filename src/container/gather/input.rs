@@ -32,7 +32,7 @@ impl Node {
         &self,
         snapshot: &Snapshot,
         sandbox: &SandboxRecord,
-        spec: ContainerSpec,
+        mut spec: ContainerSpec,
         image_volumes: &[ImageVolume],
     ) -> Result<ContainerPlan, ContainerError> {
         let engine = snapshot.described()?;
@@ -41,7 +41,16 @@ impl Node {
         let seccomp =
             seccomp_profile(spec.security.seccomp.as_ref(), spec.security.privileged).await?;
         check_host(self.engine.socket(), engine, &spec).await?;
-        let image = self.image(snapshot, &spec.image).await?;
+        let found = self.restored(snapshot, &spec).await?;
+        if let Some(found) =
+            found.as_ref().filter(|_| spec.command.is_empty() && spec.args.is_empty())
+        {
+            spec.command.clone_from(&found.command);
+        }
+        let image = match &found {
+            Some(found) => found.image.clone(),
+            None => self.image(snapshot, &spec.image).await?,
+        };
         let accounts = accounts(&self.image_files, &image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec, &sandbox.document.spec.handler).await?;
         let files = self.pod_files.ensure(sandbox).await?;
@@ -57,6 +66,7 @@ impl Node {
             accounts: accounts.as_deref(),
             cdi: cdi.as_deref(),
             is_adjustable: self.nri.may_adjust().await,
+            restore: found.as_ref().map(|found| &found.restore),
             image_volumes,
         };
         Ok(plan::container::plan(spec, &input)?)

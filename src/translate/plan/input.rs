@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::model::{
     accounts::Accounts,
     container::ContainerLogFormat,
+    dump::Restore,
     engine::EngineInfo,
     id::{ContainerId, ImageId},
     network::NetworkMode,
@@ -50,6 +51,8 @@ pub struct ContainerInput<'a> {
     pub cdi: Option<&'a [SpecEdit]>,
     /// NRI plugins may change it before its start.
     pub is_adjustable: bool,
+    /// The dump from which it starts.
+    pub restore: Option<&'a Restore>,
     /// The prepared image mounts, in the order of the specification.
     pub image_volumes: &'a [ImageVolume],
 }
