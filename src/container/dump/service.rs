@@ -1,7 +1,6 @@
 //! CheckpointContainer from the request to the archive.
 
 use std::{
-    collections::HashSet,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -9,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,7 +21,7 @@ use super::{
     work::COMMAND,
 };
 use crate::{
-    concurrency::{blocking::blocking, single_flight::Lost},
+    concurrency::{blocking::blocking, keyed_locks::KeyedLocks, single_flight::Lost},
     container::{node::Node, oci_runtime_files::remove_directory},
     error::chain,
     host::{beneath, clock, detached, disk, error::HostError, file},
@@ -45,20 +43,8 @@ pub struct Dumps {
     /// This program, which also is the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
-    running: Arc<Mutex<HashSet<String>>>,
-}
-
-/// The mark that a checkpoint of a container is being made.
-#[derive(Debug)]
-pub(super) struct InProgress {
-    running: Arc<Mutex<HashSet<String>>>,
-    id: String,
-}
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        self.running.lock().remove(&self.id);
-    }
+    /// A container is locked while a checkpoint of it is being made.
+    pub(super) running: KeyedLocks,
 }
 
 impl Dumps {
@@ -75,7 +61,7 @@ impl Dumps {
             place,
             program,
             tracker: tracker.clone(),
-            running: Arc::default(),
+            running: KeyedLocks::default(),
         }
     }
 
@@ -96,8 +82,8 @@ impl Dumps {
         let now = self.node.store.inspected(&spec.container).await?;
         let container = now.container(&spec.container).cloned().ok_or_else(missing)?;
         let id = container.id.to_string();
-        let in_progress =
-            self.begin(&id).ok_or_else(|| DumpError::InProgress { id: id.clone() })?;
+        let in_progress = self.running.try_write(&id);
+        let in_progress = in_progress.ok_or_else(|| DumpError::InProgress { id: id.clone() })?;
         let (limit, gone) = (spec.timeout, CancellationToken::new());
         let _leaving = gone.clone().drop_guard();
         let (reply, outcome) = oneshot::channel();
@@ -121,13 +107,6 @@ impl Dumps {
         let Some(limit) = limit else { return outcome.await.map_err(|_| Lost)? };
         let late = |_| DumpError::TimedOut { id, limit };
         timeout(limit, outcome).await.map_err(late)?.map_err(|_| Lost)?
-    }
-
-    /// Marks that a checkpoint of this container is being made. None if it already is.
-    pub(super) fn begin(&self, id: &str) -> Option<InProgress> {
-        let running = Arc::clone(&self.running);
-        running.lock().insert(id.to_owned()).then_some(())?;
-        Some(InProgress { running, id: id.to_owned() })
     }
 }
 
