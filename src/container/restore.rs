@@ -22,13 +22,12 @@ use crate::{
     image_files::{error::ImageFilesError, inspection::ImageInspection},
     model::{
         container::ContainerSpec,
-        dump::{IMAGES, Restore},
         id::ImageId,
         record::{ContainerRecord, ImageRecord},
+        restore::{IMAGES, Restore},
     },
-    oci_runtime::restore::archive::{self, CONFIG, Contents, LARGEST_DOCUMENT, SPEC},
+    oci_runtime::restore::archive::{CONFIG, Contents, Described, LARGEST_DOCUMENT, SPEC},
     store::snapshot::Snapshot,
-    translate::parse::dump::restored,
 };
 
 /// The checkpoint that a request names as its image.
@@ -58,7 +57,7 @@ impl Node {
             }
             let opened = path.clone();
             let read = blocking(move || {
-                let mut archive = archive::open(&opened)?;
+                let mut archive = file::open_regular(&opened)?;
                 let contents = Contents::find(&mut archive)?;
                 Ok::<_, io::Error>([
                     contents.document(&mut archive, CONFIG)?,
@@ -78,8 +77,8 @@ impl Node {
             inspection.close().await;
             (Restore::Image(image.id.clone()), read?)
         };
-        let described =
-            restored(&documents).map_err(|reason| refused(Kind::InvalidArgument, reason))?;
+        let described = Described::read(&documents)
+            .map_err(|error| refused(kind(&error), error.to_string()))?;
         for name in &described.images {
             match self.image(snapshot, name).await {
                 Err(ContainerError::ImageNotFound { .. }) => {}
@@ -126,7 +125,7 @@ impl Node {
             }
         };
         let unpacked = blocking(move || {
-            let mut opened = archive::open(&archive)?;
+            let mut opened = file::open_regular(&archive)?;
             let contents = Contents::find(&mut opened)?;
             let free = disk::size(&directory).map_err(|error| error.source)?.free_bytes;
             if contents.size() > free {

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::{
     accounts::ProcessUser,
     container::ContainerSpec,
-    dump::Restore,
     id::{ImageId, SandboxId},
     network::NetworkMode,
+    restore::Restore,
     sandbox::SandboxSpec,
     spec_edit::SpecEdit,
     volume::MountedImage,

@@ -1,13 +1,11 @@
-//! CheckpointContainer, and containers that start from a checkpoint. In this code a checkpoint of a container is called
-//! a dump, because checkpoints are also the files of the state directory.
+//! CheckpointContainer. In this code a checkpoint of a container is called a dump, because checkpoints are also the
+//! files of the state directory.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    id::ImageId,
     record::{ContainerRecord, ImageRecord, SandboxRecord},
     time::Nanos,
 };
@@ -46,19 +44,3 @@ pub struct BindMount {
     pub is_directory: bool,
     pub permissions: u32,
 }
-
-/// The dump from which a container starts for the first time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Restore {
-    /// An archive in the directory of the setting `restore-dir`.
-    Archive(PathBuf),
-    /// An image that has the files of an archive.
-    Image(ImageId),
-}
-
-/// The directory of CRIU's images, in an archive and where one is made.
-pub const IMAGES: &str = "checkpoint";
-/// The files that the container added or changed.
-pub const ROOTFS_DIFF: &str = "rootfs-diff.tar";
-/// The files of the image that the container deleted.
-pub const DELETED_FILES: &str = "deleted.files";

@@ -10,7 +10,7 @@ use std::{
     io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
-    process::{Command, ExitCode, ExitStatus},
+    process::{Command, ExitCode, ExitStatus, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -107,7 +107,11 @@ fn restore(
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
     create::prepare(directory, &line.id, &line.bundle)?;
-    let ended = wait(&restore::run::prepare(line, dump)?)?;
+    let run = |line: &CommandLine| {
+        let ended = command(line).stdin(Stdio::null()).status();
+        Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
+    };
+    let ended = wait(&restore::run::prepare(line, dump, &run)?)?;
     if !ended.success() {
         unmount(line, directory);
         // Without a log, CRIU did not run, and the lower runtime has reported why.
@@ -183,7 +187,7 @@ pub(super) fn change_command(
 /// `info`.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, source);
-    let output = command(line).stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
+    let output = command(line).stderr(Stdio::inherit()).output().map_err(failed)?;
     let mut text = output.stdout;
     if let Ok(mut document) = serde_json::from_slice::<Value>(&text)
         && let Some(object) = document.as_object_mut()

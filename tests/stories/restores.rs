@@ -154,7 +154,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     for (path, code, reason) in [
         (&outside, Code::InvalidArgument, "archives are only read from"),
         (&missing, Code::NotFound, "No such file"),
-        (&link, Code::InvalidArgument, "it is not a file"),
+        (&link, Code::InvalidArgument, "not a regular file"),
         (&text, Code::InvalidArgument, "the archive is damaged"),
     ] {
         denied(stage.cri.create(&sandbox, &again(&stage, path), &pod).await, (code, reason))?;

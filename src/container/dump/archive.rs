@@ -18,7 +18,7 @@ use crate::{
         error::HostError,
         file::{self, Durability},
     },
-    model::dump::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
+    model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
 };
 
 /// What goes into the archive, apart from the files that the detached program wrote.

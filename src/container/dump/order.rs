@@ -13,7 +13,7 @@ use crate::{
         file::{self, Durability},
         freezer::Freezer,
     },
-    model::dump::IMAGES,
+    model::restore::IMAGES,
 };
 
 /// The order to the program.

@@ -16,7 +16,7 @@ use tar::{Builder, EntryType, Header};
 use super::order;
 use crate::{
     host::upper_layer::{EntryKind, LayerEntry, walk},
-    model::dump::{DELETED_FILES, ROOTFS_DIFF},
+    model::restore::{DELETED_FILES, ROOTFS_DIFF},
 };
 
 /// Writes both files into the directory.

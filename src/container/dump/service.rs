@@ -27,8 +27,9 @@ use crate::{
     host::{beneath, clock, detached, disk, error::HostError, file},
     logs::log_path::LogPath,
     model::{
-        dump::{BindMount, DumpSpec, DumpedContainer, IMAGES},
+        dump::{BindMount, DumpSpec, DumpedContainer},
         record::ContainerRecord,
+        restore::IMAGES,
         time::Nanos,
     },
     oci_runtime::criu_log,

@@ -7,10 +7,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use nix::{fcntl::OFlag, libc};
+use serde::Deserialize;
 use tar::{Archive, EntryType};
 
-use crate::model::dump::{DELETED_FILES, IMAGES, ROOTFS_DIFF};
+use crate::model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF};
 
 /// The files in an archive that a restore uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,20 +21,6 @@ struct Content {
     path: PathBuf,
     offset: u64,
     size: u64,
-}
-
-/// Opens an archive. A link is not followed.
-///
-/// # Errors
-/// There is no file.
-pub fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = match File::options().read(true).custom_flags(flags.bits()).open(path) {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => None,
-        opened => Some(opened?),
-    };
-    let is_file = |file: &File| file.metadata().is_ok_and(|facts| facts.is_file());
-    file.filter(is_file).ok_or_else(|| refused("it is not a file".to_owned()))
 }
 
 impl Contents {
@@ -117,6 +103,46 @@ impl Contents {
             io::copy(&mut archive.by_ref().take(*size), &mut file)?;
         }
         Ok(())
+    }
+}
+
+/// What the documents of a checkpoint say about its container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Names of its image, the most exact one first.
+    pub images: Vec<String>,
+    pub command: Vec<String>,
+}
+
+impl Described {
+    /// Reads [`CONFIG`] and [`SPEC`], as dockbridge, containerd and CRI-O write them.
+    ///
+    /// # Errors
+    /// They are not valid, or name no image.
+    pub fn read([config, spec]: &[Vec<u8>; 2]) -> io::Result<Self> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Config {
+            rootfs_image_ref: String,
+            rootfs_image_name: String,
+        }
+        #[derive(Deserialize)]
+        struct Spec {
+            process: Process,
+        }
+        #[derive(Deserialize)]
+        struct Process {
+            args: Vec<String>,
+        }
+        let damaged = |name: &str, error| refused(format!("its {name} is not valid: {error}"));
+        let config: Config = serde_json::from_slice(config).map_err(|e| damaged(CONFIG, e))?;
+        let spec: Spec = serde_json::from_slice(spec).map_err(|e| damaged(SPEC, e))?;
+        let mut images = vec![config.rootfs_image_ref, config.rootfs_image_name];
+        images.retain(|name| !name.is_empty());
+        if images.is_empty() {
+            return Err(refused(format!("its {CONFIG} names no image")));
+        }
+        Ok(Self { images, command: spec.process.args })
     }
 }
 

@@ -133,7 +133,7 @@ impl Images {
         Ok(())
     }
 
-    /// runc gives CRIU one of its own files for each entry.
+    /// runc gives CRIU an open file for each entry.
     fn check_standard_files(&self) -> Result<(), String> {
         let bytes = self.0.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
         let named: Vec<String> = serde_json::from_slice(bytes)
@@ -167,7 +167,7 @@ impl Images {
             match (own.is_some() && own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
-                        "it has a {kind} namespace of its own, and the new container has not"
+                        "its {kind} namespace is not that of the node, and the new container has that of the node"
                     ));
                 }
                 (false, true) => return Err(format!("it uses the {kind} namespace of its node")),

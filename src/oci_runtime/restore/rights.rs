@@ -18,7 +18,7 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
         return Err("it has a process with secure bits, which need CAP_SETPCAP".to_owned());
     }
     if credentials.apparmor_namespaces.as_ref().is_some_and(|profiles| !profiles.is_empty()) {
-        return Err("it has AppArmor profiles of its own".to_owned());
+        return Err("it has its own AppArmor profiles".to_owned());
     }
     let is_preferred = thread.nice.is_some_and(|nice| nice < 0)
         || thread.policy.is_some_and(|policy| REAL_TIME.contains(&policy));

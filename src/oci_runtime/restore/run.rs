@@ -2,11 +2,10 @@
 //! for the lower runtime.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, BufReader, Seek},
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use serde::Deserialize as _;
@@ -25,22 +24,22 @@ use crate::{
         root_files::RootFiles,
         seccomp_filter,
     },
-    model::dump::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
+    model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
     oci_runtime::{
         command_line::CommandLine,
         error::OciRuntimeError::{self, Restore},
-        execute::command,
     },
 };
 
 /// Fits the checkpoint in this directory to the container of the bundle. Returns the command line with which the
-/// lower runtime restores it.
+/// lower runtime restores it. `run` runs the lower runtime to its end, and returns whether it succeeded.
 ///
 /// # Errors
 /// The checkpoint has more than the container may have, or cannot be read. Nothing of it has run.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
     checkpoint: &Path,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
     let config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
@@ -48,7 +47,7 @@ pub(in crate::oci_runtime) fn prepare(
     let (mut read, removed) = read_images(&images)?;
     let filter = match config.linux.seccomp.is_null() {
         true => None,
-        false => filter(line, &document, checkpoint)?,
+        false => filter(line, &document, checkpoint, run)?,
     };
     let before = read.clone();
     let target = Target {
@@ -137,6 +136,7 @@ fn filter(
     line: &CommandLine,
     document: &Value,
     checkpoint: &Path,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<Option<Vec<u8>>, OciRuntimeError> {
     let bundle = checkpoint.join("filter");
     file::ensure_directory(&bundle, 0o700)?;
@@ -144,13 +144,10 @@ fn filter(
     let bytes = probe(document, &line.bundle, (&line.id, &id)).to_string().into_bytes();
     file::replace(&bundle.join("config.json"), &bytes, Durability::Written)?;
     let at = line.words.iter().position(|word| word == "create").unwrap_or_default();
-    let run = |words: &[&std::ffi::OsStr]| -> Result<bool, OciRuntimeError> {
+    let run = |words: &[&OsStr]| {
         let mut all = line.words.get(..at).unwrap_or_default().to_vec();
         all.extend(words.iter().map(|word| (*word).to_owned()));
-        let line = CommandLine { words: all, ..line.clone() };
-        let mut command: Command = command(&line);
-        let ended = command.stdin(std::process::Stdio::null()).status();
-        Ok(ended.map_err(|e| HostError::new("run the runtime for", &bundle, e))?.success())
+        run(&CommandLine { words: all, ..line.clone() })
     };
     let created = run(&[
         "create".as_ref(),

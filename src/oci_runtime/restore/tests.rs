@@ -330,7 +330,10 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
         namespaces.retain(|namespace| namespace["type"] != kind);
         let refused = fit(&mut fixture().0, &config).unwrap_err();
-        assert!(refused.contains(&format!("a {kind} namespace of its own")), "{refused}");
+        assert!(
+            refused.contains(&format!("its {kind} namespace is not that of the node")),
+            "{refused}"
+        );
     }
     let (mut images, config) = fixture();
     change(&mut images, "ids-8.img", &|entry| {

@@ -2,8 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use serde::Deserialize;
-
 use super::{
     error::{At, ParseError},
     id::object_id,
@@ -26,48 +24,6 @@ pub fn dump_spec(request: &cri::CheckpointContainerRequest) -> Result<DumpSpec, 
         .at("timeout")?;
     let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
     Ok(DumpSpec { container, location: PathBuf::from(location), timeout })
-}
-
-/// What the documents of a dump say about its container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    /// Names of its image, the most exact one first.
-    pub images: Vec<String>,
-    pub command: Vec<String>,
-}
-
-/// Reads `config.dump` and `spec.dump`, as dockbridge, containerd and CRI-O write them.
-///
-/// # Errors
-/// The reason why they are not valid.
-pub fn restored([config, spec]: &[Vec<u8>; 2]) -> Result<Described, String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase")]
-    struct Config {
-        rootfs_image_ref: String,
-        rootfs_image_name: String,
-    }
-    #[derive(Deserialize)]
-    struct Spec {
-        process: Process,
-    }
-    #[derive(Deserialize)]
-    struct Process {
-        args: Vec<String>,
-    }
-    let config: Config = serde_json::from_slice(config)
-        .map_err(|error| format!("its config.dump is not valid: {error}"))?;
-    let spec: Spec = serde_json::from_slice(spec)
-        .map_err(|error| format!("its spec.dump is not valid: {error}"))?;
-    let mut images = vec![config.rootfs_image_ref, config.rootfs_image_name];
-    images.retain(|name| text::word(name).is_ok());
-    if images.is_empty() {
-        return Err("its config.dump names no image".to_owned());
-    }
-    if spec.process.args.iter().any(|word| text::plain(word).is_err()) {
-        return Err("its spec.dump has a command line that cannot be used".to_owned());
-    }
-    Ok(Described { images, command: spec.process.args })
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use crate::model::{
     accounts::Accounts,
     container::ContainerLogFormat,
-    dump::Restore,
     engine::EngineInfo,
     id::{ContainerId, ImageId},
     network::NetworkMode,
     record::{ImageRecord, SandboxRecord},
+    restore::Restore,
     spec_edit::SpecEdit,
     volume::ImageVolume,
 };
