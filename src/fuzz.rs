@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 30] = [
+pub const TARGETS: [Target; 32] = [
     target("accounts", model::fuzz::accounts),
     target("authorities", rpc::fuzz::authorities),
     target("cdi", cdi::fuzz::specification),
@@ -31,6 +31,8 @@ pub const TARGETS: [Target; 30] = [
     target("credentials", image::fuzz::credentials),
     target("cri-requests", translate::fuzz::requests),
     target("demux", engine::fuzz::demux),
+    target("dump-archive", oci_runtime::fuzz::archive),
+    target("dump-images", oci_runtime::fuzz::images),
     target("engine-answers", engine::fuzz::answers),
     target("engine-inspect", translate::fuzz::inspect),
     target("engine-lists", translate::fuzz::lists),

@@ -152,7 +152,11 @@ async fn node(
         locks: KeyedLocks::default(),
         cancellations: Cancellations::default(),
         pod_files: PodFilesRoot::new(settings.state_dir.join("pods")),
-        oci_runtime_files: OciRuntimeFiles::new(EditsDirectory::default(), &settings.run_dir),
+        oci_runtime_files: OciRuntimeFiles::new(
+            EditsDirectory::default(),
+            &settings.run_dir,
+            &settings.state_dir,
+        ),
         saved_changes: SavedChanges::load(checkpoints.clone()).await,
         nri: plugins(settings, store, work),
         oom_floor: Default::default(),

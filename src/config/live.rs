@@ -21,6 +21,8 @@ pub struct Live {
     pub pod_cidrs: Vec<String>,
     /// Docker client configuration with the credentials for the pause image's registry.
     pub registry_config: Option<PathBuf>,
+    /// Archives of checkpoints that containers may start from. None if they may not start from checkpoints.
+    pub restore_dir: Option<PathBuf>,
     /// Images that kubelet must not remove.
     pub pins: PinnedImages,
     pub collect: CollectImages,
@@ -34,6 +36,7 @@ impl From<&Settings> for Live {
             cdi_spec_dirs: settings.cdi_spec_dirs.clone(),
             pod_cidrs: settings.pod_cidrs.clone(),
             registry_config: settings.registry_config.clone(),
+            restore_dir: settings.restore_dir.clone(),
             pins: settings.pins.clone(),
             collect: settings.collect,
         }

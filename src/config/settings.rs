@@ -28,6 +28,8 @@ pub struct Settings {
     pub docker: PathBuf,
     /// The directory for what must survive a reboot (checkpoints).
     pub state_dir: PathBuf,
+    /// The directory of the checkpoints that containers may start from; none if they may not.
+    pub restore_dir: Option<PathBuf>,
     /// The directory for what must not survive a reboot (pinned network namespaces).
     pub run_dir: PathBuf,
     /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
@@ -118,6 +120,7 @@ impl Settings {
             listen: texts.parse(Key::Listen, value::listen_socket)?,
             docker: texts.parse(Key::Docker, value::engine_socket)?,
             state_dir: texts.parse(Key::StateDir, value::directory)?,
+            restore_dir: texts.parse(Key::RestoreDir, value::file)?,
             run_dir: texts.parse(Key::RunDir, value::directory)?,
             network: texts.parse(Key::Network, value::network)?,
             cni: CniSettings {

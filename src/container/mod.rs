@@ -21,6 +21,7 @@ pub mod pod_files;
 mod relabel;
 pub mod remove;
 pub mod reopen_log;
+mod restore;
 pub mod saved_changes;
 pub mod service;
 pub mod start;

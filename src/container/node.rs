@@ -12,7 +12,7 @@ use crate::{
     concurrency::{blocking::blocking, cancellations::Cancellations, keyed_locks::KeyedLocks},
     config::live::LiveSettings,
     engine::client::Engine,
-    error::{Failure, chain},
+    error::{Failure, Kind, chain},
     host::{capability, cgroup::Cgroups, error::HostError},
     image_files::service::ImageFiles,
     logs::service::Logs,
@@ -20,7 +20,7 @@ use crate::{
         engine::EngineInfo,
         id::{ContainerId, SandboxId},
         record::{ContainerRecord, ImageRecord},
-        reference::can_move,
+        reference::{can_move, printable},
     },
     nri::service::Nri,
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -81,6 +81,21 @@ impl Node {
     /// The id of the container in the request, if it exists.
     pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, Failure> {
         Ok(self.find_container(id).await?.map(|record| record.id.clone()))
+    }
+
+    /// The image with this name.
+    ///
+    /// # Errors
+    /// It is not on this node, or the engine does not answer.
+    pub(super) async fn present_image(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Result<Arc<ImageRecord>, Failure> {
+        self.image(snapshot, name).await?.ok_or_else(|| {
+            let name = printable(name);
+            Failure::new(Kind::NotFound, format!("image {name} is not on this node: pull it first"))
+        })
     }
 
     /// The image with this name, if it exists. A tag may have moved without the store knowing yet, so the engine is

@@ -3,6 +3,7 @@
 //! containers join.
 
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -23,12 +24,20 @@ use crate::{
 pub struct OciRuntimeFiles {
     directory: EditsDirectory,
     user_pins: PathBuf,
+    restores: PathBuf,
 }
 
 impl OciRuntimeFiles {
-    /// User namespaces are pinned below `run_dir`.
-    pub fn new(directory: EditsDirectory, run_dir: &Path) -> Self {
-        Self { directory, user_pins: run_dir.join(USER_PINS) }
+    /// User namespaces are pinned below `run_dir`. Unpacked checkpoints are below `state_dir`, because they have the
+    /// memory of processes.
+    pub fn new(directory: EditsDirectory, run_dir: &Path, state_dir: &Path) -> Self {
+        let (user_pins, restores) = (run_dir.join(USER_PINS), state_dir.join("restores"));
+        Self { directory, user_pins, restores }
+    }
+
+    /// The directory of the checkpoint with which a container begins.
+    pub(super) fn restore(&self, id: &str) -> PathBuf {
+        self.restores.join(id)
     }
 
     /// The path at which a pod's user namespace is pinned.
@@ -54,7 +63,12 @@ impl OciRuntimeFiles {
 
     /// Removes all files of a container that is gone. A failure is logged, and the next sweep tries again.
     pub async fn remove(&self, id: &str) {
-        if let Err(error) = self.work(id, EditsDirectory::remove).await {
+        let dump = self.restore(id);
+        let remove = move |directory: &EditsDirectory, id: &str| {
+            remove_directory(&dump)?;
+            directory.remove(id)
+        };
+        if let Err(error) = self.work(id, remove).await {
             let error = chain(&error);
             warn!(container = id, error, "cannot remove the files of the OCI runtime; retrying");
         }
@@ -64,13 +78,17 @@ impl OciRuntimeFiles {
     /// to no engine: a server ended after it had created the directory.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
+        let restores = self.restores.clone();
         let list = move |directory: &EditsDirectory, _: &str| {
+            let unpacked = fs::read_dir(restores).into_iter().flatten().flatten();
+            let unpacked = unpacked.filter_map(|entry| entry.file_name().into_string().ok());
             let mut ids = directory.ids()?;
             ids.retain(|id| match directory.engine(id) {
                 Ok(Some(of)) => of == engine,
                 Ok(None) => is_abandoned(&directory.of(id)),
                 Err(_) => false,
             });
+            ids.extend(unpacked);
             Ok(ids)
         };
         self.work("", list).await
@@ -93,6 +111,16 @@ impl OciRuntimeFiles {
 fn is_abandoned(directory: &Path) -> bool {
     let age = directory.metadata().and_then(|facts| facts.modified());
     age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
+}
+
+/// Removes a directory with everything in it. Succeeds if there is none.
+pub(super) fn remove_directory(directory: &Path) -> Result<(), HostError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(HostError::new("remove", directory, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Subdirectory of the run directory.

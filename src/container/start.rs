@@ -63,6 +63,7 @@ impl Containers {
         let id = container.id.as_str();
         self.ensure_startable(container).await?;
         let _mounted = self.node.ensure_mounted(&container.document).await?;
+        self.node.unpack_restore(container).await?;
         self.node.write_edits(container).await?;
         self.node.nri.start_container(container).await?;
         self.unseen_starts.insert(&container.id);

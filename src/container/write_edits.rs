@@ -30,7 +30,8 @@ impl Node {
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
-        let mut edits = OciEdits { runtime, ..edits };
+        let restore = edits.restore.map(|_| self.oci_runtime_files.restore(record.id.as_str()));
+        let mut edits = OciEdits { runtime, restore, ..edits };
         if has_host_network && edits.users.is_some() {
             // The engine writes the path of the pause container's namespace, which is the host's. The pod's
             // root may not join it.

@@ -3,7 +3,10 @@
 //! The engine follows symbolic links in the directories of a path, inside the container. It does not follow
 //! a link at the end of the path, but reports its target.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{HeaderMap, Method, body::Incoming};
 use serde::Deserialize;
@@ -38,7 +41,42 @@ pub enum PathContent {
     Unread(PathKind),
 }
 
+/// The files of a container, as an archive that arrives in pieces.
+#[derive(Debug)]
+pub struct Export {
+    request: ApiRequest,
+    body: Incoming,
+}
+
+impl Export {
+    /// The next piece; none at the end.
+    ///
+    /// # Errors
+    /// The engine closes the connection, or sends nothing for a long time.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
+        let (call, limit) = (&self.request.call, self.request.timeout);
+        match timeout(limit, self.body.frame()).await {
+            Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
+            Ok(Some(Err(error))) => Err(client::broken(call, Arc::new(error))),
+            Ok(None) => Ok(None),
+            Err(_) => Err(EngineError::Deadline { call: call.clone(), after: limit }),
+        }
+    }
+}
+
 impl Engine {
+    /// All files of a container.
+    ///
+    /// # Errors
+    /// There is no such container, or the engine fails.
+    pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
+        let call = Call { verb: "export", subject: Subject::Container(id.to_owned()) };
+        let target = address::container(id, "/export");
+        let request = ApiRequest::new(call, Method::GET, target, self.timeouts().short)?;
+        let body = self.begin(&request).await?;
+        Ok(Export { request, body })
+    }
+
     /// The type of an absolute path in a container. None if it does not exist.
     ///
     /// # Errors

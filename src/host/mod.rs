@@ -37,6 +37,8 @@ pub mod process;
 pub mod processes;
 pub mod readiness;
 pub mod relabel;
+pub mod root_files;
+pub mod seccomp_filter;
 pub mod selinux;
 pub mod socket;
 pub mod tail_watch;

@@ -11,7 +11,7 @@ use super::{error::UnreadableFile, service::ImageFiles};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{
-        archive::{PathContent, PathKind},
+        archive::{Export, PathContent, PathKind},
         client::Engine,
         error::EngineError,
     },
@@ -125,6 +125,14 @@ impl ImageInspection {
             Some(PathContent::File(bytes)) => Ok(Some(bytes)),
             _ => Ok(None),
         }
+    }
+
+    /// All files of the image.
+    ///
+    /// # Errors
+    /// The engine fails.
+    pub async fn export(&self) -> Result<Export, Failure> {
+        Ok(self.engine.export(self.id()).await?)
     }
 
     /// Removes the container. On return, the engine no longer has it.

@@ -8,6 +8,7 @@ use super::{
     container::ContainerSpec,
     id::{ImageId, SandboxId},
     network::NetworkMode,
+    restore::Restore,
     sandbox::SandboxSpec,
     spec_edit::SpecEdit,
     volume::MountedImage,
@@ -53,6 +54,9 @@ pub struct ContainerDocument {
     /// user namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
+    /// The dump from which it starts for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<Restore>,
     /// Changes for CDI devices, which our OCI runtime makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<SpecEdit>,

@@ -27,6 +27,7 @@ pub mod pinned_images;
 pub mod record;
 pub mod reference;
 pub mod resources;
+pub mod restore;
 pub mod sandbox;
 pub mod security;
 pub mod spec_edit;

@@ -1,6 +1,8 @@
 //! What our OCI runtime changes in a container's `config.json`, because the Engine API has no field
 //! for it. dockbridge writes it as a file before it starts the container.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::{spec_edit::SpecEdit, user_namespace::IdMappings};
@@ -27,6 +29,10 @@ pub struct OciEdits {
     /// This is a pause container from our own image, which reads no files. Mounts that runc does not need
     /// are left out.
     pub own_pause: bool,
+    /// The directory of the dump with which the container begins. It is removed after that, so that later starts are
+    /// fresh ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<PathBuf>,
     /// In the order in which they are applied.
     pub edits: Vec<SpecEdit>,
 }
@@ -59,6 +65,8 @@ impl OciEdits {
 pub const VERSION: u32 = 2;
 /// The version of a file that names a runtime. A program that knows only version 2 would run runc.
 pub const VERSION_WITH_RUNTIME: u32 = 3;
+/// The version of a file with a dump. A program that does not know it would start the container without it.
+pub const VERSION_WITH_RESTORE: u32 = 4;
 /// OCI annotation of a container that must not start without its edits. The Engine API supports annotations
 /// from 1.43 on.
 pub const REQUIRED: &str = "io.dockbridge.edits";

@@ -382,6 +382,7 @@ fn container(process: Process) -> ContainerRecord {
             image_volumes: Vec::new(),
             volumes: Vec::new(),
             is_adjustable: false,
+            restore: None,
             edits: Vec::new(),
             cdi: Default::default(),
             unread: None,

@@ -3,6 +3,7 @@
 //! ```text
 //! /run/dockbridge-runtime/<container id>/edits.json    what to change
 //!                                        root, mounts  what the runtime mounted for it
+//!                                        restored      it was restored, and not started yet
 //! ```
 //!
 //! Only root can write here, so a file is trusted without a signature. A container is found by its id,
@@ -27,7 +28,7 @@ use crate::{
         id_map,
     },
     model::{
-        oci_edits::{OciEdits, VERSION, VERSION_WITH_RUNTIME},
+        oci_edits::{OciEdits, VERSION, VERSION_WITH_RESTORE, VERSION_WITH_RUNTIME},
         spec_edit::SpecEdit,
     },
 };
@@ -77,7 +78,11 @@ impl EditsDirectory {
         let directory = self.of(id);
         file::ensure_passable_by(&directory, edits.users.map(|users| users.gids.host))?;
         let path = self.file(id);
-        let version = if edits.runtime.is_empty() { VERSION } else { VERSION_WITH_RUNTIME };
+        let version = match edits {
+            OciEdits { restore: Some(_), .. } => VERSION_WITH_RESTORE,
+            OciEdits { runtime, .. } if runtime.is_empty() => VERSION,
+            _ => VERSION_WITH_RUNTIME,
+        };
         let bytes = serde_json::to_vec(&File { version, edits: edits.clone() })
             .map_err(|e| HostError::new("encode", &path, io::Error::from(e)))?;
         file::replace(&path, &bytes, Durability::Written)
@@ -91,10 +96,10 @@ impl EditsDirectory {
         let Some(fields) = self.fields(id)? else { return Ok(None) };
         let malformed = |reason| OciRuntimeError::Malformed { path: self.file(id), reason };
         match version(&fields) {
-            VERSION | VERSION_WITH_RUNTIME => {}
-            newer if newer > VERSION_WITH_RUNTIME => {
+            VERSION..=VERSION_WITH_RESTORE => {}
+            newer if newer > VERSION_WITH_RESTORE => {
                 return Err(malformed(format!(
-                    "version {newer} is newer than version {VERSION_WITH_RUNTIME} of this runtime: update \
+                    "version {newer} is newer than version {VERSION_WITH_RESTORE} of this runtime: update \
                      dockbridge-runtime"
                 )));
             }
@@ -154,6 +159,25 @@ impl EditsDirectory {
             .map_err(|e| OciRuntimeError::Malformed { path, reason: e.to_string() })
     }
 
+    /// The dump with which the container is to begin. None if it has begun, or if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn restore(&self, id: &str) -> Result<Option<PathBuf>, OciRuntimeError> {
+        let restore = self.read(id)?.unwrap_or_default().restore;
+        Ok(restore.filter(|directory| directory.is_dir()))
+    }
+
+    /// Records that a container runs although it was not started.
+    pub(super) fn mark_restored(&self, id: &str) -> Result<(), HostError> {
+        file::replace(&self.of(id).join(RESTORED), &[], Durability::Written)
+    }
+
+    /// Removes that record. Returns whether there was one.
+    pub(super) fn take_restored(&self, id: &str) -> Result<bool, HostError> {
+        file::remove_if_present(&self.of(id).join(RESTORED), Durability::Written)
+    }
+
     /// Whether the runtime mounted something for a container.
     pub fn has_mounts(&self, id: &str) -> bool {
         let directory = self.of(id);
@@ -193,7 +217,7 @@ impl EditsDirectory {
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            if name == FILE || name.to_str().is_some_and(file::is_draft) {
+            if name == FILE || name == RESTORED || name.to_str().is_some_and(file::is_draft) {
                 file::remove_if_present(&entry.path(), Durability::Written)?;
             }
         }
@@ -245,6 +269,7 @@ fn remove_directory(path: &Path) -> Result<(), HostError> {
 /// This file system is lost at a reboot, as containers are.
 const DIRECTORY: &str = "/run/dockbridge-runtime";
 const FILE: &str = "edits.json";
+const RESTORED: &str = "restored";
 /// The mount point of the root file system.
 pub(super) const ROOT: &str = "root";
 /// The directory of the other mount points.

@@ -30,6 +30,9 @@ pub enum OciRuntimeError {
     /// The kernel or a file system does not support what the edits need.
     #[error("{what}: {reason}")]
     Unsupported { what: String, reason: String },
+    /// A checkpoint is refused, or CRIU cannot restore it.
+    #[error("{0}")]
+    Restore(String),
     #[error("cannot run {runtime}: {source}")]
     Runtime { runtime: String, source: std::io::Error },
 }

@@ -6,22 +6,25 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
-    process::{Command, ExitCode, ExitStatus},
+    process::{Command, ExitCode, ExitStatus, Stdio},
 };
 
 use serde_json::{Value, json};
 
 use super::{
-    apply::apply, command_line::CommandLine, create, directory::EditsDirectory,
-    error::OciRuntimeError,
+    apply::apply, command_line::CommandLine, create, criu_log, directory::EditsDirectory,
+    error::OciRuntimeError, restore,
 };
 use crate::{
     error::chain,
-    host::file::{self, Durability},
+    host::{
+        error::HostError,
+        file::{self, Durability},
+    },
 };
 
 /// Whether the program is called as the runtime: by its name, or by its command. Returns the words for the
@@ -68,7 +71,13 @@ pub(super) fn run(
         return if line.command == "features" { features(&line) } else { Err(replace(&line)) };
     }
     let line = &chained(line, directory, environment)?;
+    let dump = if line.command == "create" { directory.restore(&line.id)? } else { None };
+    if let Some(dump) = dump {
+        return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
+    }
     match line.command.as_str() {
+        // A restored container already runs.
+        "start" if directory.take_restored(&line.id)? => Ok(ExitCode::SUCCESS),
         "create" | "run" | "restore" if create::prepare(directory, &line.id, &line.bundle)? => {
             let ended = wait(line)?;
             if !ended.success() || line.command == "run" {
@@ -89,6 +98,34 @@ pub(super) fn run(
         }
         _ => Err(replace(line)),
     }
+}
+
+/// Restores a container instead of creating it. The checkpoint is then removed: the next start is a fresh one.
+fn restore(
+    line: &CommandLine,
+    directory: &EditsDirectory,
+    dump: &Path,
+) -> Result<ExitCode, OciRuntimeError> {
+    create::prepare(directory, &line.id, &line.bundle)?;
+    let run = |line: &CommandLine| {
+        let ended = command(line).stdin(Stdio::null()).status();
+        Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
+    };
+    let ended = wait(&restore::run::prepare(line, dump, &run)?)?;
+    if !ended.success() {
+        unmount(line, directory);
+        // Without a log, CRIU did not run, and the lower runtime has reported why.
+        let Ok(log) = file::read_text(&dump.join("restore.log"), LARGEST_LOG) else {
+            return Ok(code(ended));
+        };
+        let reason = criu_log::reason(&log, "");
+        return Err(OciRuntimeError::Restore(format!(
+            "CRIU cannot restore the checkpoint: {reason}"
+        )));
+    }
+    directory.mark_restored(&line.id)?;
+    fs::remove_dir_all(dump).map_err(|e| HostError::new("remove", dump, e))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The line with the runtime that the container's file names. If its program is gone, as after an uninstall of
@@ -150,7 +187,7 @@ pub(super) fn change_command(
 /// `info`.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, source);
-    let output = command(line).stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
+    let output = command(line).stderr(Stdio::inherit()).output().map_err(failed)?;
     let mut text = output.stdout;
     if let Ok(mut document) = serde_json::from_slice::<Value>(&text)
         && let Some(object) = document.as_object_mut()
@@ -235,5 +272,6 @@ const SHELL: &str = "/bin/sh";
 const USUAL_PATH: &str = "/bin:/usr/bin";
 /// The runtime that engines use.
 const DEFAULT: &str = "runc";
+const LARGEST_LOG: u64 = 64 << 20;
 /// Limits the arguments and environment of one process.
 const MAX_PROCESS: u64 = 16 << 20;

@@ -1,8 +1,17 @@
-//! Target of `make fuzz`: a bundle's `config.json` and the edits for it.
+//! Targets of `make fuzz`: a bundle's `config.json` and the edits for it, and checkpoints to restore.
+
+use std::io::Cursor;
 
 use serde_json::Value;
 
-use super::edit::{self, Mounted};
+use super::{
+    edit::{self, Mounted},
+    restore::{
+        archive::{CONFIG, Contents, SPEC, check_extensions},
+        config::Config,
+        fit::{Images, Target},
+    },
+};
 use crate::model::oci_edits::OciEdits;
 
 /// A document and its edits, with a NUL between them. The result must still be a document, and fields that
@@ -30,3 +39,55 @@ pub(crate) fn edited(bytes: &[u8]) {
         Err(refused) => assert!(!refused.to_string().is_empty()),
     }
 }
+
+/// The archive of a checkpoint. What is found lies inside of it.
+pub(crate) fn archive(bytes: &[u8]) {
+    let mut archive = Cursor::new(bytes);
+    let _ = check_extensions(&mut archive);
+    if let Ok(contents) = Contents::find(&mut archive) {
+        assert!(contents.size() <= (bytes.len() as u64).saturating_mul(2), "more than there is");
+        for name in [CONFIG, SPEC] {
+            let _ = contents.document(&mut archive, name);
+        }
+    }
+}
+
+/// A `config.json`, and images after a NUL: the number of the name, and two bytes for the length before each. What is
+/// accepted once fits.
+pub(crate) fn images(bytes: &[u8]) {
+    let (config, mut rest) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
+    let Ok(config) = serde_json::from_slice::<Config>(config) else { return };
+    let mut images = Images::default();
+    rest = rest.strip_prefix(&[0]).unwrap_or(rest);
+    while let [name, low, high, after @ ..] = rest {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
+        let (image, next) = after.split_at(length);
+        images.0.insert(NAMES[usize::from(*name) % NAMES.len()].to_owned(), image.to_vec());
+        rest = next;
+    }
+    let exists = |path: &str| path.len().is_multiple_of(2);
+    let target = Target {
+        config: &config,
+        limits: &[1 << 20; 16],
+        filter: Some(b"8 bytes."),
+        exists: &exists,
+    };
+    if images.fit(&target).is_ok() {
+        images.fit(&target).expect("what fits fits again");
+    }
+}
+
+const NAMES: [&str; 12] = [
+    "inventory.img",
+    "pstree.img",
+    "core-1.img",
+    "core-2.img",
+    "ids-1.img",
+    "ids-2.img",
+    "files.img",
+    "mountpoints-3.img",
+    "netns-4.img",
+    "utsns-5.img",
+    "seccomp.img",
+    "descriptors.json",
+];

@@ -10,6 +10,7 @@
 mod apply;
 pub mod command_line;
 pub mod create;
+pub mod criu_log;
 pub mod directory;
 mod document;
 pub mod edit;
@@ -17,6 +18,7 @@ pub mod error;
 pub mod execute;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+pub mod restore;
 
 #[cfg(test)]
 mod tests;

@@ -282,7 +282,7 @@ fn edits_of_another_version_are_refused_where_they_are_needed() {
         (1, json!({"ambient_capabilities": ["CAP_CHOWN"]}), true),
         (1, json!({"changes": {"env": [["A", null]]}}), true),
         (1, json!({"changes": {"groups": [7]}}), true),
-        (4, json!({}), true),
+        (5, json!({}), true),
     ] {
         let mut fields = fields;
         fields["version"] = json!(version);

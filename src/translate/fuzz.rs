@@ -165,6 +165,7 @@ fn planned_container(spec: &ContainerSpec) {
             accounts: None,
             is_adjustable: false,
             cdi: None,
+            restore: None,
             image_volumes: &[],
         };
         let plan = match container::plan(spec.clone(), &input) {

@@ -44,7 +44,17 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "gRPC",
         paths: &["tonic", "tonic_prost", "prost"],
-        only: &["wire::cri", "wire::nri", "nri", "rpc", "check", "app", "telemetry::otlp"],
+        // CRIU's images are encoded like messages of gRPC.
+        only: &[
+            "wire::cri",
+            "wire::nri",
+            "nri",
+            "rpc",
+            "check",
+            "app",
+            "telemetry::otlp",
+            "oci_runtime::restore",
+        ],
     },
     Foreign {
         what: "HTTP clients",

@@ -97,6 +97,7 @@ impl Node {
             oci_runtime_files: OciRuntimeFiles::new(
                 EditsDirectory::new(self.root.path().join("edits")),
                 &self.root.path().join("run"),
+                self.root.path(),
             ),
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(checkpoints.clone()).await,

@@ -235,7 +235,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
 }
 
 /// None if this machine has no CRIU that works.
-async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
+pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {
         skip(Lack::Criu);
@@ -245,16 +245,12 @@ async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
 }
 
 /// A pod with the counter; the ids of both. It has counted when this returns.
-async fn counter(stage: &Stage) -> Outcome<(String, String)> {
+pub(crate) async fn counter(stage: &Stage) -> Outcome<(String, String)> {
     let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
                 { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \
                 while read n; do echo $n >&3; echo $n; echo $n >&4; done & wait";
     let mut container = stage.recipes.container("counter", line);
-    container.mounts.push(cri::Mount {
-        container_path: "/data".to_owned(),
-        host_path: data(stage).display().to_string(),
-        ..cri::Mount::default()
-    });
+    container.mounts.push(volume(stage));
     fs::create_dir_all(data(stage))?;
     let pod = stage.recipes.pod("counter");
     let sandbox = stage.cri.run(&pod).await?;
@@ -263,7 +259,16 @@ async fn counter(stage: &Stage) -> Outcome<(String, String)> {
     Ok((sandbox, id))
 }
 
-fn data(stage: &Stage) -> PathBuf {
+/// The volume into which the counter counts.
+pub(crate) fn volume(stage: &Stage) -> cri::Mount {
+    cri::Mount {
+        container_path: "/data".to_owned(),
+        host_path: data(stage).display().to_string(),
+        ..cri::Mount::default()
+    }
+}
+
+pub(crate) fn data(stage: &Stage) -> PathBuf {
     stage.folders.shared.join("data")
 }
 

@@ -54,6 +54,7 @@ mod power;
 mod pulls;
 mod resources;
 mod restarts;
+mod restores;
 mod runner;
 mod security;
 mod servers;
@@ -293,6 +294,12 @@ const STORIES: &[(&str, Story)] = stories![
     checkpoints::refused,
     checkpoints::held_up,
     checkpoints::over_crashes,
+    restores::of_a_counter,
+    restores::of_more_than_allowed,
+    restores::refused,
+    restores::with_a_filter,
+    restores::of_an_image,
+    restores::over_crashes,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

@@ -11,14 +11,14 @@ use serde_json::Value;
 use tar::{Builder, Header};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    order::{DELETED_FILES, IMAGES, LOG, ROOTFS_DIFF},
-    rootfs_diff::Exactly,
-};
-use crate::host::{
-    clock,
-    error::HostError,
-    file::{self, Durability},
+use super::{order::LOG, rootfs_diff::Exactly};
+use crate::{
+    host::{
+        clock,
+        error::HostError,
+        file::{self, Durability},
+    },
+    model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
 };
 
 /// What goes into the archive, apart from the files that the detached program wrote.

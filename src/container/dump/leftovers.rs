@@ -32,7 +32,7 @@ impl Dumps {
         for directory in found.await.unwrap_or_default() {
             let directory = directory.path();
             let id = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let Some(in_progress) = self.begin(&id) else { continue };
+            let Some(in_progress) = self.running.try_write(&id) else { continue };
             let standstill = self.node.engine.standstills().begin(&id).await;
             self.tracker.spawn(async move {
                 match finish(directory.clone()).await {

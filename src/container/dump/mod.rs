@@ -11,7 +11,6 @@
 
 mod archive;
 pub mod error;
-mod error_lines;
 mod facts;
 pub mod leftovers;
 mod order;

@@ -7,10 +7,13 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::host::{
-    error::HostError,
-    file::{self, Durability},
-    freezer::Freezer,
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+        freezer::Freezer,
+    },
+    model::restore::IMAGES,
 };
 
 /// The order to the program.
@@ -83,10 +86,6 @@ pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) ->
 
 pub(super) const ORDER: &str = "order.json";
 pub(super) const REPORT: &str = "report.json";
-/// The directory of CRIU's images, also in the archive.
-pub(super) const IMAGES: &str = "checkpoint";
 /// CRIU's log, also in the archive.
 pub(super) const LOG: &str = "dump.log";
-pub(super) const ROOTFS_DIFF: &str = "rootfs-diff.tar";
-pub(super) const DELETED_FILES: &str = "deleted.files";
 const LARGEST: u64 = 1 << 20;

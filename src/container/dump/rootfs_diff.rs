@@ -13,8 +13,11 @@ use std::{
 
 use tar::{Builder, EntryType, Header};
 
-use super::order::{self, DELETED_FILES, ROOTFS_DIFF};
-use crate::host::upper_layer::{EntryKind, LayerEntry, walk};
+use super::order;
+use crate::{
+    host::upper_layer::{EntryKind, LayerEntry, walk},
+    model::restore::{DELETED_FILES, ROOTFS_DIFF},
+};
 
 /// Writes both files into the directory.
 ///

@@ -1,7 +1,6 @@
 //! CheckpointContainer from the request to the archive.
 
 use std::{
-    collections::HashSet,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -9,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -18,22 +16,23 @@ use tracing::{Instrument as _, info, warn};
 use super::{
     archive::{self, Content},
     error::DumpError,
-    error_lines,
     facts::Facts,
-    order::{self, Failure, IMAGES, LOG, ORDER, Order, REPORT, Report},
+    order::{self, Failure, LOG, ORDER, Order, REPORT, Report},
     work::COMMAND,
 };
 use crate::{
-    concurrency::{blocking::blocking, single_flight::Lost},
-    container::node::Node,
+    concurrency::{blocking::blocking, keyed_locks::KeyedLocks, single_flight::Lost},
+    container::{node::Node, oci_runtime_files::remove_directory},
     error::chain,
     host::{beneath, clock, detached, disk, error::HostError, file},
     logs::log_path::LogPath,
     model::{
         dump::{BindMount, DumpSpec, DumpedContainer},
         record::ContainerRecord,
+        restore::IMAGES,
         time::Nanos,
     },
+    oci_runtime::criu_log,
 };
 
 /// Makes checkpoints of containers. Clones share everything.
@@ -45,20 +44,8 @@ pub struct Dumps {
     /// This program, which also is the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
-    running: Arc<Mutex<HashSet<String>>>,
-}
-
-/// The mark that a checkpoint of a container is being made.
-#[derive(Debug)]
-pub(super) struct InProgress {
-    running: Arc<Mutex<HashSet<String>>>,
-    id: String,
-}
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        self.running.lock().remove(&self.id);
-    }
+    /// A container is locked while a checkpoint of it is being made.
+    pub(super) running: KeyedLocks,
 }
 
 impl Dumps {
@@ -75,7 +62,7 @@ impl Dumps {
             place,
             program,
             tracker: tracker.clone(),
-            running: Arc::default(),
+            running: KeyedLocks::default(),
         }
     }
 
@@ -96,8 +83,8 @@ impl Dumps {
         let now = self.node.store.inspected(&spec.container).await?;
         let container = now.container(&spec.container).cloned().ok_or_else(missing)?;
         let id = container.id.to_string();
-        let in_progress =
-            self.begin(&id).ok_or_else(|| DumpError::InProgress { id: id.clone() })?;
+        let in_progress = self.running.try_write(&id);
+        let in_progress = in_progress.ok_or_else(|| DumpError::InProgress { id: id.clone() })?;
         let (limit, gone) = (spec.timeout, CancellationToken::new());
         let _leaving = gone.clone().drop_guard();
         let (reply, outcome) = oneshot::channel();
@@ -121,13 +108,6 @@ impl Dumps {
         let Some(limit) = limit else { return outcome.await.map_err(|_| Lost)? };
         let late = |_| DumpError::TimedOut { id, limit };
         timeout(limit, outcome).await.map_err(late)?.map_err(|_| Lost)?
-    }
-
-    /// Marks that a checkpoint of this container is being made. None if it already is.
-    pub(super) fn begin(&self, id: &str) -> Option<InProgress> {
-        let running = Arc::clone(&self.running);
-        running.lock().insert(id.to_owned()).then_some(())?;
-        Some(InProgress { running, id: id.to_owned() })
     }
 }
 
@@ -297,7 +277,7 @@ impl Dump {
                 let (log, output) =
                     (String::from_utf8_lossy(&log), String::from_utf8_lossy(&output));
                 let is_disk_full = log.contains(DISK_FULL) || output.contains(DISK_FULL);
-                (error_lines::reason(&log, &output), is_disk_full)
+                (criu_log::reason(&log, &output), is_disk_full)
             }
         };
         if is_disk_full {
@@ -352,12 +332,7 @@ impl Dump {
 
 /// Creates the program's directory. An earlier dockbridge may have left one that could not be removed.
 fn create(directory: &Path) -> Result<(), HostError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(HostError::new("remove", directory, error));
-        }
-        _ => {}
-    }
+    remove_directory(directory)?;
     file::ensure_directory(&directory.join(IMAGES), MODE)
 }
 

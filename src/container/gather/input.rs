@@ -10,14 +10,13 @@ use crate::{
         limits::hugepages::check_hugepages,
         node::Node,
     },
-    error::{Failure, Kind, chain},
+    error::{Failure, chain},
     image_files::{error::UnreadableFile, service::ImageFiles},
     model::{
         accounts::Accounts,
         container::ContainerSpec,
         id::ContainerId,
         record::{ImageRecord, SandboxRecord},
-        reference::printable,
         sandbox::PidMode,
         volume::ImageVolume,
     },
@@ -32,7 +31,7 @@ impl Node {
         &self,
         snapshot: &Snapshot,
         sandbox: &SandboxRecord,
-        spec: ContainerSpec,
+        mut spec: ContainerSpec,
         image_volumes: &[ImageVolume],
     ) -> Result<ContainerPlan, Failure> {
         let engine = snapshot.described()?;
@@ -41,10 +40,16 @@ impl Node {
         let seccomp =
             seccomp_profile(spec.security.seccomp.as_ref(), spec.security.privileged).await?;
         check_host(self.engine.socket(), engine, &spec).await?;
-        let image = self.image(snapshot, &spec.image).await?.ok_or_else(|| {
-            let name = printable(&spec.image);
-            Failure::new(Kind::NotFound, format!("image {name} is not on this node: pull it first"))
-        })?;
+        let found = self.restored(snapshot, &spec).await?;
+        if let Some(found) =
+            found.as_ref().filter(|_| spec.command.is_empty() && spec.args.is_empty())
+        {
+            spec.command.clone_from(&found.command);
+        }
+        let image = match &found {
+            Some(found) => found.image.clone(),
+            None => self.present_image(snapshot, &spec.image).await?,
+        };
         let accounts = accounts(&self.image_files, &image, &spec).await?;
         let cdi = self.cdi_edits(engine, &spec, &sandbox.document.spec.handler).await?;
         let files = self.pod_files.ensure(sandbox).await?;
@@ -60,6 +65,7 @@ impl Node {
             accounts: accounts.as_deref(),
             cdi: cdi.as_deref(),
             is_adjustable: self.nri.may_adjust().await,
+            restore: found.as_ref().map(|found| &found.restore),
             image_volumes,
         };
         Ok(plan::container::plan(spec, &input)?)

@@ -85,6 +85,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         image_volumes: Vec::new(),
         volumes: Vec::new(),
         is_adjustable: false,
+        restore: None,
         edits: Vec::new(),
         cdi: Default::default(),
         unread: None,

@@ -73,12 +73,13 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         user: identity.process.map(|user| user.with_groups(&device_groups)),
         image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
         is_adjustable: input.is_adjustable && runtime.is_ok(),
+        restore: input.restore.cloned(),
         edits: Vec::new(),
         cdi: Value::Null,
         unread: None,
     };
     read_only::check(&document.spec.mounts, handler, input.engine)?;
-    oci_runtime::check_container(&document.spec, &input.sandbox.document, input.engine)?;
+    oci_runtime::check_container(&document, &input.sandbox.document, input.engine)?;
     check_privileges(&document.spec, &input.sandbox.document.spec)?;
     let mounts = mounts::mounts(&document.spec.mounts, input)?;
     let mut host = host_config(&document.spec, input)?;

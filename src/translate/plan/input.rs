@@ -9,6 +9,7 @@ use crate::model::{
     id::{ContainerId, ImageId},
     network::NetworkMode,
     record::{ImageRecord, SandboxRecord},
+    restore::Restore,
     spec_edit::SpecEdit,
     volume::ImageVolume,
 };
@@ -50,6 +51,8 @@ pub struct ContainerInput<'a> {
     pub cdi: Option<&'a [SpecEdit]>,
     /// NRI plugins may change it before its start.
     pub is_adjustable: bool,
+    /// The dump from which it starts.
+    pub restore: Option<&'a Restore>,
     /// The prepared image mounts, in the order of the specification.
     pub image_volumes: &'a [ImageVolume],
 }

@@ -3,7 +3,7 @@
 //! The edits follow from the documents in the labels and from the paths of pinned namespaces. So they are
 //! computed again before each start.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -63,7 +63,9 @@ pub fn container(
     adjusted: &[SpecEdit],
 ) -> OciEdits {
     let spec = &document.spec;
-    let mut made = OciEdits::default();
+    // The caller knows the directory.
+    let restore = document.restore.as_ref().map(|_| PathBuf::new());
+    let mut made = OciEdits { restore, ..OciEdits::default() };
     if let Some(mappings) = spec.users {
         made.users = Some(mappings);
         made.edits.push(namespace("user", user_pin));

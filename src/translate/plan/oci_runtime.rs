@@ -5,7 +5,7 @@ use crate::{
     error::Failure,
     model::{
         container::ContainerSpec,
-        document::SandboxDocument,
+        document::{ContainerDocument, SandboxDocument},
         engine::EngineInfo,
         network::NetworkMode,
         oci_edits::{REQUIRED, RUNTIME},
@@ -33,10 +33,11 @@ pub(super) fn check_sandbox(
 
 /// Refuses a container with features that are not supported.
 pub(super) fn check_container(
-    spec: &ContainerSpec,
+    document: &ContainerDocument,
     pod: &SandboxDocument,
     engine: &EngineInfo,
 ) -> Result<(), Failure> {
+    let spec = &document.spec;
     if spec.users != pod.spec.namespaces.users {
         let has = pod.spec.namespaces.users.is_some();
         let pod = if has { "its own user namespace" } else { "the host's users" };
@@ -47,6 +48,15 @@ pub(super) fn check_container(
     if spec.users.is_some() {
         let refused = |reason| Failure::unsupported(USERS, reason);
         engine.maps_users(handler).map_err(refused)?;
+    }
+    if document.restore.is_some() {
+        let refused = |reason| {
+            Failure::unmet(format!("the container cannot start from a checkpoint: {reason}"))
+        };
+        engine.edits_runtime(handler).map_err(refused)?;
+        if spec.users.is_some() {
+            return Err(refused("its pod has a user namespace"));
+        }
     }
     match field(spec) {
         None => Ok(()),

@@ -251,6 +251,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
         accounts: None,
         cdi: None,
         is_adjustable: false,
+        restore: None,
         image_volumes: &[],
     };
     let plan = container::plan(workload(), &input).unwrap();

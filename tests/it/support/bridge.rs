@@ -134,6 +134,7 @@ impl Node {
             collect: CollectImages::All,
             pull_progress_deadline: Some(LONG),
             registry_config: None,
+            restore_dir: None,
             request_timeout: LONG,
             container_log_format: self.log_format,
             log: LogSettings {

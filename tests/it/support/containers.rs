@@ -51,6 +51,7 @@ impl Verbs {
             oci_runtime_files: OciRuntimeFiles::new(
                 EditsDirectory::new(state.join("edits")),
                 state,
+                state,
             ),
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(Checkpoints::open(state).unwrap()).await,

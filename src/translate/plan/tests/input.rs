@@ -188,6 +188,7 @@ impl TestInput {
                 accounts: accounts.as_ref(),
                 cdi: self.cdi.as_deref(),
                 is_adjustable: self.is_adjustable,
+                restore: None,
                 image_volumes: &volumes,
             },
         )

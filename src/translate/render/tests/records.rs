@@ -87,6 +87,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
             image_volumes: Vec::new(),
             volumes: Vec::new(),
             is_adjustable: false,
+            restore: None,
             edits: Vec::new(),
             cdi: Default::default(),
             unread: None,

@@ -1,8 +1,8 @@
-//! The lines of CRIU's log and of the runtime's output that say why a dump failed.
+//! The lines of CRIU's log and of the runtime's output that say why a checkpoint or a restore failed.
 
 /// The last lines that say why, on one line. CRIU's log has everything that CRIU did. The runtime's output is
 /// used if the log has no error, because CRIU may not have run.
-pub(super) fn reason(log: &str, output: &str) -> String {
+pub fn reason(log: &str, output: &str) -> String {
     let errors = log.lines().filter(|line| line.contains("Error ("));
     let mut lines: Vec<&str> = errors.map(without_time).collect();
     if lines.is_empty() {

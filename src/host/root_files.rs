@@ -1,0 +1,218 @@
+//! Changes files below the root directory of a container that does not run. No symbolic link is followed: the image
+//! and the files of a checkpoint may have links that lead out of the root.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File, Permissions},
+    io::{self, Read},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::{PermissionsExt, chown, lchown, symlink},
+    },
+    path::{Component, Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rustix::fs::{CWD, Mode, OFlags, XattrFlags, lsetxattr, openat};
+
+/// Owner, permissions and extended attributes of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+    /// Seconds since 1970.
+    pub modified: u64,
+    pub attributes: Vec<(String, Vec<u8>)>,
+}
+
+/// The root directory.
+#[derive(Debug)]
+pub struct RootFiles(OwnedFd);
+
+/// A path below the root. Its directory is open.
+#[derive(Debug)]
+struct Place {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(&self.name)
+    }
+}
+
+impl RootFiles {
+    /// Opens the root.
+    ///
+    /// # Errors
+    /// It is not a directory.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        Ok(Self(openat(CWD, root, DIRECTORY, Mode::empty())?))
+    }
+
+    /// Removes what is at a path, with everything below it. Succeeds if nothing is there.
+    ///
+    /// # Errors
+    /// The path leads out of the root or through a link, or access is denied.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = self.place(path).and_then(|place| match fs::symlink_metadata(place.path()) {
+            Ok(facts) if facts.is_dir() => fs::remove_dir_all(place.path()),
+            Ok(_) => fs::remove_file(place.path()),
+            Err(error) => Err(error),
+        });
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Removes everything in a directory.
+    ///
+    /// # Errors
+    /// As [`Self::remove`].
+    pub fn clear(&self, path: &Path) -> io::Result<()> {
+        let place = self.place(path)?;
+        for entry in fs::read_dir(place.path())? {
+            self.remove(&path.join(entry?.file_name()))?;
+        }
+        Ok(())
+    }
+
+    /// Creates a directory, or changes the properties of one that is there.
+    ///
+    /// # Errors
+    /// As [`Self::remove`].
+    pub fn directory(&self, path: &Path, properties: &Properties) -> io::Result<()> {
+        // The root itself is the engine's.
+        let Some(_) = path.file_name() else { return Ok(()) };
+        let place = self.place(path)?;
+        if !fs::symlink_metadata(place.path()).is_ok_and(|facts| facts.is_dir()) {
+            self.remove(path)?;
+            fs::create_dir(place.path())?;
+        }
+        finish(&place.path(), properties)
+    }
+
+    /// Writes a file, and replaces what is at its path.
+    ///
+    /// # Errors
+    /// As [`Self::remove`].
+    pub fn file(
+        &self,
+        path: &Path,
+        properties: &Properties,
+        content: &mut impl Read,
+    ) -> io::Result<()> {
+        let place = self.new_place(path)?;
+        let mut file = File::create_new(place.path())?;
+        io::copy(content, &mut file)?;
+        finish(&place.path(), properties)?;
+        let modified = Duration::from_secs(properties.modified);
+        file.set_modified(
+            SystemTime::UNIX_EPOCH.checked_add(modified).unwrap_or(SystemTime::UNIX_EPOCH),
+        )
+    }
+
+    /// Makes a symbolic link, and replaces what is at its path.
+    ///
+    /// # Errors
+    /// As [`Self::remove`].
+    pub fn link(&self, path: &Path, target: &Path, properties: &Properties) -> io::Result<()> {
+        let place = self.new_place(path)?;
+        symlink(target, place.path())?;
+        lchown(place.path(), Some(properties.uid), Some(properties.gid))
+    }
+
+    /// Gives a file another name, and replaces what is there.
+    ///
+    /// # Errors
+    /// As [`Self::remove`], and if there is no such file.
+    pub fn other_name(&self, path: &Path, first: &Path) -> io::Result<()> {
+        let first = self.place(first)?;
+        fs::hard_link(first.path(), self.new_place(path)?.path())
+    }
+
+    fn new_place(&self, path: &Path) -> io::Result<Place> {
+        self.remove(path)?;
+        self.place(path)
+    }
+
+    fn place(&self, path: &Path) -> io::Result<Place> {
+        let mut names = Vec::new();
+        for part in path.components() {
+            match part {
+                Component::Normal(name) => names.push(name),
+                Component::CurDir | Component::RootDir => {}
+                Component::ParentDir | Component::Prefix(_) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "leads out of the root",
+                    ));
+                }
+            }
+        }
+        let name = names.pop().unwrap_or(OsStr::new("."));
+        let mut directory = self.0.try_clone()?;
+        for name in names {
+            directory = openat(&directory, name, DIRECTORY, Mode::empty())?;
+        }
+        Ok(Place { directory, name: name.to_owned() })
+    }
+}
+
+/// The path is a file or a directory that was just created. A change of the owner removes set-user-ID bits, and
+/// file capabilities.
+fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
+    chown(path, Some(properties.uid), Some(properties.gid))?;
+    fs::set_permissions(path, Permissions::from_mode(properties.mode & 0o7777))?;
+    for (name, value) in &properties.attributes {
+        lsetxattr(path, name.as_str(), value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_outside_of_the_root_is_changed() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, outside) = (place.path().join("root"), place.path().join("outside"));
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "kept").unwrap();
+        symlink(&outside, root.join("link")).unwrap();
+        let files = RootFiles::open(&root).unwrap();
+        let facts = fs::metadata(&root).unwrap();
+        use std::os::unix::fs::MetadataExt as _;
+        let own =
+            Properties { uid: facts.uid(), gid: facts.gid(), mode: 0o640, ..Properties::default() };
+        for path in ["link/kept", "../outside/kept", "etc/../../outside/kept"] {
+            let path = Path::new(path);
+            files.file(path, &own, &mut &b"x"[..]).unwrap_err();
+            files.directory(path, &own).unwrap_err();
+            files.link(path, Path::new("/"), &own).unwrap_err();
+            files.remove(path).unwrap_err();
+            files.other_name(Path::new("etc/x"), path).unwrap_err();
+        }
+        files.clear(Path::new("link")).unwrap_err();
+        files.remove(Path::new("none/below")).unwrap();
+        files.file(Path::new("/etc/own"), &own, &mut &b"text"[..]).unwrap();
+        files.other_name(Path::new("etc/other"), Path::new("etc/own")).unwrap();
+        // What is at the path is replaced, not followed.
+        files.directory(Path::new("link"), &own).unwrap();
+        files.file(Path::new("link/kept"), &own, &mut &b"new"[..]).unwrap();
+        assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept");
+        assert_eq!(fs::read_to_string(root.join("link/kept")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(root.join("etc/other")).unwrap(), "text");
+        assert_eq!(fs::metadata(root.join("etc/own")).unwrap().permissions().mode() & 0o777, 0o640);
+        files.clear(Path::new("etc")).unwrap();
+        assert_eq!(fs::read_dir(root.join("etc")).unwrap().count(), 0);
+    }
+}

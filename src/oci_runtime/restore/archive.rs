@@ -1,0 +1,184 @@
+//! Reads the archive of a checkpoint, which may come from anywhere. Nothing is written before all of it was looked at.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::OpenOptionsExt,
+    path::{Component, Path, PathBuf},
+};
+
+use serde::Deserialize;
+use tar::{Archive, EntryType};
+
+use crate::model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF};
+
+/// The files in an archive that a restore uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents(Vec<Content>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Content {
+    path: PathBuf,
+    offset: u64,
+    size: u64,
+}
+
+impl Contents {
+    /// Finds the files in an archive.
+    ///
+    /// # Errors
+    /// The archive is damaged, has paths that leave it, links or devices in place of the files, a file twice, or is
+    /// cut off.
+    pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
+        let length = archive.seek(SeekFrom::End(0))?;
+        archive.rewind()?;
+        let mut found = Vec::<Content>::new();
+        // Without the extensions of the format, so that a name cannot fill the memory. All names are short.
+        let mut archive = Archive::new(archive);
+        for (number, entry) in archive.entries_with_seek()?.raw(true).enumerate() {
+            let entry =
+                entry.map_err(|error| refused(format!("the archive is damaged: {error}")))?;
+            if number >= MOST_ENTRIES {
+                return Err(refused("the archive has too many entries".to_owned()));
+            }
+            let (path, kind) = (entry.path()?, entry.header().entry_type());
+            let refused = |what: &str| Err(refused(format!("{} {what}", path.display())));
+            if path.components().any(|part| part == Component::ParentDir) {
+                return refused("leaves the archive");
+            }
+            let path: PathBuf =
+                path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+            if !is_used(&path) || kind == EntryType::Directory && path == Path::new(IMAGES) {
+                continue;
+            }
+            if kind != EntryType::Regular {
+                return refused("is not a file");
+            }
+            if path.components().count() > 2 {
+                return refused("is in a directory that no checkpoint has");
+            }
+            if found.iter().any(|content| content.path == path) {
+                return refused("is there twice");
+            }
+            let (offset, size) = (entry.raw_file_position(), entry.size());
+            if offset.checked_add(size).is_none_or(|end| end > length) {
+                return refused("is cut off");
+            }
+            found.push(Content { path, offset, size });
+        }
+        Ok(Self(found))
+    }
+
+    /// How much space the files need.
+    pub fn size(&self) -> u64 {
+        self.0.iter().map(|content| content.size).fold(0, u64::saturating_add)
+    }
+
+    /// A JSON document of the archive.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is too large.
+    pub fn document(&self, archive: &mut (impl Read + Seek), name: &str) -> io::Result<Vec<u8>> {
+        let content = self.0.iter().find(|content| content.path == Path::new(name));
+        let content = content.ok_or_else(|| refused(format!("the archive has no {name}")))?;
+        if content.size > LARGEST_DOCUMENT {
+            return Err(refused(format!("{name} is too large")));
+        }
+        let mut bytes = Vec::new();
+        archive.seek(SeekFrom::Start(content.offset))?;
+        archive.take(content.size).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes the images and the changed files into a directory that has only the directory of the images.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn unpack(&self, archive: &mut (impl Read + Seek), directory: &Path) -> io::Result<()> {
+        for Content { path, offset, size } in &self.0 {
+            archive.seek(SeekFrom::Start(*offset))?;
+            let mut options = File::options();
+            let mut file =
+                options.write(true).create_new(true).mode(0o600).open(directory.join(path))?;
+            io::copy(&mut archive.by_ref().take(*size), &mut file)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the documents of a checkpoint say about its container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Names of its image, the most exact one first.
+    pub images: Vec<String>,
+    pub command: Vec<String>,
+}
+
+impl Described {
+    /// Reads [`CONFIG`] and [`SPEC`], as dockbridge, containerd and CRI-O write them.
+    ///
+    /// # Errors
+    /// They are not valid, or name no image.
+    pub fn read([config, spec]: &[Vec<u8>; 2]) -> io::Result<Self> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Config {
+            rootfs_image_ref: String,
+            rootfs_image_name: String,
+        }
+        #[derive(Deserialize)]
+        struct Spec {
+            process: Process,
+        }
+        #[derive(Deserialize)]
+        struct Process {
+            args: Vec<String>,
+        }
+        let damaged = |name: &str, error| refused(format!("its {name} is not valid: {error}"));
+        let config: Config = serde_json::from_slice(config).map_err(|e| damaged(CONFIG, e))?;
+        let spec: Spec = serde_json::from_slice(spec).map_err(|e| damaged(SPEC, e))?;
+        let mut images = vec![config.rootfs_image_ref, config.rootfs_image_name];
+        images.retain(|name| !name.is_empty());
+        if images.is_empty() {
+            return Err(refused(format!("its {CONFIG} names no image")));
+        }
+        Ok(Self { images, command: spec.process.args })
+    }
+}
+
+/// Refuses an archive of changed files whose extensions could fill the memory.
+pub(in crate::oci_runtime) fn check_extensions(archive: &mut (impl Read + Seek)) -> io::Result<()> {
+    for entry in Archive::new(archive).entries_with_seek()?.raw(true) {
+        let entry = entry?;
+        let kind = entry.header().entry_type();
+        let is_extension = kind.is_pax_local_extensions()
+            || kind.is_pax_global_extensions()
+            || kind.is_gnu_longname()
+            || kind.is_gnu_longlink();
+        if is_extension && entry.size() > LARGEST_EXTENSION {
+            return Err(refused(
+                "the changed files have a name or an attribute that is too large".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn is_used(path: &Path) -> bool {
+    path.starts_with(IMAGES) || USED.iter().any(|name| path == Path::new(name))
+}
+
+fn refused(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// The JSON document that names the image of the container.
+pub const CONFIG: &str = "config.dump";
+/// The container's `config.json`.
+pub const SPEC: &str = "spec.dump";
+const USED: [&str; 4] = [CONFIG, SPEC, ROOTFS_DIFF, DELETED_FILES];
+/// The largest JSON document that is read.
+pub const LARGEST_DOCUMENT: u64 = 4 << 20;
+/// The kernel's limit for an extended attribute is 64 KiB.
+const LARGEST_EXTENSION: u64 = 1 << 20;
+const MOST_ENTRIES: usize = 1_000_000;

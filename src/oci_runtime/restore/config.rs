@@ -1,0 +1,112 @@
+//! The parts of a `config.json` that limit what a restored process may be.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::oci_runtime) struct Config {
+    pub(super) hostname: String,
+    pub(super) root: Root,
+    pub(super) process: Process,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) linux: Linux,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Root {
+    pub(super) path: String,
+    pub(super) readonly: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Process {
+    pub(super) user: User,
+    pub(super) capabilities: Capabilities,
+    pub(super) no_new_privileges: bool,
+    pub(super) rlimits: Vec<Rlimit>,
+    pub(super) oom_score_adj: i32,
+    pub(super) apparmor_profile: String,
+    pub(super) selinux_label: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct User {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) additional_gids: Vec<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Capabilities {
+    pub(super) bounding: Vec<String>,
+    pub(super) ambient: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Rlimit {
+    #[serde(rename = "type")]
+    pub(super) name: String,
+    pub(super) hard: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Mount {
+    pub(super) destination: String,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) options: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Linux {
+    pub(super) namespaces: Vec<Namespace>,
+    pub(super) masked_paths: Vec<String>,
+    pub(super) readonly_paths: Vec<String>,
+    pub(super) devices: Vec<Device>,
+    pub(super) seccomp: Value,
+    pub(super) mount_label: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Namespace {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Device {
+    pub(super) path: String,
+    pub(super) major: u32,
+    pub(super) minor: u32,
+}
+
+impl Config {
+    pub(super) fn has_namespace(&self, kind: &str) -> bool {
+        self.linux.namespaces.iter().any(|namespace| namespace.kind == kind)
+    }
+
+    /// Whether processes of the container can get this capability.
+    pub(super) fn allows(&self, capability: &str) -> bool {
+        self.process.capabilities.bounding.iter().any(|name| name == capability)
+    }
+}
+
+impl Mount {
+    /// Whether its source is outside of the container.
+    pub(super) fn is_bind(&self) -> bool {
+        self.kind == "bind" || self.has("bind") || self.has("rbind")
+    }
+
+    pub(super) fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|it| it == option)
+    }
+}

@@ -1,0 +1,122 @@
+//! The form of CRIU's images: one or two magic numbers, then entries, each an encoded message after its length.
+
+use bytes::Buf;
+use prost::{
+    Message,
+    encoding::{DecodeContext, decode_key, skip_field},
+};
+
+/// An image, whose entries are still encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    magic: Vec<u8>,
+    pub(super) entries: Vec<Vec<u8>>,
+}
+
+impl Image {
+    /// Splits an image. Fails with the reason if it is cut off.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let has_two = COMMON.iter().any(|magic| bytes.starts_with(&magic.to_le_bytes()));
+        let (magic, mut rest) =
+            bytes.split_at_checked(if has_two { 8 } else { 4 }).ok_or("it is cut off")?;
+        let mut entries = Vec::new();
+        while !rest.is_empty() {
+            let (length, after) = rest.split_first_chunk().ok_or("it is cut off")?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+            let (entry, after) = after.split_at_checked(length).ok_or("it is cut off")?;
+            entries.push(entry.to_vec());
+            rest = after;
+        }
+        Ok(Self { magic: magic.to_vec(), entries })
+    }
+
+    /// An image with one entry of this kind.
+    pub(super) fn new(magic: u32, entry: &impl Message) -> Self {
+        let magic = [COMMON[0].to_le_bytes(), magic.to_le_bytes()].concat();
+        Self { magic, entries: vec![entry.encode_to_vec()] }
+    }
+
+    /// The bytes of the image.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.magic.clone();
+        for entry in &self.entries {
+            bytes.extend(u32::try_from(entry.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend(entry);
+        }
+        bytes
+    }
+}
+
+/// Decodes an entry or a part of one.
+pub(super) fn decoded<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
+    M::decode(bytes).map_err(|error| error.to_string())
+}
+
+/// The encoded message, in which the fields of `changes` replace its own. All other fields stay, also those that
+/// are not known here.
+pub(super) fn merged(mut message: &[u8], changes: &impl Message) -> Result<Vec<u8>, String> {
+    let changes = changes.encode_to_vec();
+    let mut replaced = Vec::new();
+    fields(&changes, |tag, _| replaced.push(tag))?;
+    let mut kept = Vec::with_capacity(message.len() + changes.len());
+    fields(std::mem::take(&mut message), |tag, field| {
+        if !replaced.contains(&tag) {
+            kept.extend_from_slice(field);
+        }
+    })?;
+    kept.extend(changes);
+    Ok(kept)
+}
+
+/// Calls `visit` with the tag and the bytes of each field.
+fn fields(mut rest: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<(), String> {
+    while rest.has_remaining() {
+        let whole = rest;
+        let (tag, kind) = decode_key(&mut rest).map_err(|error| error.to_string())?;
+        skip_field(kind, tag, &mut rest, DecodeContext::default())
+            .map_err(|error| error.to_string())?;
+        visit(tag, whole.get(..whole.len() - rest.len()).unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Before the magic number of the kind. The inventory has none of them.
+const COMMON: [u32; 2] = [0x5456_4319, 0x5510_5940];
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::messages::{HostNames, Limit, Task, Thread},
+        *,
+    };
+
+    #[test]
+    fn changes_replace_fields_and_keep_what_is_not_known() {
+        let thread = Thread { nice: Some(-5), seccomp_mode: Some(0), ..Thread::default() };
+        let mut bytes = thread.encode_to_vec();
+        // Field 13, a name.
+        bytes.extend([13 << 3 | 2, 2, b's', b'h']);
+        let changes = Thread { seccomp_mode: Some(2), cgroups: Some(1), ..Thread::default() };
+        let merged = merged(&bytes, &changes).unwrap();
+        let wanted = Thread { nice: Some(-5), ..changes };
+        assert_eq!(decoded::<Thread>(&merged).unwrap(), wanted);
+        assert!(merged.windows(2).any(|two| two == b"sh"), "{merged:?}");
+        let limits = Some(super::super::messages::Limits { all: vec![Limit { soft: 1, hard: 2 }] });
+        let before = Task { limits, ..Task::default() };
+        let twice = super::merged(&before.encode_to_vec(), &before).unwrap();
+        assert_eq!(decoded::<Task>(&twice).unwrap(), before);
+    }
+
+    #[test]
+    fn an_image_is_split_and_joined() {
+        let image = Image::new(7, &HostNames { host: "pod".to_owned() });
+        assert_eq!(Image::read(&image.bytes()).unwrap(), image);
+        let bytes = image.bytes();
+        for length in [0, 3, 7, 9, bytes.len() - 1] {
+            Image::read(&bytes[..length]).unwrap_err();
+        }
+        let inventory = [0x16, 0x31, 0x31, 0x58, 0, 0, 0, 0];
+        assert_eq!(Image::read(&inventory).unwrap().entries, [Vec::<u8>::new()]);
+        merged(&[0xff], &HostNames::default()).unwrap_err();
+    }
+}

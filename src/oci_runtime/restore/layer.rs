@@ -1,0 +1,90 @@
+//! Brings the files that a checkpointed container had changed into the root file system of a new one.
+
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use tar::{Archive, Entry, EntryType};
+
+use crate::host::root_files::{Properties, RootFiles};
+
+/// Deletes paths, which CRI-O has in a list, and applies archives in the format of an image layer.
+///
+/// # Errors
+/// Names the path that cannot be changed or is not accepted.
+pub(in crate::oci_runtime) fn apply(
+    root: &RootFiles,
+    archives: impl Iterator<Item = impl Read>,
+    deleted: &[PathBuf],
+) -> io::Result<()> {
+    for path in deleted {
+        root.remove(path).map_err(|error| at(path, &error))?;
+    }
+    for archive in archives {
+        for entry in Archive::new(archive).entries()? {
+            let mut entry = entry?;
+            let path = entry.path()?.into_owned();
+            add(root, &path, &mut entry).map_err(|error| at(&path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn add(root: &RootFiles, path: &Path, entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name == OPAQUE {
+        return root.clear(path.parent().unwrap_or(Path::new("")));
+    }
+    if let Some(deleted) = name.strip_prefix(DELETED) {
+        return match deleted {
+            // Otherwise the whole directory would be removed.
+            "" | "." | ".." => Err(refused("is not a name")),
+            deleted => root.remove(&path.with_file_name(deleted)),
+        };
+    }
+    let properties = properties(entry)?;
+    let target = |entry: &Entry<'_, _>| {
+        Ok::<_, io::Error>(entry.link_name()?.ok_or_else(|| refused("has no target"))?.into_owned())
+    };
+    match entry.header().entry_type() {
+        EntryType::Directory => root.directory(path, &properties),
+        EntryType::Regular => root.file(path, &properties, entry),
+        EntryType::Symlink => root.link(path, &target(entry)?, &properties),
+        EntryType::Link => root.other_name(path, &target(entry)?),
+        _ => Err(refused("is neither a file, a directory nor a link")),
+    }
+}
+
+fn properties(entry: &mut Entry<'_, impl Read>) -> io::Result<Properties> {
+    let mut attributes = Vec::new();
+    for extension in entry.pax_extensions()?.into_iter().flatten() {
+        let extension = extension?;
+        let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
+        // Others are the kernel's or the label of the old container.
+        let is_files = |name: &&str| {
+            name.starts_with("user.")
+                || name.starts_with("system.posix_acl_")
+                || *name == "security.capability"
+        };
+        if let Some(name) = name.filter(is_files) {
+            attributes.push((name.to_owned(), extension.value_bytes().to_vec()));
+        }
+    }
+    let header = entry.header();
+    let id = |id: u64| u32::try_from(id).map_err(|_| refused("has an owner that does not exist"));
+    let (uid, gid) = (id(header.uid()?)?, id(header.gid()?)?);
+    Ok(Properties { uid, gid, mode: header.mode()?, modified: header.mtime()?, attributes })
+}
+
+fn refused(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("/{}: {error}", path.display()))
+}
+
+/// The markers of image layers.
+const DELETED: &str = ".wh.";
+const OPAQUE: &str = ".wh..wh..opq";

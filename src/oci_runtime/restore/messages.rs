@@ -1,0 +1,270 @@
+//! The messages of CRIU's images that are read or changed, with the numbers of their fields in CRIU's `images/*.proto`.
+//! Fields that are not listed stay as they are: [`super::image::merged`] changes the encoded form.
+
+use prost::Message;
+
+/// `inventory.img`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Inventory {
+    /// The namespaces of CRIU itself. What a process has in common with them is the host's.
+    #[prost(message, optional, tag = "3")]
+    pub(super) host: Option<Namespaces>,
+    #[prost(uint32, optional, tag = "5")]
+    pub(super) cgroups: Option<u32>,
+}
+
+/// `ids-PID.img`: numbers that stand for namespaces.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Namespaces {
+    #[prost(uint32, optional, tag = "5")]
+    pub(super) pid: Option<u32>,
+    #[prost(uint32, optional, tag = "6")]
+    pub(super) network: Option<u32>,
+    #[prost(uint32, optional, tag = "7")]
+    pub(super) ipc: Option<u32>,
+    #[prost(uint32, optional, tag = "8")]
+    pub(super) uts: Option<u32>,
+    #[prost(uint32, optional, tag = "9")]
+    pub(super) mount: Option<u32>,
+    #[prost(uint32, optional, tag = "10")]
+    pub(super) user: Option<u32>,
+}
+
+/// `pstree.img`, an entry for each process.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TreeEntry {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) pid: u32,
+    #[prost(uint32, repeated, packed = "false", tag = "5")]
+    pub(super) threads: Vec<u32>,
+}
+
+/// `core-PID.img`, for each thread.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Core {
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub(super) task: Option<Vec<u8>>,
+    /// A process that has ended has none.
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub(super) thread: Option<Vec<u8>>,
+}
+
+/// What the threads of a process share.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Task {
+    #[prost(message, optional, tag = "8")]
+    pub(super) limits: Option<Limits>,
+    #[prost(uint32, optional, tag = "9")]
+    pub(super) cgroups: Option<u32>,
+    #[prost(uint32, optional, tag = "11")]
+    pub(super) old_seccomp_mode: Option<u32>,
+    #[prost(int32, optional, tag = "14")]
+    pub(super) oom_score: Option<i32>,
+}
+
+/// In the order of the kernel's numbers.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Limits {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) all: Vec<Limit>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Limit {
+    #[prost(uint64, required, tag = "1")]
+    pub(super) soft: u64,
+    #[prost(uint64, required, tag = "2")]
+    pub(super) hard: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Thread {
+    #[prost(sint32, optional, tag = "3")]
+    pub(super) nice: Option<i32>,
+    #[prost(uint32, optional, tag = "4")]
+    pub(super) policy: Option<u32>,
+    #[prost(message, optional, tag = "10")]
+    pub(super) credentials: Option<Credentials>,
+    #[prost(uint32, optional, tag = "11")]
+    pub(super) seccomp_mode: Option<u32>,
+    #[prost(uint32, optional, tag = "12")]
+    pub(super) seccomp_filter: Option<u32>,
+    #[prost(uint32, optional, tag = "16")]
+    pub(super) cgroups: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Credentials {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) uid: u32,
+    #[prost(uint32, required, tag = "2")]
+    pub(super) gid: u32,
+    #[prost(uint32, required, tag = "3")]
+    pub(super) effective_uid: u32,
+    #[prost(uint32, required, tag = "4")]
+    pub(super) effective_gid: u32,
+    #[prost(uint32, required, tag = "5")]
+    pub(super) saved_uid: u32,
+    #[prost(uint32, required, tag = "6")]
+    pub(super) saved_gid: u32,
+    #[prost(uint32, required, tag = "7")]
+    pub(super) file_uid: u32,
+    #[prost(uint32, required, tag = "8")]
+    pub(super) file_gid: u32,
+    /// The sets of capabilities, in words of 32 bits.
+    #[prost(uint32, repeated, packed = "false", tag = "9")]
+    pub(super) inheritable: Vec<u32>,
+    #[prost(uint32, repeated, packed = "false", tag = "10")]
+    pub(super) permitted: Vec<u32>,
+    #[prost(uint32, repeated, packed = "false", tag = "11")]
+    pub(super) effective: Vec<u32>,
+    #[prost(uint32, repeated, packed = "false", tag = "12")]
+    pub(super) bounding: Vec<u32>,
+    #[prost(uint32, required, tag = "13")]
+    pub(super) secure_bits: u32,
+    #[prost(uint32, repeated, packed = "false", tag = "14")]
+    pub(super) groups: Vec<u32>,
+    /// Profiles of AppArmor's own namespaces, which CRIU would load.
+    #[prost(bytes = "vec", optional, tag = "17")]
+    pub(super) apparmor_namespaces: Option<Vec<u8>>,
+    #[prost(uint32, optional, tag = "18")]
+    pub(super) no_new_privileges: Option<u32>,
+    #[prost(uint32, repeated, packed = "false", tag = "19")]
+    pub(super) ambient: Vec<u32>,
+}
+
+/// `seccomp.img`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Seccomp {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) filters: Vec<Filter>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Filter {
+    #[prost(bytes = "vec", required, tag = "1")]
+    pub(super) program: Vec<u8>,
+    /// The filter that was installed before it.
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) previous: Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    pub(super) flags: Option<u32>,
+}
+
+/// `files.img`, an entry for each open file.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct OpenFile {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) kind: u32,
+    #[prost(message, optional, tag = "4")]
+    pub(super) internet_socket: Option<InternetSocket>,
+    #[prost(message, optional, tag = "13")]
+    pub(super) watches: Option<Watches>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct InternetSocket {
+    #[prost(uint32, required, tag = "4")]
+    pub(super) kind: u32,
+}
+
+/// An inotify file.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Watches {
+    #[prost(message, repeated, tag = "5")]
+    pub(super) all: Vec<Watch>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Watch {
+    #[prost(message, optional, tag = "7")]
+    pub(super) handle: Option<FileHandle>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FileHandle {
+    #[prost(string, optional, tag = "4")]
+    pub(super) path: Option<String>,
+}
+
+/// `mountpoints-N.img`, an entry for each mount.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Mount {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) kind: u32,
+    #[prost(uint32, required, tag = "2")]
+    pub(super) id: u32,
+    #[prost(uint32, required, tag = "4")]
+    pub(super) parent: u32,
+    #[prost(uint32, required, tag = "5")]
+    pub(super) flags: u32,
+    #[prost(string, required, tag = "7")]
+    pub(super) path: String,
+    #[prost(uint32, optional, tag = "10")]
+    pub(super) shared: Option<u32>,
+    #[prost(bool, optional, tag = "12")]
+    pub(super) by_plugin: Option<bool>,
+    /// The old form of `outside`.
+    #[prost(bool, optional, tag = "13")]
+    pub(super) is_outside: Option<bool>,
+    /// The runtime's name for a source outside of the container.
+    #[prost(string, optional, tag = "18")]
+    pub(super) outside: Option<String>,
+}
+
+/// `netns-N.img`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Network {
+    /// The runtime's name for the network namespace of the pod.
+    #[prost(string, optional, tag = "8")]
+    pub(super) outside: Option<String>,
+}
+
+/// `utsns-N.img`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HostNames {
+    #[prost(string, required, tag = "1")]
+    pub(super) host: String,
+}
+
+/// `cgroup.img`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Cgroups {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) sets: Vec<CgroupSet>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) controllers: Vec<Controller>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CgroupSet {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) id: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) members: Vec<CgroupMember>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CgroupMember {
+    #[prost(string, required, tag = "1")]
+    pub(super) controller: String,
+    #[prost(string, required, tag = "2")]
+    pub(super) path: String,
+    /// The length of the part of the path that the namespace hides.
+    #[prost(uint32, optional, tag = "3")]
+    pub(super) hidden: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Controller {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) names: Vec<String>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) directories: Vec<CgroupDirectory>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CgroupDirectory {
+    #[prost(string, required, tag = "1")]
+    pub(super) name: String,
+}

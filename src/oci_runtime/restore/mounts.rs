@@ -1,0 +1,110 @@
+//! Whether the mounts of a checkpoint are those of the new container. CRIU makes them from the images, not from
+//! the `config.json`.
+
+use std::collections::BTreeMap;
+
+use super::{
+    config::{self, Config},
+    messages::Mount,
+};
+use crate::model::path::parts;
+
+/// Fails with the first mount that the new container has not, or that the checkpoint lacks. `exists` tells which
+/// paths of `/proc` and `/sys` this kernel has.
+pub(super) fn check(
+    mounts: &[Mount],
+    config: &Config,
+    exists: &dyn Fn(&str) -> bool,
+) -> Result<(), String> {
+    let mut by_path = BTreeMap::new();
+    for mount in mounts {
+        if by_path.insert(parts(&mount.path), mount).is_some() {
+            return Err(format!("it has two mounts at {}", mount.path));
+        }
+    }
+    for (path, mount) in &by_path {
+        // Otherwise a mount could be hidden below its own parent.
+        let above = (0..path.len()).rev().find_map(|length| by_path.get(path.get(..length)?));
+        if above.is_some_and(|above| above.id != mount.parent) {
+            return Err(format!("its mount {} is not below the one that contains it", mount.path));
+        }
+        if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
+            return Err(format!("it has a mount of an unknown kind at {}", mount.path));
+        }
+        check_mount(mount, path, config)?;
+    }
+    let wanted = config.mounts.iter().map(|mount| &mount.destination);
+    let linux = &config.linux;
+    let hidden = linux.masked_paths.iter().chain(&linux.readonly_paths).filter(|path| exists(path));
+    match wanted.chain(hidden).find(|path| !by_path.contains_key(&parts(path))) {
+        Some(path) => Err(format!("it has no mount at {path}, and the new container has one")),
+        None => Ok(()),
+    }
+}
+
+fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), String> {
+    let is_at = |it: &String| parts(it) == path;
+    let linux = &config.linux;
+    let is_masked = linux.masked_paths.iter().any(is_at);
+    let unknown =
+        || Err(format!("it has a mount at {}, and the new container has not", mount.path));
+    let planned = config.mounts.iter().find(|it| is_at(&it.destination));
+    let cgroups = config.mounts.iter().find(|it| {
+        it.kind == "cgroup" && path.starts_with(&parts(&it.destination)) && !is_at(&it.destination)
+    });
+    let mut needed = 0;
+    match (&mount.outside, planned.or(cgroups)) {
+        // CRIU only knows sources that the runtime names: those of the new container.
+        (Some(source), _) if is_masked && source == "/dev/null" => {}
+        (Some(source), Some(it))
+            if (it.is_bind() || cgroups.is_some()) && parts(source) == path =>
+        {
+            needed = flags(it);
+            if mount.shared.unwrap_or_default() != 0 && !it.has("shared") && !it.has("rshared") {
+                return Err(format!("its mount at {} propagates to the node", mount.path));
+            }
+        }
+        (Some(source), None)
+            if linux.devices.iter().any(|it| is_at(&it.path) && it.path == *source) => {}
+        (None, _) if path.is_empty() => {
+            needed = if config.root.readonly { READ_ONLY } else { 0 };
+        }
+        (None, Some(it)) if !it.is_bind() && kinds(&it.kind).contains(&mount.kind) => {
+            // The tmpfs with the cgroups of version 1 is only made read-only by some runtimes.
+            let is_tmpfs_of_cgroups = it.kind == "cgroup" && mount.kind == TMPFS;
+            needed = if is_tmpfs_of_cgroups { flags(it) & !READ_ONLY } else { flags(it) };
+        }
+        (None, None) if is_masked && mount.kind == TMPFS => needed = READ_ONLY,
+        (None, None) if linux.readonly_paths.iter().any(is_at) && [1, 2].contains(&mount.kind) => {
+            needed = READ_ONLY;
+        }
+        _ => return unknown(),
+    }
+    if mount.flags & needed != needed {
+        return Err(format!("its mount at {} lacks options of the new container", mount.path));
+    }
+    Ok(())
+}
+
+/// The kernel's flags of a mount that make it safer.
+fn flags(mount: &config::Mount) -> u32 {
+    let named = [("ro", READ_ONLY), ("nosuid", 2), ("nodev", 4), ("noexec", 8)];
+    named.iter().filter(|(name, _)| mount.has(name)).fold(0, |all, (_, flag)| all | flag)
+}
+
+/// CRIU's numbers for a type of mount.
+fn kinds(kind: &str) -> &'static [u32] {
+    match kind {
+        "proc" => &[1],
+        "sysfs" => &[2],
+        "tmpfs" => &[TMPFS],
+        "devpts" => &[6],
+        "mqueue" => &[14],
+        // With version 1, a tmpfs with a mount for each controller.
+        "cgroup" => &[TMPFS, 12, 23],
+        _ => &[],
+    }
+}
+
+const READ_ONLY: u32 = 1;
+const TMPFS: u32 = 5;

@@ -1,0 +1,130 @@
+//! Whether a thread of a checkpoint has only the rights that the new container gives its own processes.
+
+use super::{
+    config::Config,
+    messages::{Credentials, Thread},
+};
+
+/// Fails with the first right that the new container does not give.
+pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
+    let credentials = thread.credentials.as_ref().ok_or("it has a process without credentials")?;
+    check_identity(credentials, config)?;
+    check_capabilities(credentials, config)?;
+    let process = &config.process;
+    if process.no_new_privileges && credentials.no_new_privileges != Some(1) {
+        return Err("it has a process that may gain privileges (no_new_privs is off)".to_owned());
+    }
+    if credentials.secure_bits != 0 && !config.allows("CAP_SETPCAP") {
+        return Err("it has a process with secure bits, which need CAP_SETPCAP".to_owned());
+    }
+    if credentials.apparmor_namespaces.as_ref().is_some_and(|profiles| !profiles.is_empty()) {
+        return Err("it has its own AppArmor profiles".to_owned());
+    }
+    let is_preferred = thread.nice.is_some_and(|nice| nice < 0)
+        || thread.policy.is_some_and(|policy| REAL_TIME.contains(&policy));
+    if is_preferred && !config.allows("CAP_SYS_NICE") {
+        return Err("it has a process with a higher priority, which needs CAP_SYS_NICE".to_owned());
+    }
+    Ok(())
+}
+
+/// Root may have changed to other users. Another user may not have changed, although a program of the image
+/// may be set-user-ID.
+fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
+    let user = &config.process.user;
+    let may = |capability| user.uid == 0 && config.allows(capability);
+    let uids = [has.uid, has.effective_uid, has.saved_uid, has.file_uid];
+    if let Some(other) = uids.iter().find(|uid| **uid != user.uid && !may("CAP_SETUID")) {
+        return Err(format!("it has a process of user {other}, not of user {}", user.uid));
+    }
+    let gids = [has.gid, has.effective_gid, has.saved_gid, has.file_gid];
+    let is_own = |gid: &&u32| **gid == user.gid || user.additional_gids.contains(gid);
+    let mut others = gids.iter().filter(|gid| **gid != user.gid);
+    let other = others.next().or_else(|| has.groups.iter().find(|gid| !is_own(gid)));
+    match other {
+        Some(other) if !may("CAP_SETGID") => {
+            Err(format!("it has a process of group {other}, which the new container has not"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> {
+    let allowed = &config.process.capabilities;
+    let bounding = bits(&allowed.bounding);
+    // Without root, the first program of a container only has ambient capabilities.
+    let own = if config.process.user.uid == 0 { bounding } else { bits(&allowed.ambient) };
+    for (set, allowed) in [
+        (&has.permitted, own),
+        (&has.effective, own),
+        (&has.ambient, own),
+        (&has.inheritable, bounding),
+        (&has.bounding, bounding),
+    ] {
+        let more = joined(set) & !allowed;
+        if more != 0 || set.len() > 2 {
+            let bit = usize::try_from(more.trailing_zeros()).unwrap_or_default();
+            let name = CAPABILITIES.get(bit).unwrap_or(&"an unknown one");
+            return Err(format!(
+                "it has a process with capabilities that the new container has not: {name}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn joined(words: &[u32]) -> u64 {
+    words.iter().take(2).rev().fold(0, |bits, word| bits << 32 | u64::from(*word))
+}
+
+fn bits(names: &[String]) -> u64 {
+    let numbers = names.iter().filter_map(|name| CAPABILITIES.iter().position(|it| it == name));
+    numbers.fold(0, |bits, number| bits | 1 << number)
+}
+
+/// SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
+const REAL_TIME: [u32; 3] = [1, 2, 6];
+/// In the order of the kernel's numbers: capabilities(7).
+const CAPABILITIES: [&str; 41] = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_DAC_READ_SEARCH",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_SETGID",
+    "CAP_SETUID",
+    "CAP_SETPCAP",
+    "CAP_LINUX_IMMUTABLE",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_NET_BROADCAST",
+    "CAP_NET_ADMIN",
+    "CAP_NET_RAW",
+    "CAP_IPC_LOCK",
+    "CAP_IPC_OWNER",
+    "CAP_SYS_MODULE",
+    "CAP_SYS_RAWIO",
+    "CAP_SYS_CHROOT",
+    "CAP_SYS_PTRACE",
+    "CAP_SYS_PACCT",
+    "CAP_SYS_ADMIN",
+    "CAP_SYS_BOOT",
+    "CAP_SYS_NICE",
+    "CAP_SYS_RESOURCE",
+    "CAP_SYS_TIME",
+    "CAP_SYS_TTY_CONFIG",
+    "CAP_MKNOD",
+    "CAP_LEASE",
+    "CAP_AUDIT_WRITE",
+    "CAP_AUDIT_CONTROL",
+    "CAP_SETFCAP",
+    "CAP_MAC_OVERRIDE",
+    "CAP_MAC_ADMIN",
+    "CAP_SYSLOG",
+    "CAP_WAKE_ALARM",
+    "CAP_BLOCK_SUSPEND",
+    "CAP_AUDIT_READ",
+    "CAP_PERFMON",
+    "CAP_BPF",
+    "CAP_CHECKPOINT_RESTORE",
+];

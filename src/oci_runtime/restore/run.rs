@@ -1,0 +1,228 @@
+//! Prepares a restore: reads and replaces the images, changes the root file system, and returns the command line
+//! for the lower runtime.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{self, BufReader, Seek},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::{
+    archive::check_extensions,
+    config::Config,
+    fit::{Handling, Images, Target, handling},
+    layer,
+};
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+        root_files::RootFiles,
+        seccomp_filter,
+    },
+    model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
+    oci_runtime::{
+        command_line::CommandLine,
+        error::OciRuntimeError::{self, Restore},
+    },
+};
+
+/// Fits the checkpoint in this directory to the container of the bundle. Returns the command line with which the
+/// lower runtime restores it. `run` runs the lower runtime to its end, and returns whether it succeeded.
+///
+/// # Errors
+/// The checkpoint has more than the container may have, or cannot be read. Nothing of it has run.
+pub(in crate::oci_runtime) fn prepare(
+    line: &CommandLine,
+    checkpoint: &Path,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
+) -> Result<CommandLine, OciRuntimeError> {
+    let document: Value = json_file(&line.bundle.join("config.json"))?;
+    let config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let images = checkpoint.join(IMAGES);
+    let (mut read, removed) = read_images(&images)?;
+    let filter = match config.linux.seccomp.is_null() {
+        true => None,
+        false => filter(line, &document, checkpoint, run)?,
+    };
+    let before = read.clone();
+    let target = Target {
+        config: &config,
+        limits: &own_limits()?,
+        filter: filter.as_deref(),
+        exists: &|path| Path::new(path).exists(),
+    };
+    read.fit(&target).map_err(|reason| {
+        Restore(format!("the checkpoint does not fit the new container: {reason}"))
+    })?;
+    for name in removed {
+        file::remove_if_present(&images.join(name), Durability::Written)?;
+    }
+    for (name, bytes) in read.0.iter().filter(|(name, bytes)| before.0.get(*name) != Some(*bytes)) {
+        file::replace(&images.join(name), bytes, Durability::Written)?;
+    }
+    apply_layer(&line.bundle.join(&config.root.path), checkpoint)?;
+    Ok(restoring(line, &config, checkpoint))
+}
+
+/// The line of `create`, which has the flags for files and terminals, as that of `restore`.
+fn restoring(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandLine {
+    let process = &config.process;
+    let mut flags: Vec<OsString> = vec!["restore".into(), "--detach".into(), "--file-locks".into()];
+    let mut add = |flag: &str, value: OsString| flags.extend([flag.into(), value]);
+    add("--image-path", checkpoint.join(IMAGES).into());
+    add("--work-path", checkpoint.into());
+    let is_confined = !matches!(process.apparmor_profile.as_str(), "" | "unconfined");
+    if is_confined {
+        add("--lsm-profile", format!("apparmor:{}", process.apparmor_profile).into());
+    } else if !process.selinux_label.is_empty() {
+        add("--lsm-profile", format!("selinux:{}", process.selinux_label).into());
+        add("--lsm-mount-context", config.linux.mount_label.clone().into());
+    }
+    let mut words = line.words.clone();
+    let at = words.iter().position(|word| word == "create").unwrap_or_default();
+    words.splice(at..=at, flags);
+    CommandLine { words, ..line.clone() }
+}
+
+fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeError> {
+    let (mut images, mut removed) = (Images::default(), Vec::new());
+    let listed = fs::read_dir(directory).map_err(|e| HostError::new("list", directory, e))?;
+    for entry in listed {
+        let entry = entry.map_err(|e| HostError::new("list", directory, e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match handling(&name) {
+            Some(Handling::Read) => {
+                let bytes = file::read_if_present(&entry.path(), LARGEST_IMAGE)?;
+                images.0.insert(name, bytes.unwrap_or_default());
+            }
+            Some(Handling::Kept) => {}
+            Some(Handling::Removed) => removed.push(name),
+            None => {
+                return Err(Restore(format!("the checkpoint has {name}, which is not restored")));
+            }
+        }
+    }
+    Ok((images, removed))
+}
+
+fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
+    let changed = checkpoint.join(ROOTFS_DIFF);
+    let failed = |error| HostError::new("restore the changed files in", root, error);
+    let deleted: Vec<PathBuf> = match checkpoint.join(DELETED_FILES) {
+        list if list.exists() => json_file(&list)?,
+        _ => Vec::new(),
+    };
+    let files = RootFiles::open(root).map_err(failed)?;
+    let archive = match File::open(&changed) {
+        // CRI-O writes none if nothing has changed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        opened => Some(opened.map_err(failed)?),
+    };
+    if let Some(archive) = &archive {
+        check_extensions(&mut &*archive).and_then(|()| (&*archive).rewind()).map_err(failed)?;
+    }
+    let read = archive.map(BufReader::new).into_iter();
+    Ok(layer::apply(&files, read, &deleted).map_err(failed)?)
+}
+
+/// The seccomp filter that the lower runtime makes for the container. It depends on the runtime, its library and the
+/// kernel, so a container is created for it that never starts, and removed.
+fn filter(
+    line: &CommandLine,
+    document: &Value,
+    checkpoint: &Path,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
+) -> Result<Option<Vec<u8>>, OciRuntimeError> {
+    let bundle = checkpoint.join("filter");
+    file::ensure_directory(&bundle, 0o700)?;
+    let (id, pid_file) = (format!("{}-filter", line.id), bundle.join("pid"));
+    let bytes = probe(document, &line.bundle, (&line.id, &id)).to_string().into_bytes();
+    file::replace(&bundle.join("config.json"), &bytes, Durability::Written)?;
+    let at = line.words.iter().position(|word| word == "create").unwrap_or_default();
+    let run = |words: &[&OsStr]| {
+        let mut all = line.words.get(..at).unwrap_or_default().to_vec();
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        run(&CommandLine { words: all, ..line.clone() })
+    };
+    let created = run(&[
+        "create".as_ref(),
+        "--bundle".as_ref(),
+        bundle.as_os_str(),
+        "--pid-file".as_ref(),
+        pid_file.as_os_str(),
+        id.as_ref(),
+    ]);
+    let read = created.and_then(|is_created| {
+        let pid = fs::read_to_string(&pid_file).unwrap_or_default();
+        match pid.trim().parse() {
+            Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
+                .map_err(|e| HostError::new("read the seccomp filter of", &bundle, e))?),
+            _ => Err(Restore("the runtime does not create the seccomp filter".to_owned())),
+        }
+    });
+    run(&["delete".as_ref(), "--force".as_ref(), id.as_ref()])?;
+    match read? {
+        None => Err(Restore("the runtime made no seccomp filter".to_owned())),
+        filter => Ok(filter),
+    }
+}
+
+/// A container with the same filter and root file system, and nothing else of the container.
+fn probe(document: &Value, bundle: &Path, (id, probe): (&str, &str)) -> Value {
+    let place = |keys: &[&str]| keys.iter().try_fold(document, |at, key| at.get(*key)).cloned();
+    let text = |keys: &[&str]| place(keys).and_then(|it| it.as_str().map(str::to_owned));
+    let root = bundle.join(text(&["root", "path"]).unwrap_or_default());
+    let namespaces = ["mount", "pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
+    json!({
+        "ociVersion": place(&["ociVersion"]),
+        "root": { "path": root, "readonly": true },
+        "process": {
+            "user": { "uid": 0, "gid": 0 },
+            // Without a filter that allows it, the process would set it too late.
+            "noNewPrivileges": false,
+            "cwd": "/",
+            // A program that is in every root file system. It never runs.
+            "args": ["/proc/self/exe"],
+        },
+        "mounts": [
+            { "destination": "/proc", "type": "proc", "source": "proc" },
+            { "destination": "/dev", "type": "tmpfs", "source": "tmpfs" },
+        ],
+        "linux": {
+            "namespaces": namespaces,
+            "cgroupsPath": text(&["linux", "cgroupsPath"]).map(|path| path.replace(id, probe)),
+            "seccomp": place(&["linux", "seccomp"]),
+        },
+    })
+}
+
+/// The hard limits of this process, which a new container inherits.
+fn own_limits() -> Result<Vec<u64>, HostError> {
+    let table =
+        fs::read_to_string(LIMITS).map_err(|e| HostError::new("read", Path::new(LIMITS), e))?;
+    let hard = table.lines().skip(1).map(|line| {
+        let columns = line.get(NAME_WIDTH..).unwrap_or_default();
+        // `unlimited` is the only text.
+        columns.split_whitespace().nth(1).and_then(|hard| hard.parse().ok()).unwrap_or(u64::MAX)
+    });
+    Ok(hard.collect())
+}
+
+fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRuntimeError> {
+    let bytes = file::read_if_present(path, LARGEST_IMAGE)?.unwrap_or_default();
+    serde_json::from_slice(&bytes).map_err(|error| OciRuntimeError::Malformed {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Images with more are not accepted. Memory is in others.
+const LARGEST_IMAGE: u64 = 64 << 20;
+/// In the order of the kernel's numbers.
+const LIMITS: &str = "/proc/self/limits";
+const NAME_WIDTH: usize = 26;

@@ -1,0 +1,85 @@
+//! Puts the seccomp filter of the new container below all filters of a checkpoint, so that both apply.
+
+use std::collections::BTreeMap;
+
+use super::messages::{Filter, Seccomp, Thread};
+
+/// The filters of a checkpoint, after those of the new container.
+pub(super) struct Chains {
+    filters: Vec<Filter>,
+    program: Vec<u8>,
+    /// What was put below a first filter of the checkpoint.
+    below: BTreeMap<usize, u32>,
+}
+
+impl Chains {
+    pub(super) fn new(of_checkpoint: Seccomp, program: &[u8]) -> Self {
+        let own = |flags| Filter { program: program.to_vec(), previous: None, flags };
+        let mut filters = vec![own(None), own(Some(ALL_THREADS))];
+        let moved = of_checkpoint.filters.into_iter().map(|filter| Filter {
+            previous: filter.previous.map(|before| before.saturating_add(MOVED)),
+            ..filter
+        });
+        filters.extend(moved);
+        Self { filters, program: program.to_vec(), below: BTreeMap::new() }
+    }
+
+    /// Gives the threads of a process the filter. CRIU installs the filters of the first thread for all of them,
+    /// if the others have none in the images.
+    pub(super) fn put_below(
+        &mut self,
+        leader: u32,
+        threads: &mut BTreeMap<u32, Thread>,
+    ) -> Result<(), String> {
+        let has_filter = |thread: &Thread| thread.seccomp_mode == Some(WITH_FILTER);
+        let is_separate = threads.iter().any(|(id, thread)| *id != leader && has_filter(thread));
+        let own = u32::from(!is_separate);
+        for (id, thread) in threads {
+            if thread.seccomp_mode == Some(STRICT) || !is_separate && *id != leader {
+                continue;
+            }
+            thread.seccomp_filter =
+                Some(match thread.seccomp_filter.filter(|_| has_filter(thread)) {
+                    Some(filter) => self.based(filter.saturating_add(MOVED), own)?,
+                    None => own,
+                });
+            thread.seccomp_mode = Some(WITH_FILTER);
+        }
+        Ok(())
+    }
+
+    /// Puts the own filter below the first one that was installed before this.
+    fn based(&mut self, filter: u32, own: u32) -> Result<u32, String> {
+        let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let mut first = index(filter);
+        for _ in 0..self.filters.len() {
+            let found =
+                self.filters.get_mut(first).ok_or("it has a seccomp filter without a program")?;
+            match found.previous {
+                Some(before) if !self.below.contains_key(&first) => first = index(before),
+                _ if found.program == self.program => return Ok(filter),
+                _ => {
+                    found.previous = Some(own);
+                    return match self.below.insert(first, own) {
+                        Some(other) if other != own => {
+                            Err("it has a seccomp filter of several processes".to_owned())
+                        }
+                        _ => Ok(filter),
+                    };
+                }
+            }
+        }
+        Err("its seccomp filters are a circle".to_owned())
+    }
+
+    pub(super) fn filters(self) -> Seccomp {
+        Seccomp { filters: self.filters }
+    }
+}
+
+/// SECCOMP_FILTER_FLAG_TSYNC.
+const ALL_THREADS: u32 = 1;
+/// Filters that come before those of the checkpoint.
+const MOVED: u32 = 2;
+const STRICT: u32 = 1;
+const WITH_FILTER: u32 = 2;

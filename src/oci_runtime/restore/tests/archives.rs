@@ -1,0 +1,83 @@
+//! Archives that are complete, damaged and hostile.
+
+use std::{fs, io::Cursor};
+
+use tar::{Builder, EntryType, Header};
+
+use super::super::archive::{CONFIG, Contents};
+
+fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u8]) {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(content.len() as u64);
+    // Paths that the crate itself refuses to write.
+    let field = &mut header.as_old_mut().name;
+    field[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_cksum();
+    archive.append(&header, content).unwrap();
+}
+
+fn archive(entries: &[(&str, EntryType, &[u8])]) -> Cursor<Vec<u8>> {
+    let mut archive = Builder::new(Vec::new());
+    for (name, kind, content) in entries {
+        add(&mut archive, name, *kind, content);
+    }
+    Cursor::new(archive.into_inner().unwrap())
+}
+
+const FILE: EntryType = EntryType::Regular;
+
+#[test]
+fn only_the_files_of_a_restore_are_unpacked() {
+    let mut bytes = archive(&[
+        ("./checkpoint/", EntryType::Directory, b""),
+        ("./checkpoint/core-1.img", FILE, b"core"),
+        ("/rootfs-diff.tar", FILE, b"diff"),
+        ("config.dump", FILE, b"{}"),
+        ("etc/mtab", EntryType::Symlink, b""),
+        ("dump.log", FILE, b"log"),
+    ]);
+    let contents = Contents::find(&mut bytes).unwrap();
+    assert_eq!(contents.size(), 10);
+    assert_eq!(contents.document(&mut bytes, CONFIG).unwrap(), b"{}");
+    contents.document(&mut bytes, "spec.dump").unwrap_err();
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("checkpoint")).unwrap();
+    contents.unpack(&mut bytes, place.path()).unwrap();
+    assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
+    assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
+    assert!(!place.path().join("dump.log").exists());
+}
+
+#[test]
+fn hostile_archives_are_refused() {
+    for (entries, reason) in [
+        (&[("checkpoint/../../etc/cron.d/x", FILE, &b"x"[..])][..], "leaves the archive"),
+        (&[("../config.dump", FILE, b"x")], "leaves the archive"),
+        (&[("checkpoint/core-1.img", EntryType::Symlink, b"")], "is not a file"),
+        (&[("checkpoint", EntryType::Symlink, b"")], "is not a file"),
+        (&[("rootfs-diff.tar", EntryType::Link, b"")], "is not a file"),
+        (&[("checkpoint/pages-1.img", EntryType::Block, b"")], "is not a file"),
+        (&[("checkpoint/pages-1.img", EntryType::Fifo, b"")], "is not a file"),
+        (&[("checkpoint/pages-1.img", EntryType::GNUSparse, b"")], "is not a file"),
+        (&[("checkpoint/below/x", FILE, b"x")], "in a directory"),
+        (&[("config.dump", FILE, b"{}"), ("./config.dump", FILE, b"[]")], "twice"),
+    ] {
+        let refused = Contents::find(&mut archive(entries)).unwrap_err().to_string();
+        assert!(refused.contains(reason), "{entries:?}: {refused}");
+    }
+    // A file that claims to be much larger than the archive.
+    let mut header = Header::new_gnu();
+    header.set_path("checkpoint/pages-1.img").unwrap();
+    header.set_size(1 << 50);
+    header.set_cksum();
+    let bytes = [header.as_bytes().as_slice(), &[0; 1024]].concat();
+    let refused = Contents::find(&mut Cursor::new(bytes)).unwrap_err().to_string();
+    assert!(refused.contains("cut off"), "{refused}");
+    let large = vec![b' '; 5 << 20];
+    let mut bytes = archive(&[(CONFIG, FILE, &large)]);
+    let contents = Contents::find(&mut bytes).unwrap();
+    assert!(contents.document(&mut bytes, CONFIG).unwrap_err().to_string().contains("too large"));
+    Contents::find(&mut Cursor::new(vec![b'x'; 4096])).unwrap_err();
+    assert_eq!(Contents::find(&mut Cursor::new(Vec::new())).unwrap().size(), 0);
+}

@@ -1,0 +1,110 @@
+//! Changed files in a root file system.
+
+use std::{
+    fs,
+    io::Cursor,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use tar::{Builder, EntryType, Header};
+
+use super::super::{archive::check_extensions, layer};
+use crate::host::root_files::RootFiles;
+
+fn header(kind: EntryType, size: usize) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_size(size as u64);
+    header.set_mode(0o755);
+    let own = fs::metadata("/proc/self").unwrap();
+    header.set_uid(own.uid().into());
+    header.set_gid(own.gid().into());
+    header
+}
+
+fn apply(root: &Path, archive: Vec<u8>, deleted: &[&str]) -> Result<(), String> {
+    let files = RootFiles::open(root).unwrap();
+    let deleted: Vec<_> = deleted.iter().map(PathBuf::from).collect();
+    let read = std::iter::once(Cursor::new(archive));
+    layer::apply(&files, read, &deleted).map_err(|error| error.to_string())
+}
+
+#[test]
+fn files_are_added_replaced_and_deleted() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    for directory in ["etc/old", "opaque/below", "gone"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::write(root.join("etc/file"), "image").unwrap();
+    fs::write(root.join("opaque/file"), "image").unwrap();
+    fs::write(root.join("listed"), "image").unwrap();
+    let mut archive = Builder::new(Vec::new());
+    archive.append_data(&mut header(EntryType::Directory, 0), "etc/", std::io::empty()).unwrap();
+    archive.append_data(&mut header(EntryType::Regular, 3), "etc/file", &b"new"[..]).unwrap();
+    archive.append_link(&mut header(EntryType::Link, 0), "etc/other", "etc/file").unwrap();
+    archive.append_link(&mut header(EntryType::Symlink, 0), "etc/link", "/outside").unwrap();
+    for marker in ["opaque/.wh..wh..opq", "etc/.wh.old", ".wh.gone", ".wh.never"] {
+        archive.append_data(&mut header(EntryType::Regular, 0), marker, std::io::empty()).unwrap();
+    }
+    let long = format!("opaque/{}", "long".repeat(50));
+    archive.append_data(&mut header(EntryType::Regular, 1), &long, &b"x"[..]).unwrap();
+    let bytes = archive.into_inner().unwrap();
+    // A restore that failed may be repeated.
+    for _ in 0..2 {
+        apply(root, bytes.clone(), &["/listed", "/not/there"]).unwrap();
+    }
+    assert_eq!(fs::read_to_string(root.join("etc/other")).unwrap(), "new");
+    assert_eq!(fs::metadata(root.join("etc/file")).unwrap().nlink(), 2);
+    assert_eq!(fs::read_link(root.join("etc/link")).unwrap(), Path::new("/outside"));
+    for gone in ["etc/old", "gone", "opaque/file", "opaque/below", "listed"] {
+        assert!(!root.join(gone).exists(), "{gone}");
+    }
+    assert!(root.join(long).exists());
+}
+
+#[test]
+fn hostile_changes_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (root, outside) = (place.path().join("root"), place.path().join("outside"));
+    fs::create_dir(&root).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("kept"), "kept").unwrap();
+    symlink(&outside, root.join("link")).unwrap();
+    for (name, kind, reason) in [
+        ("../outside/kept", EntryType::Regular, "leads out of the root"),
+        ("../outside/.wh.kept", EntryType::Regular, "leads out of the root"),
+        ("link/kept", EntryType::Regular, "/link/kept"),
+        ("link/.wh.kept", EntryType::Regular, "/link/.wh.kept"),
+        ("link/.wh..wh..opq", EntryType::Regular, "/link/"),
+        (".wh..", EntryType::Regular, "is not a name"),
+        (".wh...", EntryType::Regular, "is not a name"),
+        ("device", EntryType::Block, "is neither"),
+        ("pipe", EntryType::Fifo, "is neither"),
+        ("sparse", EntryType::GNUSparse, ""),
+        ("hard", EntryType::Link, ""),
+    ] {
+        let mut header = header(kind, 0);
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        if kind == EntryType::Link {
+            header.set_link_name("/link/kept").unwrap();
+        }
+        header.set_cksum();
+        let mut archive = Builder::new(Vec::new());
+        archive.append(&header, std::io::empty()).unwrap();
+        let refused = apply(&root, archive.into_inner().unwrap(), &[]).expect_err(name);
+        assert!(refused.contains(reason), "{name}: {refused}");
+        assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept", "{name}");
+    }
+    apply(&root, Vec::new(), &["/link/kept"]).unwrap_err();
+    // Names and attributes are read into the memory.
+    let mut archive = Builder::new(Vec::new());
+    archive
+        .append_pax_extensions([("SCHILY.xattr.user.a", vec![b'x'; 2 << 20].as_slice())])
+        .unwrap();
+    let bytes = archive.into_inner().unwrap();
+    assert!(
+        check_extensions(&mut Cursor::new(bytes)).unwrap_err().to_string().contains("too large")
+    );
+}

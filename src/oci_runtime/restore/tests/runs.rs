@@ -1,0 +1,130 @@
+//! Complete restores, with a script in place of the lower runtime.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use super::fixture;
+use crate::{
+    model::oci_edits::OciEdits,
+    oci_runtime::{command_line::CommandLine, directory::EditsDirectory, execute},
+};
+
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+struct Place {
+    folder: tempfile::TempDir,
+    directory: EditsDirectory,
+}
+
+impl Place {
+    /// A container with a bundle and a dump. The script writes down its arguments.
+    fn new(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let directory = EditsDirectory::new(at("edits"));
+        fs::create_dir_all(at("bundle/rootfs")).unwrap();
+        fs::create_dir_all(at("dump/checkpoint")).unwrap();
+        let (images, mut config) = fixture();
+        config["linux"].as_object_mut().unwrap().remove("seccomp");
+        // These paths may not exist on this machine.
+        config["linux"]["maskedPaths"] =
+            serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
+        config["linux"]["readonlyPaths"] =
+            serde_json::json!(["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"]);
+        fs::write(at("bundle/config.json"), config.to_string()).unwrap();
+        for (name, bytes) in images.0 {
+            fs::write(at("dump/checkpoint").join(name), bytes).unwrap();
+        }
+        fs::write(at("dump/checkpoint/cgroup.img"), "old").unwrap();
+        fs::write(at("dump/deleted.files"), "[\"/gone\"]").unwrap();
+        fs::write(at("bundle/rootfs/gone"), "").unwrap();
+        let program = at("runtime");
+        let text = format!("#!/bin/sh\necho \"$@\" >>{}\n{script}\n", at("seen").display());
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let runtime = vec![program.display().to_string()];
+        let edits = OciEdits { restore: Some(at("dump")), runtime, ..OciEdits::default() };
+        directory.write(ID, &edits).unwrap();
+        Self { folder, directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, command: &str) -> Result<ExitCode, String> {
+        let bundle = self.path("bundle").display().to_string();
+        let words = format!("--root /r {command}").replace("BUNDLE", &bundle);
+        let line = CommandLine::read(words.split(' ').map(Into::into));
+        execute::run(line, &self.directory, &|_| None).map_err(|error| error.to_string())
+    }
+
+    fn seen(&self) -> String {
+        fs::read_to_string(self.path("seen")).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_create_becomes_a_restore_once() {
+    let place = Place::new("");
+    place.run(&format!("create --bundle BUNDLE --pid-file /p {ID}")).unwrap();
+    let (dump, bundle) = (place.path("dump"), place.path("bundle"));
+    let wanted = format!(
+        "--root /r restore --detach --file-locks --image-path {0}/checkpoint --work-path {0} --bundle {1} \
+         --pid-file /p {ID}\n",
+        dump.display(),
+        bundle.display()
+    );
+    assert_eq!(place.seen(), wanted);
+    assert!(!dump.exists() && !bundle.join("rootfs/gone").exists());
+    // The runtime is not asked to start what runs.
+    let started = place.run(&format!("start {ID}")).unwrap();
+    assert_eq!(format!("{started:?}"), format!("{:?}", ExitCode::SUCCESS));
+    assert_eq!(place.seen(), wanted);
+    assert_eq!(place.directory.restore(ID).unwrap(), None, "the next start is a fresh one");
+    place.directory.remove(ID).unwrap();
+    assert!(!place.directory.of(ID).exists());
+}
+
+#[test]
+fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
+    let place = Place::new(
+        "d=$7; echo '(00.1) Error (criu/x.c:1): no such pid' >$(dirname $d)/restore.log; exit 1",
+    );
+    for _ in 0..2 {
+        let failed = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+        assert!(
+            failed.contains("CRIU cannot restore the checkpoint: Error (criu/x.c:1)"),
+            "{failed}"
+        );
+        assert!(place.path("dump").exists());
+        assert!(!place.directory.take_restored(ID).unwrap());
+    }
+}
+
+#[test]
+fn nothing_runs_if_the_checkpoint_is_refused() {
+    let refused = |change: &dyn Fn(&Path)| {
+        let place = Place::new("");
+        change(&place.path("dump"));
+        let refused = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+        assert_eq!(place.seen(), "", "{refused}");
+        assert!(place.path("bundle/rootfs/gone").exists(), "{refused}");
+        refused
+    };
+    let unknown = refused(&|dump| fs::write(dump.join("checkpoint/iptables-10.img"), "").unwrap());
+    assert!(unknown.contains("iptables-10.img, which is not restored"), "{unknown}");
+    let more =
+        refused(&|dump| fs::remove_file(dump.join("checkpoint/mountpoints-13.img")).unwrap());
+    assert!(more.contains("does not fit the new container"), "{more}");
+    let pipe = refused(&|dump| {
+        let path = dump.join("checkpoint/core-7.img");
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    });
+    assert!(pipe.contains("core-7.img"), "{pipe}");
+}

@@ -1,0 +1,323 @@
+//! Containers that start from a checkpoint, with a real CRIU: they count on in a new pod, with the rights of that pod.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dockbridge::wire::cri;
+use tokio::process::Command;
+use tonic::Code;
+
+use crate::{
+    checkpoints, security,
+    skips::{Lack, skip},
+    support::{
+        cri::Answer,
+        failure::{Outcome, ensure, ensure_eq},
+        leftovers::files_below,
+        patience::Looks,
+        stage::Stage,
+        world::World,
+    },
+};
+
+/// The counter counts on in another pod: its processes, pipe, open files, changed and deleted files. Its name, host
+/// name, cgroup, log and volume are those of the new container. The next start is a fresh one.
+pub(crate) async fn of_a_counter(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "restore").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    let (sandbox, id) = checkpoints::counter(&stage).await?;
+    cri.checkpoint(&id, &archive, 0).await?;
+    cri.end(&sandbox).await?;
+    let data = checkpoints::data(&stage).join("count");
+    fs::write(&data, "")?;
+
+    let pod = stage.recipes.pod("later");
+    let sandbox = cri.run(&pod).await?;
+    let config = again(&stage, &archive);
+    let id = cri.create(&sandbox, &config, &pod).await?;
+    ensure_eq!(cri.create(&sandbox, &config, &pod).await?, id, "a repeated create makes another");
+    cri.start(&id).await?;
+    let before = numbers(&data).await?;
+    ensure!(before > 1, "the counter began again");
+    let own = stage.engine.inside(&id, "cat /own").await?;
+    for (number, line) in (1..).zip(own.lines()) {
+        ensure_eq!(line.parse::<u32>()?, number, "the file in the layer has a gap");
+    }
+    ensure_eq!(stage.engine.inside(&id, "cat /etc/added").await?.trim(), "kept");
+    ensure!(stage.engine.inside(&id, "ls /etc/group").await.is_err(), "a deleted file is back");
+    ensure_eq!(stage.engine.inside(&id, "hostname").await?.trim(), "later");
+    let told = cri.exec_sync(&id, &["cat", "/proc/1/oom_score_adj"], 10).await?;
+    ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "1000");
+    let status = cri.container(&id).await?;
+    ensure_eq!(status.metadata.clone().unwrap_or_default().name, "again");
+    ensure_eq!(status.state(), cri::ContainerState::ContainerRunning);
+    let log = fs::read_to_string(&status.log_path)?;
+    ensure!(
+        log.contains(&format!("stdout F {before}\n")),
+        "{before} is not the first line of {log}"
+    );
+    ensure!(!log.contains("stderr"), "there is a mark in the log: {log}");
+    cri.stats(&id).await?;
+    ensure_eq!(files_below(&stage.folders.state.join("restores")), Vec::<String>::new());
+
+    stage.engine.docker(&["restart", "-t", "1", &id]).await?;
+    fs::write(&data, "")?;
+    let text = stage.engine.docker(&["logs", "--since", "1s", &id]).await?;
+    ensure!(!text.is_empty(), "the restarted container is silent");
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    while fs::read_to_string(&data)?.is_empty() {
+        ensure!(looks.again().await, "the restarted container does not count");
+    }
+    ensure_eq!(stage.engine.inside(&id, "head -n1 /own").await?.trim(), "1");
+    cri.end(&sandbox).await?;
+    fs::remove_file(&archive)?;
+    stage.leaves_nothing().await
+}
+
+/// Rights that the new container has not are refused before anything of the archive runs.
+pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "too_much").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    let (sandbox, id) = checkpoints::counter(&stage).await?;
+    cri.checkpoint(&id, &archive, 0).await?;
+    cri.end(&sandbox).await?;
+    let pod = stage.recipes.pod("strict");
+    let sandbox = cri.run(&pod).await?;
+    let data = checkpoints::data(&stage).join("count");
+    fs::write(&data, "")?;
+    let strict = |change: &dyn Fn(&mut cri::ContainerConfig)| {
+        let mut config = again(&stage, &archive);
+        change(&mut config);
+        config
+    };
+    let no_capabilities = strict(&|config| {
+        let drop_capabilities = vec!["ALL".to_owned()];
+        security_of(config).capabilities =
+            Some(cri::Capability { drop_capabilities, ..cri::Capability::default() });
+    });
+    let no_root = strict(&|config| {
+        security_of(config).run_as_user = Some(cri::Int64Value { value: 1000 });
+    });
+    let no_more_rights = strict(&|config| security_of(config).no_new_privs = true);
+    let no_volume = strict(&|config| config.mounts.clear());
+    let read_only = strict(&|config| config.mounts[0].readonly = true);
+    let other_volume = strict(&|config| config.mounts[0].container_path = "/other".to_owned());
+    for (name, config, reason) in [
+        (
+            "capabilities",
+            no_capabilities,
+            "with capabilities that the new container has not: CAP_CHOWN",
+        ),
+        ("root", no_root, "a process of user 0, not of user 1000"),
+        ("privileges", no_more_rights, "may gain privileges"),
+        ("volume", no_volume, "a mount at /data, and the new container has not"),
+        ("write", read_only, "its mount at /data lacks options"),
+        ("other", other_volume, "no mount at /other"),
+    ] {
+        let id = cri.create(&sandbox, &config, &pod).await?;
+        let refused = cri.start(&id).await;
+        println!("  {name}: {}", refused.as_ref().err().map_or("", |it| &it.message));
+        let refused = refused.err().map(|it| it.message).unwrap_or_default();
+        ensure!(refused.contains(reason), "{name}: {reason:?} is not in {refused:?}");
+        cri.remove_container(&id).await?;
+    }
+    ensure_eq!(fs::read_to_string(&data)?, "", "a refused checkpoint has run");
+    // More than the checkpoint has is given to none.
+    let id = cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
+    cri.start(&id).await?;
+    numbers(&data).await?;
+    cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// Archives that come while the setting does not allow it, are not in the directory, or are damaged.
+pub(crate) async fn refused(world: World) -> Outcome {
+    let Some(mut stage) = checkpoints::stage(&world, "refused_restore").await? else {
+        return Ok(());
+    };
+    let pod = stage.recipes.pod("refused");
+    let sandbox = stage.cri.run(&pod).await?;
+    let place = stage.folders.shared.join("archives");
+    let (outside, link) = (stage.folders.shared.join("outside.tar"), place.join("link.tar"));
+    let (missing, text) = (place.join("missing.tar"), place.join("text.tar"));
+    fs::create_dir(&place)?;
+    fs::write(&outside, "")?;
+    fs::write(&text, "x".repeat(4096))?;
+    std::os::unix::fs::symlink(&outside, &link)?;
+    let off = stage.cri.create(&sandbox, &again(&stage, &missing), &pod).await;
+    denied(off, (Code::FailedPrecondition, "restore-dir is not set"))?;
+    let flags = ["--restore-dir", &place.display().to_string()];
+    stage.cri = stage.bridge.restart_with(&flags).await?;
+    for (path, code, reason) in [
+        (&outside, Code::InvalidArgument, "archives are only read from"),
+        (&missing, Code::NotFound, "No such file"),
+        (&link, Code::InvalidArgument, "not a regular file"),
+        (&text, Code::InvalidArgument, "the archive is damaged"),
+    ] {
+        denied(stage.cri.create(&sandbox, &again(&stage, path), &pod).await, (code, reason))?;
+    }
+    fs::write(&text, "")?;
+    let empty = stage.cri.create(&sandbox, &again(&stage, &text), &pod).await;
+    denied(empty, (Code::InvalidArgument, "the archive has no config.dump"))?;
+    if !world.has_oci_runtime {
+        // An archive that names an image, and has nothing else.
+        let config = format!("{{\"rootfsImageName\": {:?}}}", world.image);
+        fs::write(place.join("config.dump"), config)?;
+        fs::write(place.join("spec.dump"), "{\"process\": {\"args\": []}}")?;
+        let tar = [
+            "-C",
+            &place.display().to_string(),
+            "-cf",
+            &missing.display().to_string(),
+            "config.dump",
+            "spec.dump",
+        ]
+        .map(str::to_owned);
+        ensure!(Command::new("tar").args(tar).status().await?.success(), "tar failed");
+        let without = stage.cri.create(&sandbox, &again(&stage, &missing), &pod).await;
+        denied(without, (Code::FailedPrecondition, "cannot start from a checkpoint"))?;
+    }
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// A program that was checkpointed without a seccomp filter has that of the new container, in each of its processes.
+pub(crate) async fn with_a_filter(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "restore_filter").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    let (sandbox, id) = checkpoints::counter(&stage).await?;
+    let filters = "grep -h Seccomp: /proc/[0-9]*/status | sort -u";
+    ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp:\t0");
+    cri.checkpoint(&id, &archive, 0).await?;
+    cri.end(&sandbox).await?;
+    let data = checkpoints::data(&stage).join("count");
+    fs::write(&data, "")?;
+    let pod = stage.recipes.pod("filtered");
+    let sandbox = cri.run(&pod).await?;
+    let mut config = again(&stage, &archive);
+    let default = cri::security_profile::ProfileType::RuntimeDefault.into();
+    security_of(&mut config).seccomp =
+        Some(cri::SecurityProfile { profile_type: default, ..Default::default() });
+    let id = stage.up(&sandbox, &pod, std::slice::from_ref(&config)).await?.remove(0);
+    numbers(&data).await?;
+    ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp:\t2");
+
+    // It is not repeated.
+    let second = archive.with_file_name("second.tar");
+    cri.checkpoint(&id, &second, 0).await?;
+    cri.end(&sandbox).await?;
+    let pod = stage.recipes.pod("twice");
+    let sandbox = cri.run(&pod).await?;
+    config.image = again(&stage, &second).image;
+    let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
+    let filters = "grep -h Seccomp_filters: /proc/1/status";
+    ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp_filters:\t1");
+    cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// An image with the files of an archive, marked by a label.
+pub(crate) async fn of_an_image(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "restore_image").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    let (sandbox, id) = checkpoints::counter(&stage).await?;
+    cri.checkpoint(&id, &archive, 0).await?;
+    cri.end(&sandbox).await?;
+    let data = checkpoints::data(&stage).join("count");
+    fs::write(&data, "")?;
+    let mark = "LABEL org.criu.checkpoint.container.name=counter";
+    let image = "dockbridge.test/checkpoint:1";
+    let tar = archive.display().to_string();
+    stage.engine.docker(&["import", "--change", mark, &tar, image]).await?;
+
+    let pod = stage.recipes.pod("from-image");
+    let sandbox = cri.run(&pod).await?;
+    let mut config = again(&stage, &archive);
+    config.image = Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() });
+    let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
+    ensure!(numbers(&data).await? > 1, "the counter began again");
+    ensure_eq!(stage.engine.inside(&id, "cat /etc/added").await?.trim(), "kept");
+    cri.end(&sandbox).await?;
+    stage.engine.docker(&["rmi", image]).await?;
+    stage.leaves_nothing().await
+}
+
+/// dockbridge is killed after each step of a restore. Nothing of the checkpoint is left when the pod is gone.
+pub(crate) async fn over_crashes(world: World) -> Outcome {
+    let Some((mut stage, archive)) = stage(&world, "crashed_restore").await? else { return Ok(()) };
+    let (sandbox, id) = checkpoints::counter(&stage).await?;
+    stage.cri.checkpoint(&id, &archive, 0).await?;
+    stage.cri.end(&sandbox).await?;
+    let pod = stage.recipes.pod("crashed");
+    let sandbox = stage.cri.run(&pod).await?;
+    let config = again(&stage, &archive);
+    let id = stage.cri.create(&sandbox, &config, &pod).await?;
+    stage.cri = stage.bridge.crash().await?;
+    ensure_eq!(stage.cri.create(&sandbox, &config, &pod).await?, id);
+    for milliseconds in [5, 40, 120, 400] {
+        let (cri, started) = (stage.cri.clone(), id.clone());
+        let start = tokio::spawn(async move { cri.start(&started).await });
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        stage.cri = stage.bridge.crash().await?;
+        drop(start.await?);
+        if stage.cri.container(&id).await?.state() != cri::ContainerState::ContainerCreated {
+            break;
+        }
+    }
+    stage.cri.end(&sandbox).await?;
+    ensure_eq!(files_below(&stage.folders.state.join("restores")), Vec::<String>::new());
+    stage.leaves_nothing().await
+}
+
+fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
+    security::said(answer, wanted)
+}
+
+/// A dockbridge that may restore, and the path of an archive. None if this machine has no CRIU that works, or the
+/// engine has not our runtime.
+async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
+    if !world.has_oci_runtime {
+        skip(Lack::OciRuntime);
+        return Ok(None);
+    }
+    let Some(mut stage) = checkpoints::stage(world, story).await? else { return Ok(None) };
+    let directory = stage.folders.shared.join("archives");
+    fs::create_dir(&directory)?;
+    let shown = directory.display().to_string();
+    stage.cri = stage.bridge.restart_with(&["--restore-dir", &shown]).await?;
+    Ok(Some((stage, directory.join("counter.tar"))))
+}
+
+fn security_of(config: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSecurityContext {
+    config.linux.get_or_insert_default().security_context.get_or_insert_default()
+}
+
+/// The counter from an archive, with another name.
+fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
+    let mut container = stage.recipes.container("again", "");
+    container.command.clear();
+    container.image =
+        Some(cri::ImageSpec { image: archive.display().to_string(), ..Default::default() });
+    container.mounts.push(checkpoints::volume(stage));
+    container
+}
+
+/// Waits until the counter has counted on, without leaving out a number. Returns its first number.
+async fn numbers(file: &Path) -> Outcome<u32> {
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(20));
+    loop {
+        let text = fs::read_to_string(file)?;
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        let numbers: Vec<u32> = whole.lines().map(str::parse).collect::<Result<_, _>>()?;
+        if let [first, .., last] = numbers[..]
+            && numbers.len() > 4
+        {
+            ensure_eq!(last - first + 1, u32::try_from(numbers.len())?, "a number is missing");
+            return Ok(first);
+        }
+        ensure!(looks.again().await, "the counter stands still: {text:?}");
+    }
+}
