@@ -266,10 +266,8 @@ impl<W, E> StoreState<W, E> {
                 EventEffect::Queued(target)
             }
             EngineEvent::ContainerGone { id } => self.container_gone(id),
-            // An image with this id can come back, so this does not prove that it is gone.
-            EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
-                self.enqueue(Target::Image(name))
-            }
+            // A removed image can come back, so its event does not prove that it is gone.
+            EngineEvent::ImageChanged { name } => self.enqueue(Target::Image(name)),
             EngineEvent::DaemonReloaded => EventEffect::Reloaded,
         }
     }

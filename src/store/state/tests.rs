@@ -145,8 +145,7 @@ fn each_event_names_what_to_inspect() {
         (EngineEvent::ContainerKilled { id: id.clone() }, EventEffect::None),
         (EngineEvent::ContainerChanged { id: id.clone() }, EventEffect::Queued(container.clone())),
         (EngineEvent::ContainerGone { id }, EventEffect::Gone(container)),
-        (EngineEvent::ImageChanged { name: name.clone() }, EventEffect::Queued(image.clone())),
-        (EngineEvent::ImageGone { id: name }, EventEffect::Queued(image)),
+        (EngineEvent::ImageChanged { name }, EventEffect::Queued(image)),
         (EngineEvent::DaemonReloaded, EventEffect::Reloaded),
     ] {
         assert_eq!(state.event(event, AT), effect);
