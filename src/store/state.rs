@@ -158,7 +158,7 @@ impl<W, E> StoreState<W, E> {
     /// that are not in the list, because only an inspect proves that they are gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
-            self.objects.put_checkpoint(checkpoint.clone());
+            self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
         }
         let since = self.objects.list_since.unwrap_or_else(|| self.inspects.next_generation());
         self.objects.list(&listing.containers, self.inspects.now());
@@ -278,12 +278,8 @@ impl<W, E> StoreState<W, E> {
         self.inspects.wait(target, answered, waiter);
     }
 
-    pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {
-        self.objects.put_checkpoint(checkpoint);
-    }
-
-    pub(super) fn forget_checkpoint(&mut self, id: &SandboxId) {
-        self.objects.forget_checkpoint(id);
+    pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {
+        self.objects.set_checkpoint(id, checkpoint);
     }
 
     pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
