@@ -62,7 +62,7 @@ impl Node {
             is_adjustable: self.nri.may_adjust().await,
             image_volumes,
         };
-        Ok(plan::container::plan(spec, &input)?)
+        plan::container::plan(spec, &input)
     }
 }
 
