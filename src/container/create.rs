@@ -116,34 +116,24 @@ impl Containers {
         let create = |name: String| async move { create_logged(docker, &name, to_create).await };
         let created = create_named((docker, store), &plan.name, create, resolve).await?;
         self.node.store.refresh_after(creating, &created).await?;
-        self.relabelled(snapshot, &plan, &created).await?;
+        let (owner, spec) = (&plan.document.sandbox, &plan.document.spec);
+        if let Err(error) =
+            self.node.relabel_mounts(snapshot.described()?, (owner, spec), &created).await
+        {
+            self.discard(&created).await;
+            return Err(error);
+        }
         let id = ContainerId::try_from(created)?;
         self.ask_plugins(creation, &id).await?;
         info!(container = %id, name = plan.name, sandbox = %sandbox.id, "container created");
         Ok(id)
     }
 
-    /// Gives mount sources the container's label. If this fails, removes the container.
-    async fn relabelled(
-        &self,
-        snapshot: &Snapshot,
-        plan: &ContainerPlan,
-        id: &str,
-    ) -> Result<(), Failure> {
-        let engine = snapshot.described()?;
-        let (sandbox, spec) = (&plan.document.sandbox, &plan.document.spec);
-        let Err(error) = self.node.relabel_mounts(engine, (sandbox, spec), id).await else {
-            return Ok(());
-        };
-        self.discard(id).await;
-        Err(error)
-    }
-
     /// Removes a container that was created but is not wanted.
     pub(super) async fn discard(&self, id: &str) {
         let removed = async {
             self.node.engine.remove_container(id).await?;
-            Ok::<_, Failure>(self.node.store.refresh_container(id).await?)
+            self.node.store.refresh_container(id).await
         };
         if let Err(cause) = removed.await {
             let cause = chain(&cause);

@@ -76,7 +76,7 @@ impl Containers {
             self.end_unlimited(&container.id).await;
         }
         start.started?;
-        Ok(start.seen?)
+        start.seen
     }
 
     async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), Failure> {

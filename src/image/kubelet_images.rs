@@ -3,7 +3,7 @@
 //! The list is kept in a file across restarts. An image that is not on the list counts as foreign and is
 //! not removed for kubelet: an operator can still remove it, but could not get a removed image back.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tracing::warn;
@@ -12,7 +12,7 @@ use crate::{
     checkpoint::{directory::Checkpoints, record::PulledImages},
     error::chain,
     model::{id::ImageId, record::ImageRecord, reference::ImageReference},
-    store::handle::Store,
+    store::{handle::Store, snapshot::Snapshot},
 };
 
 /// The list of images pulled for kubelet. Clones share it.
@@ -54,24 +54,18 @@ impl KubeletImages {
         }
     }
 
-    /// Takes removed images off the list for as long as it is polled, because the same id may come back as
-    /// a foreign image.
+    /// Takes removed images off the list until the store ends, because the same id may come back as a foreign
+    /// image.
     pub(super) async fn forget_removed(self, store: Store) {
-        loop {
-            let gone = store.wait(RECHECK, |shown| {
-                let gone = |id: &&ImageId| shown.image(id.as_str()).is_none();
-                let known = self.known.lock();
-                let gone: Vec<ImageId> = known.0.keys().filter(gone).cloned().collect();
-                (shown.is_complete() && !gone.is_empty()).then_some(gone)
-            });
-            match gone.await {
-                Some(gone) => {
-                    self.known.lock().0.retain(|id, _| !gone.contains(id));
-                    self.save().await;
-                }
-                // A closed store returns at once, so this waits.
-                None => tokio::time::sleep(PAUSE).await,
-            }
+        let gone = |shown: &Arc<Snapshot>| {
+            let gone = |id: &&ImageId| shown.image(id.as_str()).is_none();
+            let known = self.known.lock();
+            let gone: Vec<ImageId> = known.0.keys().filter(gone).cloned().collect();
+            (shown.is_complete() && !gone.is_empty()).then_some(gone)
+        };
+        while let Some(gone) = store.when(gone).await {
+            self.known.lock().0.retain(|id, _| !gone.contains(id));
+            self.save().await;
         }
     }
 
@@ -86,11 +80,6 @@ impl KubeletImages {
         }
     }
 }
-
-/// The longest single wait for the store.
-const RECHECK: Duration = Duration::from_secs(3600);
-/// The pause between two waits.
-const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -56,7 +56,7 @@ impl Images {
             .with_unseen_waits(waits_unseen);
         let stalled = |Stall { silent, layer }: Stall| {
             let named_none = || "the registry has named no layer yet".to_owned();
-            let layer = layer.map_or_else(named_none, |layer| layer.to_string());
+            let layer = layer.unwrap_or_else(named_none);
             let text =
                 format!("pull of {} made no progress for {silent:?}: {layer}", request.reference);
             Failure::new(Kind::DeadlineExceeded, text)

@@ -52,7 +52,7 @@ impl Images {
                 Err(error) => return Err(error.into()),
             };
             let Some(record) = record else { return self.refresh_removed(id).await };
-            if self.remove_record(&record).await? == Leftover::Parent {
+            if self.remove_record(&record).await? {
                 return self.refresh_removed(id).await;
             }
         }
@@ -63,9 +63,12 @@ impl Images {
     /// also fails for an image with several names and for a parent of other images. We check which reason
     /// it was, because the engine tells it only as text. If asked by name, the engine would refuse only the
     /// last name of an image in use.
-    async fn remove_record(&self, record: &ImageRecord) -> Result<Leftover, Failure> {
+    ///
+    /// Returns whether only its layers are left, because other images are based on it. Otherwise the next
+    /// inspect shows whether it is gone.
+    async fn remove_record(&self, record: &ImageRecord) -> Result<bool, Failure> {
         let error = match self.remove_name(record.id.as_str()).await {
-            Ok(()) => return Ok(Leftover::Unknown),
+            Ok(()) => return Ok(false),
             Err(error) if error.is_conflict() => error,
             Err(error) => return Err(error.into()),
         };
@@ -77,12 +80,12 @@ impl Images {
         if names.is_empty() {
             // Without a name, it is a parent layer of other images, which no list shows.
             let listed = self.listed(&record.id).await?;
-            return if listed.is_some() { Err(error.into()) } else { Ok(Leftover::Parent) };
+            return if listed.is_some() { Err(error.into()) } else { Ok(true) };
         }
         for name in names {
             self.remove_name(name).await?;
         }
-        Ok(Leftover::Unknown)
+        Ok(false)
     }
 
     /// Removes a name. A missing name is success.
@@ -107,15 +110,6 @@ impl Images {
         info!(image = %id, "image removed");
         Ok(())
     }
-}
-
-/// What is left of an image after a removal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leftover {
-    /// Unknown: the image is gone, or it exists without names. The next inspect shows which.
-    Unknown,
-    /// Its layers, because other images are based on it.
-    Parent,
 }
 
 /// Whether `name` refers to this image: its id, a prefix of its id, or one of its names in any spelling.

@@ -4,7 +4,7 @@
 //! A download has the configured deadline. A step without visible progress (a queued layer, or an
 //! extraction without byte counts) has several times as long.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -29,21 +29,8 @@ pub(super) struct StallDetector {
 pub(super) struct Stall {
     /// How long there was no progress.
     pub(super) silent: Duration,
-    /// The layer without progress; none before the first layer is reported.
-    pub(super) layer: Option<StuckLayer>,
-}
-
-/// A layer and its progress.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StuckLayer {
-    /// Short id of the layer, as the engine shows it.
-    pub id: String,
-    /// The engine's last status of the layer.
-    pub status: String,
-    /// Bytes of that step that are done.
-    pub current: u64,
-    /// Bytes of that step, 0 when unknown.
-    pub total: u64,
+    /// The layer without progress and where it is; none before the first layer is reported.
+    pub(super) layer: Option<String>,
 }
 
 /// The progress of the layers of a pull, from the engine's messages.
@@ -57,8 +44,11 @@ pub(super) struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layer {
     phase: Phase,
+    /// The engine's last status of the layer.
     status: String,
+    /// Bytes of that step that are done.
     current: u64,
+    /// Bytes of that step, 0 when unknown.
     total: u64,
 }
 
@@ -188,10 +178,14 @@ impl Transfer {
     }
 
     /// The layer that most likely delays the pull.
-    fn slowest_layer(&self) -> Option<StuckLayer> {
+    fn slowest_layer(&self) -> Option<String> {
         let (id, layer) = self.layers.iter().min_by_key(|(_, layer)| layer.phase)?;
-        let Layer { status, current, total, .. } = layer.clone();
-        Some(StuckLayer { id: id.clone(), status, current, total })
+        let progress = match (layer.current, layer.total) {
+            (0, 0) => String::new(),
+            (current, 0) => format!(", {current} bytes"),
+            (current, total) => format!(", {current} of {total} bytes"),
+        };
+        Some(format!("layer {id} is at \"{}\"{progress}", layer.status))
     }
 
     fn set_status(&mut self, status: &str) -> bool {
@@ -214,17 +208,6 @@ impl Phase {
             "Pull complete" | "Already exists" => Self::Done,
             _ => return None,
         })
-    }
-}
-
-impl fmt::Display for StuckLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "layer {} is at \"{}\"", self.id, self.status)?;
-        match (self.current, self.total) {
-            (0, 0) => Ok(()),
-            (current, 0) => write!(f, ", {current} bytes"),
-            (current, total) => write!(f, ", {current} of {total} bytes"),
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! full node. Calls are answered from memory. The disk is read every few seconds: kubelet's eviction runs
 //! every ten seconds and ignores figures that are not newer than those of its last run.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -15,7 +15,7 @@ use crate::{
     engine::{client::Engine, storage},
     error::{Failure, Kind},
     host::{clock, disk},
-    model::{engine::EngineInfo, image::FilesystemUsage, record::ImageRecord, time::Nanos},
+    model::{engine::EngineInfo, image::FilesystemUsage, time::Nanos},
     store::{handle::Store, snapshot::Snapshot},
 };
 
@@ -23,22 +23,8 @@ use crate::{
 #[derive(Clone, Default)]
 pub(super) struct UsageMonitor {
     image_bytes: Arc<watch::Sender<Option<u64>>>,
-    disk: Arc<watch::Sender<Option<Disk>>>,
-}
-
-/// The file system of images and layers.
-#[derive(Clone)]
-struct Disk {
-    mountpoint: PathBuf,
-    /// Inodes in use on the file system, by any program.
-    inodes: Option<u64>,
-    read_at: Nanos,
-}
-
-/// What the last measurement depended on.
-struct Inputs {
-    engine: Option<Arc<EngineInfo>>,
-    images: Vec<Arc<ImageRecord>>,
+    /// Without the bytes of the images.
+    disk: Arc<watch::Sender<Option<FilesystemUsage>>>,
 }
 
 impl UsageMonitor {
@@ -54,13 +40,16 @@ impl UsageMonitor {
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;
-            let began = Instant::now();
-            let inputs = Inputs::now(store);
+            let (began, before) = (Instant::now(), store.snapshot());
             match timeout(MEASURE_DEADLINE, engine.image_bytes()).await {
                 Ok(Ok(bytes)) => {
                     self.image_bytes.send_replace(Some(bytes));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
-                    inputs.changed(store).await;
+                    // Until a new measurement would have a different result.
+                    let is_other = |now: &Snapshot| {
+                        now.images() != before.images() || now.engine != before.engine
+                    };
+                    until(store, |now| is_other(now).then_some(())).await;
                     sleep(DEBOUNCE).await;
                     sleep_until(began + pause).await;
                 }
@@ -84,7 +73,7 @@ impl UsageMonitor {
     /// Reads the disk periodically. While a read hangs, the figures keep the time of the last read.
     async fn read_disk(&self, store: &Store) {
         loop {
-            let disk = Disk::read(&*engine_info(store).await).await;
+            let disk = read_disk(&*engine_info(store).await).await;
             self.disk.send_replace(Some(disk));
             sleep(DISK_INTERVAL).await;
         }
@@ -101,15 +90,13 @@ impl UsageMonitor {
             )
         })?;
         let image_bytes = first(&self.image_bytes, deadline).await;
-        let unread =
-            || Disk { mountpoint: engine.root_dir.clone(), inodes: None, read_at: Nanos::UNSET };
+        let unread = || FilesystemUsage {
+            mountpoint: engine.root_dir.clone(),
+            ..FilesystemUsage::default()
+        };
         let disk = first(&self.disk, deadline).await.unwrap_or_else(unread);
-        Ok(FilesystemUsage {
-            mountpoint: disk.mountpoint,
-            image_bytes: image_bytes.unwrap_or_else(|| estimate(&store.snapshot())),
-            inodes: disk.inodes,
-            measured_at: disk.read_at,
-        })
+        let image_bytes = image_bytes.unwrap_or_else(|| estimate(&store.snapshot()));
+        Ok(FilesystemUsage { image_bytes, ..disk })
     }
 }
 
@@ -120,45 +107,27 @@ async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -
     known.ok().and_then(|known| known.clone())
 }
 
-impl Disk {
-    /// Reads the file system. Hangs for as long as the file system does.
-    async fn read(engine: &EngineInfo) -> Self {
-        let mountpoint = storage::mountpoint(engine).await;
-        let place = mountpoint.clone();
-        let size = blocking(move || disk::size(&place).ok()).await;
-        let inodes = size.and_then(disk::Size::used_inodes);
-        Self { mountpoint, inodes, read_at: Nanos(clock::nanos()) }
-    }
-}
-
-impl Inputs {
-    fn now(store: &Store) -> Self {
-        let now = store.snapshot();
-        Self { engine: now.engine.clone(), images: now.images().to_vec() }
-    }
-
-    /// Resolves when a new measurement would have a different result.
-    async fn changed(&self, store: &Store) {
-        until(store, |now| now.images() != self.images || now.engine != self.engine).await;
-    }
+/// Reads the file system. Hangs for as long as the file system does.
+async fn read_disk(engine: &EngineInfo) -> FilesystemUsage {
+    let mountpoint = storage::mountpoint(engine).await;
+    let place = mountpoint.clone();
+    let size = blocking(move || disk::size(&place).ok()).await;
+    let inodes = size.and_then(disk::Size::used_inodes);
+    let measured_at = Nanos(clock::nanos());
+    FilesystemUsage { mountpoint, inodes, measured_at, image_bytes: 0 }
 }
 
 /// The engine's information about itself. Waits for the first answer.
 async fn engine_info(store: &Store) -> Arc<EngineInfo> {
-    loop {
-        if let Some(engine) = store.wait(RECHECK, |snapshot| snapshot.engine.clone()).await {
-            return engine;
-        }
-        // A closed store returns at once, so this waits.
-        sleep(DEBOUNCE).await;
-    }
+    until(store, |now| now.engine.clone()).await
 }
 
-/// Resolves when the condition holds in the store.
-async fn until(store: &Store, holds: impl Fn(&Snapshot) -> bool) {
-    while store.wait(RECHECK, |snapshot| holds(snapshot).then_some(())).await.is_none() {
-        // A closed store returns at once, so this waits.
-        sleep(DEBOUNCE).await;
+/// Waits until `find` finds something in the store. Waits forever if the store has ended, because the process
+/// then ends.
+async fn until<T>(store: &Store, find: impl Fn(&Snapshot) -> Option<T>) -> T {
+    match store.when(|now| find(now)).await {
+        Some(found) => found,
+        None => std::future::pending().await,
     }
 }
 
@@ -180,5 +149,3 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const SHARE: u32 = 10;
 /// How long after the first change the measurement starts, so that it includes the changes that follow.
 const DEBOUNCE: Duration = Duration::from_secs(2);
-/// The longest single wait for the store.
-const RECHECK: Duration = Duration::from_secs(3600);

@@ -40,7 +40,7 @@ where
     let mut ahead = steps(Path::new(sub_path));
     let mut links = 0;
     while let Some(step) = ahead.pop() {
-        let PathStep::Down(name) = step else {
+        let Some(name) = step else {
             at.pop();
             continue;
         };
@@ -66,16 +66,11 @@ where
     Ok(at)
 }
 
-enum PathStep {
-    Down(OsString),
-    Up,
-}
-
-/// The steps of a path, the last one first.
-fn steps(path: &Path) -> Vec<PathStep> {
+/// The steps of a path, the last one first: the name to go down to, or none to go up.
+fn steps(path: &Path) -> Vec<Option<OsString>> {
     let step = |component| match component {
-        Component::Normal(name) => Some(PathStep::Down(name.to_owned())),
-        Component::ParentDir => Some(PathStep::Up),
+        Component::Normal(name) => Some(Some(name.to_owned())),
+        Component::ParentDir => Some(None),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     };
     path.components().rev().filter_map(step).collect()

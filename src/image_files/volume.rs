@@ -30,15 +30,14 @@ impl ImageFiles {
         image: &ImageId,
         sub_path: &str,
     ) -> Result<ImageVolume, Failure> {
-        let source = match mounter(engine)? {
-            Mounter::Engine => {
-                VolumeSource::Engine { sub_path: self.path_in_image(image, sub_path).await? }
-            }
-            Mounter::Dockbridge => {
-                let root = self.directory(engine, image).await?;
-                let below = resolve(sub_path, |below| entry_on_host(root.join(below))).await?;
-                VolumeSource::Directory { path: root.join(below) }
-            }
+        let source = if engine.api >= ApiVersion::IMAGE_MOUNTS {
+            VolumeSource::Engine { sub_path: self.path_in_image(image, sub_path).await? }
+        } else if engine.storage_driver == "overlay2" && !engine.containerd_store {
+            let root = self.directory(engine, image).await?;
+            let below = resolve(sub_path, |below| entry_on_host(root.join(below))).await?;
+            VolumeSource::Directory { path: root.join(below) }
+        } else {
+            return Err(unsupported(engine));
         };
         Ok(ImageVolume { image: image.clone(), source })
     }
@@ -54,23 +53,6 @@ impl ImageFiles {
         let resolved = resolve(sub_path, |below| entry_in_image(&inspection, below)).await;
         inspection.close().await;
         resolved?.into_os_string().into_string().map_err(|_| not_utf8(sub_path.as_ref()))
-    }
-}
-
-/// The container that mounts an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mounter {
-    Engine,
-    Dockbridge,
-}
-
-fn mounter(engine: &EngineInfo) -> Result<Mounter, Failure> {
-    if engine.api >= ApiVersion::IMAGE_MOUNTS {
-        Ok(Mounter::Engine)
-    } else if engine.storage_driver == "overlay2" && !engine.containerd_store {
-        Ok(Mounter::Dockbridge)
-    } else {
-        Err(unsupported(engine))
     }
 }
 

@@ -382,14 +382,10 @@ pub enum EngineEvent {
     ContainerGone {
         id: String,
     },
-    /// An image was added, or one of its names was added or removed.
+    /// An image was added or removed, or one of its names was.
     ImageChanged {
         /// Id or reference, as the engine reports it.
         name: String,
-    },
-    ImageGone {
-        /// `sha256:…`.
-        id: String,
     },
     DaemonReloaded,
     /// An event that dockbridge cannot read. Only a list shows what changed.

@@ -60,6 +60,6 @@ impl Sandboxes {
     async fn remove_pause(&self, id: &SandboxId) -> Result<(), Failure> {
         self.deps.node.engine.remove_container(id.as_str()).await?;
         self.deps.node.oci_runtime_files.remove(id.as_str()).await;
-        Ok(self.deps.node.store.refresh_container(id.as_str()).await?)
+        self.deps.node.store.refresh_container(id.as_str()).await
     }
 }

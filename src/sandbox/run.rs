@@ -143,7 +143,7 @@ impl Sandboxes {
             // A random name, because a shim of an earlier sandbox of this pod may not have ended yet.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
-        Ok(plan::sandbox::plan(spec, &input)?)
+        plan::sandbox::plan(spec, &input)
     }
 
     async fn build(&self, plan: &SandboxPlan, undo: &mut Undo) -> Result<SandboxId, Failure> {
@@ -288,7 +288,7 @@ impl Sandboxes {
     async fn discard(&self, id: &str) -> Result<(), Failure> {
         self.deps.node.engine.remove_container(id).await?;
         self.deps.node.oci_runtime_files.remove(id).await;
-        Ok(self.deps.node.store.refresh_container(id).await?)
+        self.deps.node.store.refresh_container(id).await
     }
 }
 

@@ -156,7 +156,7 @@ impl Sandboxes {
         }
         kill(&self.deps.node.engine, id).await?;
         let runs = |now: &Snapshot| now.sandbox(id).is_some_and(is_running);
-        Ok(await_end(&self.deps.node.store, id, runs).await?)
+        await_end(&self.deps.node.store, id, runs).await
     }
 }
 

@@ -28,10 +28,12 @@ pub(super) enum Command {
         answered: Option<EngineCall>,
         reply: oneshot::Sender<Result<(), Failure>>,
     },
-    /// Joins this checkpoint with its sandbox.
-    PutCheckpoint { checkpoint: Box<SandboxCheckpoint>, reply: oneshot::Sender<()> },
-    /// The sandbox no longer has a checkpoint.
-    ForgetCheckpoint { id: SandboxId, reply: oneshot::Sender<()> },
+    /// Joins this checkpoint with its sandbox, which no longer has one if it is none.
+    SetCheckpoint {
+        id: SandboxId,
+        checkpoint: Option<Box<SandboxCheckpoint>>,
+        reply: oneshot::Sender<()>,
+    },
     /// Replies at once, for the health check.
     Ping { reply: oneshot::Sender<()> },
 }

@@ -161,16 +161,18 @@ impl Store {
 
     /// Joins a stored checkpoint with its sandbox. The effect is visible on return.
     pub async fn put_checkpoint(&self, checkpoint: SandboxCheckpoint) {
-        let checkpoint = Box::new(checkpoint);
-        self.request(|reply| Command::PutCheckpoint { checkpoint, reply })
-            .await
-            .unwrap_or_default();
+        let id = checkpoint.id.clone();
+        self.set_checkpoint(id, Some(Box::new(checkpoint))).await;
     }
 
     /// Forgets a removed checkpoint. The effect is visible on return.
     pub async fn forget_checkpoint(&self, id: &SandboxId) {
-        let id = id.clone();
-        self.request(|reply| Command::ForgetCheckpoint { id, reply }).await.unwrap_or_default();
+        self.set_checkpoint(id.clone(), None).await;
+    }
+
+    async fn set_checkpoint(&self, id: SandboxId, checkpoint: Option<Box<SandboxCheckpoint>>) {
+        let set = self.request(|reply| Command::SetCheckpoint { id, checkpoint, reply });
+        set.await.unwrap_or_default();
     }
 
     async fn once(

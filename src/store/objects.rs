@@ -86,7 +86,7 @@ impl ObjectCache {
     pub(super) fn new(checkpoints: Vec<SandboxCheckpoint>) -> Self {
         let mut objects = Self::default();
         for checkpoint in checkpoints {
-            objects.put_checkpoint(checkpoint);
+            objects.set_checkpoint(&checkpoint.id.clone(), Some(checkpoint));
         }
         objects
     }
@@ -134,13 +134,8 @@ impl ObjectCache {
         self.list_since = Some(now);
     }
 
-    pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {
-        let id = checkpoint.id.clone();
-        self.change(&id, |pod| pod.checkpoint = Some(checkpoint));
-    }
-
-    pub(super) fn forget_checkpoint(&mut self, id: &SandboxId) {
-        self.change(id, |pod| pod.checkpoint = None);
+    pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {
+        self.change(id, |pod| pod.checkpoint = checkpoint);
     }
 
     pub(super) fn is_foreign(&self, id: &str) -> bool {

@@ -158,7 +158,7 @@ impl<W, E> StoreState<W, E> {
     /// that are not in the list, because only an inspect proves that they are gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
-            self.objects.put_checkpoint(checkpoint.clone());
+            self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
         }
         let since = self.objects.list_since.unwrap_or_else(|| self.inspects.next_generation());
         self.objects.list(&listing.containers, self.inspects.now());
@@ -266,10 +266,8 @@ impl<W, E> StoreState<W, E> {
                 EventEffect::Queued(target)
             }
             EngineEvent::ContainerGone { id } => self.container_gone(id),
-            // An image with this id can come back, so this does not prove that it is gone.
-            EngineEvent::ImageChanged { name } | EngineEvent::ImageGone { id: name } => {
-                self.enqueue(Target::Image(name))
-            }
+            // A removed image can come back, so its event does not prove that it is gone.
+            EngineEvent::ImageChanged { name } => self.enqueue(Target::Image(name)),
             EngineEvent::DaemonReloaded => EventEffect::Reloaded,
         }
     }
@@ -280,12 +278,8 @@ impl<W, E> StoreState<W, E> {
         self.inspects.wait(target, answered, waiter);
     }
 
-    pub(super) fn put_checkpoint(&mut self, checkpoint: SandboxCheckpoint) {
-        self.objects.put_checkpoint(checkpoint);
-    }
-
-    pub(super) fn forget_checkpoint(&mut self, id: &SandboxId) {
-        self.objects.forget_checkpoint(id);
+    pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {
+        self.objects.set_checkpoint(id, checkpoint);
     }
 
     pub(super) fn start(&mut self) -> Option<(Target, Generation)> {

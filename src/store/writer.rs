@@ -36,7 +36,7 @@ use super::{
 use crate::{
     checkpoint::record::SandboxCheckpoint,
     concurrency::backoff::Backoff,
-    engine::{client::Engine, error::EngineError},
+    engine::client::Engine,
     error::{Failure, Kind, chain},
     host::clock,
     model::{
@@ -93,11 +93,10 @@ struct Writer {
 enum Done {
     Inspected(Target, Generation, Result<Inspected, Failure>),
     RetryDue(Target),
-    EngineInfo(Result<Box<EngineInfo>, EngineError>),
+    EngineInfo(Box<EngineInfo>),
     Pinged(Option<String>),
     PingDue,
-    EventStreamEnded,
-    Saved,
+    Nothing,
 }
 
 enum Wake {
@@ -188,12 +187,8 @@ impl Writer {
             Command::Refresh { target, answered, reply } => {
                 self.state.refresh(target, answered, Reply(reply));
             }
-            Command::PutCheckpoint { checkpoint, reply } => {
-                self.state.put_checkpoint(*checkpoint);
-                self.publisher.reply_when_published(reply);
-            }
-            Command::ForgetCheckpoint { id, reply } => {
-                self.state.forget_checkpoint(&id);
+            Command::SetCheckpoint { id, checkpoint, reply } => {
+                self.state.set_checkpoint(&id, checkpoint.map(|it| *it));
                 self.publisher.reply_when_published(reply);
             }
             Command::Ping { reply } => drop(reply.send(())),
@@ -267,7 +262,7 @@ impl Writer {
             let oom = oom.clone();
             self.tasks.spawn(async move {
                 oom.save().await;
-                Done::Saved
+                Done::Nothing
             });
         }
     }
@@ -276,13 +271,10 @@ impl Writer {
         match done {
             Done::Inspected(target, at, result) => self.inspected(&target, at, result),
             Done::RetryDue(target) => self.state.retry(&target),
-            Done::EngineInfo(Ok(engine)) => self.state.set_engine(*engine),
-            Done::EngineInfo(Err(error)) => {
-                warn!(error = chain(&error), "docker info failed; keeping the last known answer");
-            }
+            Done::EngineInfo(engine) => self.state.set_engine(*engine),
             Done::Pinged(failure) => self.pinged(failure),
             Done::PingDue => self.ping(),
-            Done::EventStreamEnded | Done::Saved => {}
+            Done::Nothing => {}
         }
     }
 
@@ -354,9 +346,15 @@ impl Writer {
             match time::timeout(deadline, engine.info()).await {
                 Ok(Ok(info)) => {
                     hooks.engine(&info).await;
-                    Done::EngineInfo(Ok(Box::new(info)))
+                    Done::EngineInfo(Box::new(info))
                 }
-                Ok(Err(error)) => Done::EngineInfo(Err(error)),
+                Ok(Err(error)) => {
+                    warn!(
+                        error = chain(&error),
+                        "docker info failed; keeping the last known answer"
+                    );
+                    Done::Nothing
+                }
                 // The ping shows whether it answers at all.
                 Err(_) => Done::PingDue,
             }
@@ -396,7 +394,7 @@ fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
     let event_stream = EventStream::new(engine, hooks, settings, signals, relist);
     tasks.spawn(async {
         event_stream.run().await;
-        Done::EventStreamEnded
+        Done::Nothing
     })
 }
 

@@ -57,7 +57,7 @@ impl Node {
         let devices = wanted.cdi_devices.clone();
         let found = within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
-            Ok(Registry::new(directories).edits(&devices, None).await?)
+            Registry::new(directories).edits(&devices, None).await
         });
         let mut edits = found.await?;
         edits.extend(wanted.edits);

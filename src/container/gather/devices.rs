@@ -16,10 +16,12 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     devices.iter().enumerate().try_for_each(|(at, device)| {
         go(Path::new(&device.host_path))?;
-        let reason = match kind(Path::new(&device.host_path)) {
-            Ok(SourceKind::Device) => return Ok(()),
-            Ok(SourceKind::EmptyDirectory) => "there is no device in this directory".to_owned(),
-            Ok(SourceKind::Other) => "this is not a device".to_owned(),
+        let path = Path::new(&device.host_path);
+        let reason = match fs::metadata(path).map(|metadata| metadata.file_type()) {
+            Ok(kind) if kind.is_char_device() || kind.is_block_device() => return Ok(()),
+            Ok(kind) if kind.is_dir() && has_device(path) => return Ok(()),
+            Ok(kind) if kind.is_dir() => "there is no device in this directory".to_owned(),
+            Ok(_) => "this is not a device".to_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 "there is no such device on this host".to_owned()
             }
@@ -27,22 +29,6 @@ pub(super) fn check(
         };
         let text = format!("config.devices[{at}].host_path: {reason}: {:?}", device.host_path);
         Err(Failure::invalid(text))
-    })
-}
-
-enum SourceKind {
-    Device,
-    EmptyDirectory,
-    Other,
-}
-
-fn kind(path: &Path) -> io::Result<SourceKind> {
-    let metadata = fs::metadata(path)?;
-    Ok(match metadata.file_type() {
-        kind if kind.is_char_device() || kind.is_block_device() => SourceKind::Device,
-        kind if kind.is_dir() && has_device(path) => SourceKind::Device,
-        kind if kind.is_dir() => SourceKind::EmptyDirectory,
-        _ => SourceKind::Other,
     })
 }
 

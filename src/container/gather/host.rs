@@ -24,10 +24,9 @@ pub(super) async fn check_host(
     let (devices, mounts) = (spec.devices.clone(), spec.mounts.clone());
     let security = spec.security.clone();
     let (engine, socket) = (engine.clone(), socket.to_owned());
-    let at = "config.linux.security_context";
     check(move |go| {
-        check_apparmor(security.apparmor.as_ref(), &engine, at)?;
-        selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
+        check_apparmor(security.apparmor.as_ref(), &engine)?;
+        selinux::check(security.selinux.as_ref(), &engine)?;
         devices::check(&devices, go)?;
         mounts::check(&mounts, &socket, go)
     })
@@ -40,11 +39,9 @@ pub(super) async fn check_host(
 /// The kernel does not know the profile or label.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
-    let at = "config.linux.security_context";
     check(move |_| {
-        check_apparmor(security.apparmor.as_ref(), &engine, at)?;
-        selinux::check(security.selinux.as_ref(), &engine, &format!("{at}.selinux_options"))?;
-        Ok(())
+        check_apparmor(security.apparmor.as_ref(), &engine)?;
+        selinux::check(security.selinux.as_ref(), &engine)
     })
     .await
 }
@@ -59,7 +56,7 @@ async fn check(
 
 /// The engine notices only at the start that a profile is not loaded. If the engine has no AppArmor, the
 /// plan refuses the profile.
-fn check_apparmor(profile: Option<&Profile>, engine: &EngineInfo, at: &str) -> Result<(), Failure> {
+fn check_apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<(), Failure> {
     let Some(Profile::Localhost(name)) = profile else { return Ok(()) };
     if !engine.has_apparmor() {
         return Ok(());
@@ -67,7 +64,7 @@ fn check_apparmor(profile: Option<&Profile>, engine: &EngineInfo, at: &str) -> R
     match apparmor::is_loaded(name) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::invalid(format!(
-            "{at}.apparmor: profile {name:?} is not loaded in this host's kernel"
+            "config.linux.security_context.apparmor: profile {name:?} is not loaded in this host's kernel"
         ))),
         Err(error) => {
             warn!(profile = name, %error, "cannot check whether an AppArmor profile is loaded; leaving it to Docker");

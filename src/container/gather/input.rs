@@ -68,7 +68,7 @@ impl Node {
             restore: found.as_ref().map(|found| &found.restore),
             image_volumes,
         };
-        Ok(plan::container::plan(spec, &input)?)
+        plan::container::plan(spec, &input)
     }
 }
 

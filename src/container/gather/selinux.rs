@@ -10,11 +10,7 @@ use crate::{
 
 /// Refuses options that the loaded policy does not know. If the engine runs without SELinux, they are
 /// ignored, because charts set them without regard to the node.
-pub(super) fn check(
-    label: Option<&SelinuxLabel>,
-    engine: &EngineInfo,
-    field: &str,
-) -> Result<(), Failure> {
+pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result<(), Failure> {
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
     if !engine.has_selinux() {
@@ -30,7 +26,7 @@ pub(super) fn check(
         }
     };
     if smuggled || refused {
-        let text = format!("{field}: the SELinux policy has no context {context:?}");
+        let text = format!("{FIELD}: the SELinux policy has no context {context:?}");
         return Err(Failure::invalid(text));
     }
     Ok(())
@@ -49,6 +45,8 @@ fn context(label: &SelinuxLabel) -> String {
     ]
     .join(":")
 }
+
+const FIELD: &str = "config.linux.security_context.selinux_options";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     file::Files,
     paths::GroupFiles,
-    text::{count, flat, limit, pressure},
+    text::{count, fill, limit, pressure},
 };
 use crate::{
     host::cgroup::{Hierarchy, weight::CpuWeight},
@@ -47,44 +47,35 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
 /// `cpu.stat` of version 2, in microseconds.
 pub(super) fn v2(text: &str) -> Option<CpuReading> {
     let (mut reading, mut usage) = (CpuReading::default(), None);
-    for (name, value) in flat(text) {
-        let nanos = value.saturating_mul(MICRO);
-        match name {
-            "usage_usec" => usage = Some(nanos),
-            "user_usec" => reading.user = Some(nanos),
-            "system_usec" => reading.system = Some(nanos),
-            "nr_periods" => reading.periods = Some(value),
-            "nr_throttled" => reading.throttled_periods = Some(value),
-            "throttled_usec" => reading.throttled = Some(nanos),
-            _ => {}
-        }
-    }
+    let times = &mut [
+        ("usage_usec", &mut usage),
+        ("user_usec", &mut reading.user),
+        ("system_usec", &mut reading.system),
+        ("throttled_usec", &mut reading.throttled),
+    ];
+    fill(text, MICRO, times);
+    let counts = &mut [
+        ("nr_periods", &mut reading.periods),
+        ("nr_throttled", &mut reading.throttled_periods),
+    ];
+    fill(text, 1, counts);
     reading.usage = usage?;
     Some(reading)
 }
 
 /// `cpuacct.stat` of version 1, in hundredths of a second, whatever the kernel's own tick is.
 pub(super) fn modes(text: &str, reading: &mut CpuReading) {
-    for (name, value) in flat(text) {
-        let nanos = value.saturating_mul(TICK);
-        match name {
-            "user" => reading.user = Some(nanos),
-            "system" => reading.system = Some(nanos),
-            _ => {}
-        }
-    }
+    fill(text, TICK, &mut [("user", &mut reading.user), ("system", &mut reading.system)]);
 }
 
 /// `cpu.stat` of version 1, in nanoseconds.
 pub(super) fn throttling(text: &str, reading: &mut CpuReading) {
-    for (name, value) in flat(text) {
-        match name {
-            "nr_periods" => reading.periods = Some(value),
-            "nr_throttled" => reading.throttled_periods = Some(value),
-            "throttled_time" => reading.throttled = Some(value),
-            _ => {}
-        }
-    }
+    let fields = &mut [
+        ("nr_periods", &mut reading.periods),
+        ("nr_throttled", &mut reading.throttled_periods),
+        ("throttled_time", &mut reading.throttled),
+    ];
+    fill(text, 1, fields);
 }
 
 fn v1_limits(place: &Path, usage: Hierarchy, reading: &mut CpuReading, files: &mut Files) {

@@ -31,17 +31,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<IoReading> {
 
 pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
     let mut devices = Devices::default();
-    for (device, name, value) in nested(text) {
-        let reading = devices.entry(device);
-        match name {
-            "rbytes" => reading.read_bytes = value,
-            "wbytes" => reading.written_bytes = value,
-            "dbytes" => reading.discarded_bytes = value,
-            "rios" => reading.reads = value,
-            "wios" => reading.writes = value,
-            _ => {}
-        }
-    }
+    devices.fill(nested(text), ["rbytes", "wbytes", "dbytes", "rios", "wios"]);
     devices.into_readings()
 }
 
@@ -58,36 +48,38 @@ fn v1(directory: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
 
 /// `blkio.throttle.io_service_bytes_recursive`.
 pub(super) fn bytes(text: &str, devices: &mut Devices) {
-    for (device, operation, value) in operations(text) {
-        let reading = devices.entry(device);
-        match operation {
-            "Read" => reading.read_bytes = value,
-            "Write" => reading.written_bytes = value,
-            "Discard" => reading.discarded_bytes = value,
-            _ => {}
-        }
-    }
+    devices.fill(operations(text), ["Read", "Write", "Discard", "", ""]);
 }
 
 /// `blkio.throttle.io_serviced_recursive`.
 pub(super) fn requests(text: &str, devices: &mut Devices) {
-    for (device, operation, value) in operations(text) {
-        let reading = devices.entry(device);
-        match operation {
-            "Read" => reading.reads = value,
-            "Write" => reading.writes = value,
-            _ => {}
-        }
-    }
+    devices.fill(operations(text), ["", "", "", "Read", "Write"]);
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Devices(BTreeMap<(u32, u32), DeviceReading>);
 
 impl Devices {
-    fn entry(&mut self, (major, minor): (u32, u32)) -> &mut DeviceReading {
-        let new = DeviceReading { major, minor, ..DeviceReading::default() };
-        self.0.entry((major, minor)).or_insert(new)
+    /// `names` are those of bytes read, written and discarded, and of reads and writes.
+    fn fill<'a>(
+        &mut self,
+        counts: impl Iterator<Item = ((u32, u32), &'a str, u64)>,
+        names: [&str; 5],
+    ) {
+        for ((major, minor), name, count) in counts {
+            let new = DeviceReading { major, minor, ..DeviceReading::default() };
+            let reading = self.0.entry((major, minor)).or_insert(new);
+            let fields = [
+                &mut reading.read_bytes,
+                &mut reading.written_bytes,
+                &mut reading.discarded_bytes,
+                &mut reading.reads,
+                &mut reading.writes,
+            ];
+            for (field, _) in fields.into_iter().zip(names).filter(|(_, known)| *known == name) {
+                *field = count;
+            }
+        }
     }
 
     pub(super) fn into_readings(self) -> Vec<DeviceReading> {

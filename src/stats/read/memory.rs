@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     file::Files,
     paths::GroupFiles,
-    text::{flat, pressure},
+    text::{fill, flat, pressure},
 };
 use crate::{
     host::cgroup::{Hierarchy, working_set::working_set},
@@ -65,21 +65,19 @@ pub(super) struct Stat {
 pub(super) fn v1(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
-    for (name, value) in flat(text) {
-        match name {
-            "total_rss" => reading.rss = Some(value),
-            "total_cache" => reading.cache = Some(value),
-            "total_mapped_file" => reading.mapped_file = Some(value),
-            "total_active_file" => reading.active_file = Some(value),
-            "total_inactive_file" => reading.inactive_file = Some(value),
-            "total_pgfault" => reading.faults = Some(value),
-            "total_pgmajfault" => reading.major_faults = Some(value),
-            "pgfault" => reading.own_faults = Some(value),
-            "pgmajfault" => reading.own_major_faults = Some(value),
-            "total_swap" => stat.swap = Some(value),
-            _ => {}
-        }
-    }
+    let fields = &mut [
+        ("total_rss", &mut reading.rss),
+        ("total_cache", &mut reading.cache),
+        ("total_mapped_file", &mut reading.mapped_file),
+        ("total_active_file", &mut reading.active_file),
+        ("total_inactive_file", &mut reading.inactive_file),
+        ("total_pgfault", &mut reading.faults),
+        ("total_pgmajfault", &mut reading.major_faults),
+        ("pgfault", &mut reading.own_faults),
+        ("pgmajfault", &mut reading.own_major_faults),
+        ("total_swap", &mut stat.swap),
+    ];
+    fill(text, 1, fields);
     stat
 }
 
@@ -88,21 +86,19 @@ pub(super) fn v2(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
     let (mut stacks, mut slab) = (None, None);
-    for (name, value) in flat(text) {
-        match name {
-            "anon" => reading.rss = Some(value),
-            "file" => reading.cache = Some(value),
-            "file_mapped" => reading.mapped_file = Some(value),
-            "active_file" => reading.active_file = Some(value),
-            "inactive_file" => reading.inactive_file = Some(value),
-            "pgfault" => reading.faults = Some(value),
-            "pgmajfault" => reading.major_faults = Some(value),
-            "kernel" => reading.kernel = Some(value),
-            "kernel_stack" => stacks = Some(value),
-            "slab" => slab = Some(value),
-            _ => {}
-        }
-    }
+    let fields = &mut [
+        ("anon", &mut reading.rss),
+        ("file", &mut reading.cache),
+        ("file_mapped", &mut reading.mapped_file),
+        ("active_file", &mut reading.active_file),
+        ("inactive_file", &mut reading.inactive_file),
+        ("pgfault", &mut reading.faults),
+        ("pgmajfault", &mut reading.major_faults),
+        ("kernel", &mut reading.kernel),
+        ("kernel_stack", &mut stacks),
+        ("slab", &mut slab),
+    ];
+    fill(text, 1, fields);
     // Kernels before 5.18 do not have this sum.
     let parts = stacks.zip(slab).map(|(stacks, slab)| slab.saturating_add(stacks));
     reading.kernel = reading.kernel.or(parts);
@@ -111,13 +107,8 @@ pub(super) fn v2(text: &str) -> Stat {
 
 /// `memory.events` of version 2.
 pub(super) fn events(text: &str, reading: &mut MemoryReading) {
-    for (name, value) in flat(text) {
-        match name {
-            "max" => reading.limit_hits = Some(value),
-            "oom_kill" => reading.oom_kills = Some(value),
-            _ => {}
-        }
-    }
+    let fields = &mut [("max", &mut reading.limit_hits), ("oom_kill", &mut reading.oom_kills)];
+    fill(text, 1, fields);
 }
 
 /// `memory.oom_control` of version 1; kernels before 4.13 do not count.

@@ -34,6 +34,15 @@ pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
+/// Sets the fields whose names are in such lines, to the count times `unit`.
+pub(super) fn fill(text: &str, unit: u64, fields: &mut [(&str, &mut Option<u64>)]) {
+    for (name, count) in flat(text) {
+        for (_, field) in fields.iter_mut().filter(|(known, _)| *known == name) {
+            **field = Some(count.saturating_mul(unit));
+        }
+    }
+}
+
 /// Lines with a device and `name=count` pairs.
 pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| line.split_once(' ')).flat_map(|(device, pairs)| {

@@ -145,8 +145,7 @@ fn each_event_names_what_to_inspect() {
         (EngineEvent::ContainerKilled { id: id.clone() }, EventEffect::None),
         (EngineEvent::ContainerChanged { id: id.clone() }, EventEffect::Queued(container.clone())),
         (EngineEvent::ContainerGone { id }, EventEffect::Gone(container)),
-        (EngineEvent::ImageChanged { name: name.clone() }, EventEffect::Queued(image.clone())),
-        (EngineEvent::ImageGone { id: name }, EventEffect::Queued(image)),
+        (EngineEvent::ImageChanged { name }, EventEffect::Queued(image)),
         (EngineEvent::DaemonReloaded, EventEffect::Reloaded),
     ] {
         assert_eq!(state.event(event, AT), effect);
@@ -288,7 +287,10 @@ fn the_checkpoint_completes_the_record() {
     assert_eq!(known.state(), SandboxState::Ready);
     let unknown = shown.sandbox(&fixture::hex(4)).unwrap();
     assert_eq!(unknown.attachment, None);
-    state.put_checkpoint(fixture::checkpoint(4, Some(Attachment::Released)));
+    state.set_checkpoint(
+        &fixture::sandbox_id(4),
+        Some(fixture::checkpoint(4, Some(Attachment::Released))),
+    );
     let shown = state.snapshot(&shown);
     assert_eq!(shown.sandbox(&fixture::hex(4)).unwrap().attachment, Some(Attachment::Released));
 }
@@ -325,11 +327,14 @@ fn what_docker_lost_is_shown_until_its_network_is_released() {
     assert!(lost.created_at.is_set());
     assert!(shown.sandbox(&fixture::hex(4)).is_none());
     assert_eq!(shown.obsolete_checkpoints(), [fixture::sandbox_id(4)]);
-    state.put_checkpoint(fixture::checkpoint(2, Some(Attachment::Released)));
+    state.set_checkpoint(
+        &fixture::sandbox_id(2),
+        Some(fixture::checkpoint(2, Some(Attachment::Released))),
+    );
     let shown = state.snapshot(&shown);
     assert!(shown.sandboxes().is_empty());
     assert_eq!(shown.obsolete_checkpoints().len(), 2);
-    state.forget_checkpoint(&fixture::sandbox_id(2));
+    state.set_checkpoint(&fixture::sandbox_id(2), None);
     assert_eq!(state.snapshot(&shown).obsolete_checkpoints(), [fixture::sandbox_id(4)]);
 }
 

@@ -42,12 +42,7 @@ impl Owners {
         container: &'a str,
         plugin: &'a str,
     ) -> Claims<'a> {
-        Claims { owners: self, container, plugin, is_trial: false }
-    }
-
-    /// Claims fields to find conflicts, without recording anything.
-    pub(super) const fn trial<'a>(&'a mut self, container: &'a str, plugin: &'a str) -> Claims<'a> {
-        Claims { owners: self, container, plugin, is_trial: true }
+        Claims { owners: self, container, plugin }
     }
 }
 
@@ -56,7 +51,6 @@ pub struct Claims<'a> {
     owners: &'a mut Owners,
     container: &'a str,
     plugin: &'a str,
-    is_trial: bool,
 }
 
 impl Claim for Claims<'_> {
@@ -70,9 +64,7 @@ impl Claim for Claims<'_> {
                 "NRI plugins {other} and {plugin} both set {field} of container {container}"
             )));
         }
-        if !self.is_trial {
-            self.own(field, key, self.plugin.to_owned());
-        }
+        self.own(field, key, self.plugin.to_owned());
         Ok(())
     }
 }

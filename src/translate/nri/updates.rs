@@ -23,7 +23,7 @@ impl Updates {
             let mut discarded = nri::LinuxResources::default();
             if let Some(limits) = limits
                 && update.ignore_failure
-                && lay(&mut discarded, limits, &mut owners.trial(id, plugin)).is_err()
+                && lay(&mut discarded, limits, &mut owners.clone().claims(id, plugin)).is_err()
             {
                 continue;
             }

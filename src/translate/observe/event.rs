@@ -22,7 +22,6 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         ("container", "start") => transition(id, Transition::Started),
         ("container", action) if is_noise(action) => None,
         ("container", _) => Some(EngineEvent::ContainerChanged { id: id.to_owned() }),
-        ("image", "delete") => Some(EngineEvent::ImageGone { id: id.to_owned() }),
         ("image", "push" | "save" | "prune") => None,
         ("image", _) => Some(EngineEvent::ImageChanged { name: id.to_owned() }),
         _ => None,

@@ -357,7 +357,7 @@ fn events_that_change_nothing_are_ignored() {
         Some(EngineEvent::ContainerGone { id: id.clone() })
     );
     assert_eq!(seen("image", "untag", "x"), Some(EngineEvent::ImageChanged { name: id.clone() }));
-    assert_eq!(seen("image", "delete", "x"), Some(EngineEvent::ImageGone { id }));
+    assert_eq!(seen("image", "delete", "x"), Some(EngineEvent::ImageChanged { name: id }));
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! Ids in requests. An id with invalid characters is not refused here. No object has it, and each call
 //! decides what an unknown id means.
 
-use super::{
-    error::{At, ParseError},
-    text,
-};
+use super::error::{At, ParseError};
 
 /// The id of a sandbox or container in a request.
 ///
@@ -12,9 +9,4 @@ use super::{
 /// Refuses the empty id.
 pub fn object_id(field: &'static str, text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()).at(field) } else { Ok(text.to_owned()) }
-}
-
-/// The container whose PID namespace this container joins.
-pub(super) fn target_id(text: &str) -> Result<String, ParseError> {
-    text::word(text)
 }

@@ -2,7 +2,7 @@
 
 use super::{
     error::{At, ParseError},
-    id, text,
+    text,
     user_namespace::{self, namespace_mode},
 };
 use crate::{
@@ -90,7 +90,7 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
     is_host(given.ipc).at("ipc")?;
     let mode = pid(given.pid).at("pid")?;
     let target = match mode {
-        PidMode::Target => id::target_id(&given.target_id).at("target_id")?,
+        PidMode::Target => text::word(&given.target_id).at("target_id")?,
         PidMode::Pod | PidMode::Container | PidMode::Node => String::new(),
     };
     Ok((mode, target))

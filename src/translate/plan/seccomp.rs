@@ -12,7 +12,7 @@ use crate::{
     model::{
         engine::{ApiVersion, EngineInfo},
         sandbox::SandboxSecurity,
-        security::{ContainerSecurity, Profile},
+        security::Profile,
     },
     wire::nullable::nullable,
 };
@@ -22,12 +22,13 @@ use crate::{
 /// The engine applies an explicit profile even to a privileged container, so privileged ones are always
 /// unconfined.
 pub(super) fn container(
-    security: &ContainerSecurity,
+    profile: Option<&Profile>,
+    privileged: bool,
     engine: &EngineInfo,
     text: Option<&str>,
 ) -> Result<Option<String>, Failure> {
-    match &security.seccomp {
-        _ if security.privileged => Ok(Some(UNCONFINED.to_owned())),
+    match profile {
+        _ if privileged => Ok(Some(UNCONFINED.to_owned())),
         None | Some(Profile::Unconfined) => Ok(Some(UNCONFINED.to_owned())),
         Some(Profile::RuntimeDefault) => default(engine),
         Some(Profile::Localhost(path)) => localhost(path, text, engine).map(Some),
@@ -42,10 +43,10 @@ pub(super) fn sandbox(
     text: Option<&str>,
 ) -> Result<Option<String>, Failure> {
     match &security.seccomp {
-        _ if security.privileged => Ok(Some(UNCONFINED.to_owned())),
-        Some(Profile::Unconfined) => Ok(Some(UNCONFINED.to_owned())),
-        None | Some(Profile::RuntimeDefault) => Ok(default(engine).unwrap_or(None)),
-        Some(Profile::Localhost(path)) => localhost(path, text, engine).map(Some),
+        None | Some(Profile::RuntimeDefault) if !security.privileged => {
+            Ok(default(engine).unwrap_or(None))
+        }
+        profile => container(profile.as_ref(), security.privileged, engine, text),
     }
 }
 

@@ -41,7 +41,12 @@ pub(super) fn confine_container(
 ) -> Result<(), Failure> {
     let mut options = vec![no_new_privileges(security.no_new_privs)];
     options.extend(selinux(security.selinux.as_ref()));
-    options.extend(seccomp::container(security, engine, profile)?);
+    options.extend(seccomp::container(
+        security.seccomp.as_ref(),
+        security.privileged,
+        engine,
+        profile,
+    )?);
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);

@@ -179,7 +179,7 @@ impl World {
 
     fn delete_image(&mut self, image: u64) {
         if self.images.remove(&image).is_some() {
-            self.push(EngineEvent::ImageGone { id: image_id(image) });
+            self.push(EngineEvent::ImageChanged { name: image_id(image) });
         }
     }
 

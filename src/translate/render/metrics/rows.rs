@@ -1,6 +1,6 @@
 //! The table itself: processors, memory and swap, disks, network, processes, time.
 
-use super::table::{Row, SampleWriter, Samples, Subject, rows, seconds, stalled, waiting};
+use super::table::{Row, SampleWriter, Subject, rows, seconds, stalled, waiting};
 use crate::{
     model::{
         stats::{

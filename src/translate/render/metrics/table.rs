@@ -23,16 +23,8 @@ pub(super) struct Row {
     pub(super) kind: cri::MetricType,
     /// Labels in addition to [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
-    pub(super) samples: Samples,
-}
-
-/// How the samples of one subject are made.
-#[derive(Debug)]
-pub(super) enum Samples {
-    /// The only sample, if there is a value.
-    Value(fn(&Subject<'_>) -> Option<u64>),
-    /// Samples with values for the row's labels.
-    Labelled(fn(&Subject<'_>, &mut SampleWriter<'_>)),
+    /// Adds the samples of one subject.
+    pub(super) samples: fn(&Subject<'_>, &mut SampleWriter<'_>),
 }
 
 impl Row {
@@ -44,10 +36,7 @@ impl Row {
         metrics: &mut Vec<cri::Metric>,
     ) {
         let mut out = SampleWriter { row: self, base, at: Nanos::UNSET, metrics };
-        match self.samples {
-            Samples::Value(read) => out.labelled(&[], read(subject)),
-            Samples::Labelled(write) => write(subject, &mut out),
-        }
+        (self.samples)(subject, &mut out);
     }
 }
 
@@ -63,8 +52,14 @@ macro_rules! rows {
             samples: rows!(@samples |$of $(, $out)?| $samples),
         }),*];
     };
-    (@samples |$of:ident| $samples:expr) => { Samples::Value(|$of| $samples) };
-    (@samples |$of:ident, $out:ident| $samples:expr) => { Samples::Labelled(|$of, $out| $samples) };
+    // The only sample, if there is a value.
+    (@samples |$of:ident| $value:expr) => {
+        |subject, out| {
+            let read: fn(&Subject<'_>) -> Option<u64> = |$of| $value;
+            out.labelled(&[], read(subject));
+        }
+    };
+    (@samples |$of:ident, $out:ident| $samples:expr) => { |$of, $out| $samples };
 }
 pub(super) use rows;
 
