@@ -44,7 +44,7 @@ use crate::{
         live::{Live, LiveSettings},
         settings::Settings,
     },
-    host::{capability::Capability, file, heap, orphans},
+    host::{file, heap, orphans},
     model::network::NetworkMode,
     rpc::{
         cri_socket::{CriSocket, Opened},
@@ -186,11 +186,11 @@ async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
 }
 
 /// Checks whether pods can be connected at all. With the engine's network, what will fail is only logged.
-fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppError> {
+fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
         return Ok(());
     }
-    let missing = missing.iter().map(|one| one.name()).collect::<Vec<_>>().join(" and ");
+    let missing = missing.join(" and ");
     if network == NetworkMode::Cni {
         return Err(AppError::MissingCapabilities { missing });
     }

@@ -275,11 +275,10 @@ fn a_bridge_without_the_firewall_plugin_is_reported_where_bridged_traffic_is_fil
 
 #[test]
 fn missing_capabilities_are_named() {
-    assert_eq!(capability::own("CapEff:\t000001ffffffffff\n").severity, Severity::Ok);
-    let without = capability::own("CapEff:\t00000000a80425fb\n");
+    assert_eq!(capability::own(&[]).severity, Severity::Ok);
+    let without = capability::own(&["CAP_SYS_ADMIN", "CAP_NET_ADMIN"]);
     assert_eq!(without.severity, Severity::Fail);
     assert!(without.seen.contains("CAP_SYS_ADMIN and CAP_NET_ADMIN"), "{without:?}");
-    assert_eq!(capability::own("").severity, Severity::Fail);
     assert_eq!(capability::protection(-1000).severity, Severity::Ok);
     assert_eq!(capability::protection(0).severity, Severity::Warn);
 }
