@@ -32,6 +32,7 @@ use super::{
     error::HostError,
     file::{self, Durability},
     mounts::unmount_all,
+    processes::Processes,
 };
 
 /// Pins the network namespace of process `pid` at `at`. Creates the directories above it.
@@ -84,9 +85,8 @@ pub fn is_of(pid: u32, at: &Path) -> bool {
 
 /// Whether a visible process is in the network namespace at `at`.
 pub fn is_used(at: &Path) -> bool {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    is_pinned(at) && pids.any(|pid| is_of(pid, at))
+    let pids = Processes::new("/proc").pids().unwrap_or_default();
+    is_pinned(at) && pids.into_iter().any(|pid| is_of(pid, at))
 }
 
 /// Removes the pin at `at` and its file. The namespace ends with its last process.

@@ -20,7 +20,7 @@ use crate::{
     host::{
         file::{self, is_same},
         pidfd::{ProcessHandle, ProcessSignal},
-        processes::Processes,
+        processes::{Processes, flag_values},
     },
     model::{engine::EngineInfo, oci_edits::RUNTIME},
 };
@@ -71,24 +71,13 @@ pub(super) struct Reached {
 impl DaemonFlags {
     /// Parses the words of a command line, the program first. If a flag is repeated, the last one counts.
     pub fn read(words: &[String]) -> Self {
-        let mut flags = Self::default();
-        let mut words = words.iter().skip(1);
-        while let Some(word) = words.next() {
-            let (name, attached) = match word.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (word.as_str(), None),
-            };
-            let mut value =
-                || attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
-            match name {
-                "--config-file" => flags.config_file = value(),
-                "--log-opt" => flags.log_options.extend(value()),
-                "--default-ulimit" => flags.ulimits.extend(value()),
-                "--add-runtime" => flags.adds_runtimes = true,
-                _ => {}
-            }
+        let values = |name| flag_values(words, name).into_iter().map(str::to_owned);
+        Self {
+            config_file: values("--config-file").next_back(),
+            adds_runtimes: values("--add-runtime").next().is_some(),
+            log_options: values("--log-opt").collect(),
+            ulimits: values("--default-ulimit").collect(),
         }
-        flags
     }
 }
 
