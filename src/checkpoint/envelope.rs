@@ -3,8 +3,6 @@
 //! The checksum covers the body's text exactly as it is in the file. So any changed, missing or added byte
 //! is found, and the way an encoder formats JSON does not matter.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -82,9 +80,5 @@ struct VersionOnly {
 }
 
 fn checksum(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing into a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex::encode(Sha256::digest(text))
 }

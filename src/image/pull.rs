@@ -21,7 +21,7 @@ impl Images {
         let before = self.store.snapshot();
         let transfer = self.metrics.begin(&request.reference);
         let transferred = self.transfer(request).await;
-        transfer.finish(transferred.as_ref().err());
+        transfer.ended(transferred.as_ref().err().map(Failure::kind));
         transferred?;
         // The reference says which image was pulled, not the progress messages: a tag may have been moved,
         // and the digest of a multi-platform index differs from the digests of its parts.

@@ -67,8 +67,7 @@ struct Blob {
 
 impl Blob {
     fn new(content: Vec<u8>) -> Self {
-        let sha256 = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { content, sha256 }
+        Self { sha256: hex::encode(Sha256::digest(&content)), content }
     }
 
     fn json(value: &Value) -> Self {

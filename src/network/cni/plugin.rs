@@ -16,7 +16,7 @@ use tokio::{sync::Semaphore, time};
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
-    metrics::CniMetrics,
+    metrics::{self, CniMetrics},
     plugin_error::{Failure, PluginError},
     version::{Version, VersionReply},
 };
@@ -109,7 +109,8 @@ impl Plugins {
         let span = span(kind, call);
         let run = self.metrics.begin(kind, call.command, call.container, &span);
         let done = self.attempt(kind, call, input, timeout).instrument(span).await;
-        run.finish(done.as_ref().err());
+        let failure = done.as_ref().err();
+        run.finish(metrics::result(failure), failure.map(Failure::kind));
         done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
             command: call.command,
