@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::quantity::{self, QuantityError};
+use super::quantity;
 use crate::{
-    error::Kind,
     model::attachment::{AttachmentIntent, PodNetwork},
     model::network::PortMapping,
 };
@@ -26,14 +25,7 @@ pub enum ArgumentError {
     },
     /// A bandwidth annotation is not a rate.
     #[error("annotation {key}={value:?}: {reason}")]
-    Bandwidth { key: &'static str, value: String, reason: QuantityError },
-}
-
-impl ArgumentError {
-    /// The request is wrong.
-    pub const fn kind(&self) -> Kind {
-        Kind::InvalidArgument
-    }
+    Bandwidth { key: &'static str, value: String, reason: &'static str },
 }
 
 /// `CNI_ARGS` as pairs, in the order every Kubernetes runtime uses.

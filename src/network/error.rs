@@ -34,14 +34,9 @@ pub enum NetworkError {
     /// The namespace of the pod is missing, or is not a private network namespace.
     #[error("{} is not the pod's network namespace: {reason}", path.display())]
     Namespace { path: PathBuf, reason: &'static str },
-    #[error(transparent)]
-    Plugin(#[from] PluginError),
-    /// Several plugins failed. All others were also called.
-    #[error("{}", joined(failures))]
-    Several {
-        /// In the order of the calls; never empty.
-        failures: Vec<PluginError>,
-    },
+    /// Plugins that failed, in the order of the calls; never empty.
+    #[error("{}", joined(.0))]
+    Plugins(Vec<PluginError>),
     /// The plugins' result has no address for the pod.
     #[error("the result of the plugins of network {network} cannot be used")]
     Result {
@@ -58,11 +53,10 @@ impl WithKind for NetworkError {
     fn kind(&self) -> Kind {
         match self {
             Self::NotConfigured { .. } => Kind::Unavailable,
-            Self::Argument(error) => error.kind(),
+            Self::Argument(_) => Kind::InvalidArgument,
             Self::Namespace { .. } => Kind::FailedPrecondition,
             Self::Recorded { .. } => Kind::Internal,
-            Self::Plugin(error) => error.kind(),
-            Self::Several { failures } => failures.first().map_or(Kind::Unknown, PluginError::kind),
+            Self::Plugins(failures) => failures.first().map_or(Kind::Unknown, PluginError::kind),
             Self::Result { .. } => Kind::Unknown,
             Self::Host(error) => error.kind(),
         }
@@ -74,12 +68,8 @@ impl NetworkError {
     ///
     /// # Errors
     /// The failures, if there are any.
-    pub(super) fn from_failures(mut failures: Vec<PluginError>) -> Result<(), Self> {
-        match failures.len() {
-            0 => Ok(()),
-            1 => failures.pop().map_or(Ok(()), |failure| Err(failure.into())),
-            _ => Err(Self::Several { failures }),
-        }
+    pub(super) fn from_failures(failures: Vec<PluginError>) -> Result<(), Self> {
+        if failures.is_empty() { Ok(()) } else { Err(Self::Plugins(failures)) }
     }
 }
 

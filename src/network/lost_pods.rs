@@ -7,11 +7,7 @@ use tracing::{debug, info};
 
 use super::{
     arguments,
-    cni::{
-        cache::CachedResult,
-        chain::{Chain, RuntimeConf},
-        plugin_error::PluginError,
-    },
+    cni::{cache::CachedResult, chain::Chain, plugin::RuntimeConf, plugin_error::PluginError},
     error::NetworkError,
     gc::{self, AttachmentKey},
     service::{INTERFACE, Network, QUERY_TIMEOUT, has_namespace, list_of},

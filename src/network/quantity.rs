@@ -1,21 +1,13 @@
 //! Parses Kubernetes quantities, as far as bandwidth annotations need them.
 
-use thiserror::Error;
-
-/// A text that is not a usable rate in bits per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum QuantityError {
-    #[error("not a quantity")]
-    Malformed,
-    #[error("must be between 1k and 1P")]
-    Range,
-}
-
 /// Reads a rate in bits per second, rounded up, between 1k and 1P.
-pub fn rate(text: &str) -> Result<u64, QuantityError> {
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn rate(text: &str) -> Result<u64, &'static str> {
     let (digits, suffix) = split(text.strip_prefix('+').unwrap_or(text));
-    let value = number(digits)?.times(scale(suffix)?).ok_or(QuantityError::Range)?;
-    if (LOWEST..=HIGHEST).contains(&value) { Ok(value) } else { Err(QuantityError::Range) }
+    let value = number(digits)?.times(scale(suffix)?).ok_or(RANGE)?;
+    if (LOWEST..=HIGHEST).contains(&value) { Ok(value) } else { Err(RANGE) }
 }
 
 /// `mantissa` · 10^-`decimals`.
@@ -50,15 +42,15 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-fn number(digits: &str) -> Result<Number, QuantityError> {
+fn number(digits: &str) -> Result<Number, &'static str> {
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     let text = format!("{whole}{part}");
-    let mantissa = text.parse().map_err(|_| QuantityError::Malformed)?;
-    let decimals = u32::try_from(part.len()).map_err(|_| QuantityError::Malformed)?;
+    let mantissa = text.parse().map_err(|_| MALFORMED)?;
+    let decimals = u32::try_from(part.len()).map_err(|_| MALFORMED)?;
     Ok(Number { mantissa, decimals })
 }
 
-fn scale(suffix: &str) -> Result<Scale, QuantityError> {
+fn scale(suffix: &str) -> Result<Scale, &'static str> {
     Ok(match suffix {
         "n" => Scale::Decimal(-9),
         "u" => Scale::Decimal(-6),
@@ -77,12 +69,14 @@ fn scale(suffix: &str) -> Result<Scale, QuantityError> {
         "Pi" => Scale::Binary(50),
         "Ei" => Scale::Binary(60),
         _ => {
-            let power = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Malformed)?;
-            Scale::Decimal(power.parse().map_err(|_| QuantityError::Malformed)?)
+            let power = suffix.strip_prefix(['e', 'E']).ok_or(MALFORMED)?;
+            Scale::Decimal(power.parse().map_err(|_| MALFORMED)?)
         }
     })
 }
 
+const MALFORMED: &str = "not a quantity";
+const RANGE: &str = "must be between 1k and 1P";
 const LOWEST: u64 = 1_000;
 const HIGHEST: u64 = 1_000_000_000_000_000;
 

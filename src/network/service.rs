@@ -24,11 +24,11 @@ use super::{
     arguments,
     cni::{
         cache::{CachedResult, ResultCache, undamaged},
-        chain::{Chain, RuntimeConf},
+        chain::Chain,
         config::NetworkConfigList,
         config_directory::SelectedConfig,
         metrics::CniMetrics,
-        plugin::Plugins,
+        plugin::{Plugins, RuntimeConf},
         plugin_error::PluginError,
         result,
     },
@@ -179,7 +179,8 @@ impl Network {
         let path = intent.pod.netns.clone();
         blocking(move || prepare_namespace(&path)).await?;
         let _adding = self.active.add(AttachmentKey::from(intent)).await;
-        let result = self.chain(&list).add(&conf).await?;
+        let added = self.chain(&list).add(&conf).await;
+        let result = added.map_err(|failure| NetworkError::Plugins(vec![failure]))?;
         let addresses = addresses(intent, &result);
         // DEL needs the result even without an address. A malformed one would make DEL fail.
         if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_malformed())

@@ -1,9 +1,13 @@
 //! The arguments that plugins get for a pod, and the pods that are refused.
 
 use super::*;
-use crate::model::{
-    network::{DnsConfig, Protocol},
-    sandbox::PodMetadata,
+use crate::{
+    error::{Kind, WithKind as _},
+    model::{
+        network::{DnsConfig, Protocol},
+        sandbox::PodMetadata,
+    },
+    network::error::NetworkError,
 };
 
 fn intent() -> AttachmentIntent {
@@ -112,7 +116,7 @@ fn an_invalid_rate_is_an_invalid_argument() {
     let mut intent = intent();
     let key = "kubernetes.io/ingress-bandwidth".to_owned();
     intent.pod.annotations = BTreeMap::from([(key, "fast".to_owned())]);
-    let error = capabilities(&intent).unwrap_err();
+    let error = NetworkError::from(capabilities(&intent).unwrap_err());
     assert_eq!(error.kind(), Kind::InvalidArgument);
     assert_eq!(
         error.to_string(),

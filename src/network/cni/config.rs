@@ -39,26 +39,8 @@ pub struct PluginConfig {
 
 /// Why a text is not a usable configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    #[error("not a network configuration: {0}")]
-    Malformed(String),
-    #[error("\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file")]
-    ListInSingle,
-    #[error("{file}: {reason}")]
-    Folder { file: String, reason: String },
-    #[error("no plugins")]
-    Empty,
-    /// The name is missing or not safe in plugins' own file names.
-    #[error(
-        "network name {0:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
-    )]
-    Name(String),
-    /// The plugin has no name, or its name is not a plain file name.
-    #[error("plugin type {0:?} is not a plain file name")]
-    PluginType(String),
-    #[error("requests CNI {0}; supported are 0.1.0 to 1.1.0")]
-    Version(String),
-}
+#[error("{0}")]
+pub struct ConfigError(pub(super) String);
 
 impl NetworkConfigList {
     /// Reads the content of a `.conflist` file.
@@ -92,7 +74,9 @@ impl NetworkConfigList {
     pub fn from_single(text: &str) -> Result<Self, ConfigError> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {
-            return Err(ConfigError::ListInSingle);
+            let reason =
+                "\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file";
+            return Err(ConfigError(reason.to_owned()));
         }
         let shared = SHARED
             .iter()
@@ -130,14 +114,16 @@ impl NetworkConfigList {
         let fields: ListFields = decode(Value::Object(raw.clone()))?;
         let name = fields.name.unwrap_or_default();
         if !is_network_name(&name) {
-            return Err(ConfigError::Name(name));
+            return Err(ConfigError(format!(
+                "network name {name:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
+            )));
         }
         let versions = known_versions(fields.version.as_deref(), &fields.versions)?;
         let plugins: Result<Vec<PluginConfig>, ConfigError> =
             fields.plugins.into_iter().map(PluginConfig::from_object).collect();
         let plugins = plugins?;
         if plugins.is_empty() {
-            return Err(ConfigError::Empty);
+            return Err(ConfigError("no plugins".to_owned()));
         }
         Ok(Self {
             name,
@@ -155,7 +141,7 @@ impl PluginConfig {
         let fields: PluginFields = decode(Value::Object(body.clone()))?;
         let kind = fields.kind.unwrap_or_default();
         if kind.is_empty() || kind.contains(['/', '\0']) || kind == "." || kind == ".." {
-            return Err(ConfigError::PluginType(kind));
+            return Err(ConfigError(format!("plugin type {kind:?} is not a plain file name")));
         }
         let requested = fields.capabilities.into_iter();
         let capabilities = requested.filter(|(_, on)| *on == Some(true));
@@ -236,11 +222,15 @@ impl Default for Flag {
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, ConfigError> {
-    serde_json::from_str(text).map_err(|e| ConfigError::Malformed(e.to_string()))
+    serde_json::from_str(text).map_err(malformed)
 }
 
 fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, ConfigError> {
-    serde_json::from_value(value).map_err(|e| ConfigError::Malformed(e.to_string()))
+    serde_json::from_value(value).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> ConfigError {
+    ConfigError(format!("not a network configuration: {error}"))
 }
 
 /// The known ones among the requested versions, in rising order.
@@ -254,8 +244,9 @@ fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, Co
     let read = requested.iter().filter_map(|text| text.parse::<Version>().ok());
     let known: BTreeSet<Version> = read.filter(|v| Version::KNOWN.contains(v)).collect();
     if known.is_empty() {
-        let requested: Vec<&str> = requested.into_iter().collect();
-        return Err(ConfigError::Version(requested.join(", ")));
+        let requested = requested.into_iter().collect::<Vec<_>>().join(", ");
+        let reason = format!("requests CNI {requested}; supported are 0.1.0 to 1.1.0");
+        return Err(ConfigError(reason));
     }
     Ok(known.into_iter().collect())
 }

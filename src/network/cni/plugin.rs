@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time};
-use tracing::{Instrument as _, Span, debug, info_span, warn};
+use tracing::{Instrument as _, debug, info_span, warn};
 
 use super::{
     metrics::{self, CniMetrics},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     concurrency::blocking::blocking,
     config::live::{Live, LiveSettings},
-    host::process::{Finished, ProcessError, ProcessExit, Program, run},
+    host::process::{ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
     wire::nullable::nullable,
 };
@@ -37,15 +37,15 @@ pub struct Plugins {
     pub metrics: CniMetrics,
 }
 
-/// The environment of one call, except `CNI_PATH`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Call<'a> {
-    pub command: &'static str,
-    pub container: &'a str,
-    /// `CNI_NETNS`; empty if the namespace is gone.
-    pub netns: &'a str,
-    pub interface: &'a str,
-    pub arguments: &'a str,
+/// One container's interface on one network: libcni's `RuntimeConf`.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeConf {
+    pub container: String,
+    /// Path of its namespace; empty if the namespace is gone.
+    pub netns: String,
+    pub interface: String,
+    pub arguments: String,
+    pub capabilities: Map<String, Value>,
 }
 
 impl Plugins {
@@ -102,18 +102,21 @@ impl Plugins {
     pub async fn call(
         &self,
         kind: &str,
-        call: Call<'_>,
+        (command, conf): (&'static str, &RuntimeConf),
         input: &Map<String, Value>,
         timeout: Duration,
     ) -> Result<Vec<u8>, PluginError> {
-        let span = span(kind, call);
-        let run = self.metrics.begin(kind, call.command, call.container, &span);
-        let done = self.attempt(kind, call, input, timeout).instrument(span).await;
+        let span = info_span!(
+            target: TRACED, "cni", name = %format_args!("cni {command} {kind}"),
+            container = conf.container.as_str(),
+        );
+        let run = self.metrics.begin(kind, command, &conf.container, &span);
+        let done = self.attempt(kind, (command, conf), input, timeout).instrument(span).await;
         let failure = done.as_ref().err();
         run.finish(metrics::result(failure), failure.map(Failure::kind));
         done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
-            command: call.command,
+            command,
             failure: Box::new(failure),
         })
     }
@@ -140,7 +143,7 @@ impl Plugins {
         }
         let input = json!({"cniVersion": Version::HAS_STATUS.to_string()});
         let input = input.as_object().cloned().unwrap_or_default();
-        let call = Call { command: VERSION, ..Call::default() };
+        let call = (VERSION, &RuntimeConf::default());
         let printed = self.call(kind, call, &input, timeout).await?;
         let reply: VersionReply =
             serde_json::from_slice(&printed).map_err(|e| fail(malformed(&e, &printed)))?;
@@ -157,7 +160,7 @@ impl Plugins {
     async fn attempt(
         &self,
         kind: &str,
-        call: Call<'_>,
+        (command, conf): (&str, &RuntimeConf),
         input: &Map<String, Value>,
         timeout: Duration,
     ) -> Result<Vec<u8>, Failure> {
@@ -166,12 +169,12 @@ impl Plugins {
         let path = self.path();
         // All variables are set, even empty ones, so that none is inherited.
         let environment = [
-            ("CNI_COMMAND", call.command),
-            ("CNI_CONTAINERID", call.container),
-            ("CNI_NETNS", call.netns),
-            ("CNI_IFNAME", call.interface),
-            ("CNI_ARGS", call.arguments),
-            ("CNI_PATH", path.as_str()),
+            ("CNI_COMMAND", command),
+            ("CNI_CONTAINERID", &conf.container),
+            ("CNI_NETNS", &conf.netns),
+            ("CNI_IFNAME", &conf.interface),
+            ("CNI_ARGS", &conf.arguments),
+            ("CNI_PATH", &path),
         ];
         let job = Program {
             executable: &program,
@@ -181,43 +184,32 @@ impl Plugins {
             time_limit: timeout,
             output_limit: OUTPUT_LIMIT,
         };
-        let done = run(job).await.inspect_err(|error| log_stderr(kind, call, error))?;
-        check(kind, call, done)
-    }
-}
-
-fn span(kind: &str, call: Call<'_>) -> Span {
-    let name = format_args!("cni {} {kind}", call.command);
-    info_span!(target: TRACED, "cni", name = %name, container = call.container)
-}
-
-fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure> {
-    if done.exit == ProcessExit::Code(0) {
-        if !done.stderr.is_empty() {
-            debug!(plugin = %kind, command = %call.command, stderr = %done.stderr, "CNI plugin output");
+        let done = run(job).await.inspect_err(|error| {
+            if let ProcessError::Deadline { stderr, .. } = error
+                && !stderr.is_empty()
+            {
+                warn!(
+                    plugin = %kind, %command, container = %conf.container, %stderr,
+                    "CNI plugin did not finish in time and was killed"
+                );
+            }
+        })?;
+        let stderr = &done.stderr;
+        if done.exit == ProcessExit::Code(0) {
+            if !stderr.is_empty() {
+                debug!(plugin = %kind, %command, %stderr, "CNI plugin output");
+            }
+            return Ok(done.stdout);
         }
-        return Ok(done.stdout);
-    }
-    if !done.stderr.is_empty() {
-        warn!(
-            plugin = %kind, command = %call.command, container = %call.container,
-            stderr = %done.stderr, "CNI plugin failed"
-        );
-    }
-    Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
-        exit: done.exit,
-        output: output_excerpt(&done.stdout, &done.stderr),
-    }))
-}
-
-fn log_stderr(kind: &str, call: Call<'_>, error: &ProcessError) {
-    if let ProcessError::Deadline { stderr, .. } = error
-        && !stderr.is_empty()
-    {
-        warn!(
-            plugin = %kind, command = %call.command, container = %call.container, %stderr,
-            "CNI plugin did not finish in time and was killed"
-        );
+        if !stderr.is_empty() {
+            warn!(
+                plugin = %kind, %command, container = %conf.container, %stderr, "CNI plugin failed"
+            );
+        }
+        Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
+            exit: done.exit,
+            output: output_excerpt(&done.stdout, stderr),
+        }))
     }
 }
 

@@ -256,7 +256,7 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     node.plugin("b", "exit 2");
     node.forget_calls();
     let error = network.detach(&intent).await.unwrap_err();
-    assert!(matches!(&error, NetworkError::Several { failures } if failures.len() == 2));
+    assert!(matches!(&error, NetworkError::Plugins(failures) if failures.len() == 2));
     assert!(error.to_string().contains("b, DEL: exit code 2"), "{error}");
     assert!(error.to_string().contains("; network plugin a, DEL: exit code 1"), "{error}");
     assert_eq!(node.calls(), ["b DEL", "a DEL"]);
