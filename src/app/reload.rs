@@ -14,7 +14,7 @@ use crate::{
     config::{
         diff::{Difference, differences, names, reloaded},
         key::Key,
-        live::{Live, LiveSettings},
+        live::LiveSettings,
         raw::RawValue,
         resolve::Resolved,
         source::{ConfigSource, Variables},
@@ -139,8 +139,8 @@ impl Reloader {
             self.spans.switch(&settings.tracing);
         }
         self.spans.sample(settings.tracing.per_million);
-        self.live.replace(Live::from(settings));
         self.log.set_level(settings.log.level);
+        self.live.replace(next.settings);
         (self.source, self.running) = (source, next.values);
         Ok((names(&changed), names(&waiting)))
     }

@@ -14,10 +14,7 @@ use super::{
 };
 use crate::{
     checkpoint::directory::Checkpoints,
-    config::{
-        live::{Live, LiveSettings},
-        settings::Settings,
-    },
+    config::{live::LiveSettings, settings::Settings},
     engine::client::{Engine, Timeouts},
     error::chain,
     model::{
@@ -27,7 +24,7 @@ use crate::{
         network::NetworkMode,
         record::{ContainerRecord, Observed, Process, SandboxRecord},
     },
-    network::service::{Network, NetworkSettings},
+    network::service::Network,
     sandbox::adopt::Adopter,
 };
 
@@ -45,12 +42,7 @@ pub async fn examine(settings: &Settings) -> Findings {
     };
     let (pods, mut containers) = by_pod(listed);
     let (checkpoints, known) = Checkpoints::examine(&settings.state_dir);
-    let network = Network::start(NetworkSettings {
-        mode: settings.network,
-        live: LiveSettings::new(Live::from(settings)),
-        cache_dir: settings.cni.cache_dir.clone(),
-        plugin_timeout: QUESTION,
-    });
+    let network = Network::start(LiveSettings::new(settings.clone()), QUESTION);
     let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
     for pod in &pods {
         let own = containers.remove(&pod.id).unwrap_or_default();

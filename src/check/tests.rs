@@ -26,7 +26,7 @@ use super::{
 use crate::{
     config::{
         resolve::resolve,
-        settings::{CniSettings, NriSettings},
+        settings::{CniSettings, NriSettings, Settings},
     },
     engine::lock::EngineLocks,
     host::{error::HostError, lock::Holder},
@@ -233,13 +233,14 @@ async fn check_selects_the_network_like_the_server() {
         bin_dirs: vec![home.path().to_owned()],
         cache_dir: home.path().join("cache"),
     };
+    let settings = Settings { cni: settings, ..Settings::default() };
     let absent = cni::examine(&settings, OPEN).await.0;
     assert_eq!(absent[0].severity, Severity::Fail);
     assert!(absent[0].advice.contains("--network docker"), "{absent:?}");
-    fs::create_dir(&settings.conf_dir).unwrap();
-    fs::write(settings.conf_dir.join("05-bad.conflist"), "{").unwrap();
+    fs::create_dir(&settings.cni.conf_dir).unwrap();
+    fs::write(settings.cni.conf_dir.join("05-bad.conflist"), "{").unwrap();
     let list = r#"{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "plug"}]}"#;
-    fs::write(settings.conf_dir.join("10-net.conflist"), list).unwrap();
+    fs::write(settings.cni.conf_dir.join("10-net.conflist"), list).unwrap();
     let plugin = home.path().join("plug");
     let versions =
         "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"supportedVersions\":[\"1.0.0\"]}'\n";

@@ -46,7 +46,7 @@ impl Images {
     }
 
     async fn transfer(&self, request: &PullRequest) -> Result<(), Failure> {
-        let deadline = self.settings.pull_progress_deadline;
+        let deadline = self.live.current().pull_progress_deadline;
         let mut bytes = self.metrics.pulled_bytes();
         let engine = self.store.snapshot().engine.clone();
         let waits_unseen = engine.is_some_and(|engine| {

@@ -47,18 +47,6 @@ use crate::{
     },
 };
 
-/// Where network configurations and plugins are, and how long plugins may take.
-#[derive(Clone, Debug)]
-pub struct NetworkSettings {
-    /// How new pods are connected. Plugins are used only with CNI.
-    pub mode: NetworkMode,
-    /// Directories of configurations and plugins, which may be created later, and pod CIDRs.
-    pub live: LiveSettings,
-    pub cache_dir: PathBuf,
-    /// How long all plugins of one ADD or DEL may take together.
-    pub plugin_timeout: Duration,
-}
-
 /// A connected pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attached {
@@ -70,7 +58,6 @@ pub struct Attached {
 /// The network of this node. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Network {
-    mode: NetworkMode,
     pub(super) watcher: Arc<ConfigWatcher>,
     plugins: Arc<Plugins>,
     pub(super) cache: ResultCache,
@@ -86,24 +73,24 @@ pub struct Network {
 
 impl Network {
     /// Starts watching the configuration in the background, until the last clone is dropped. Does nothing
-    /// if no pod needs the configuration. Must be called inside a runtime.
-    pub fn start(settings: NetworkSettings) -> Self {
-        let plugins = Arc::new(Plugins::of(settings.live.clone()));
-        let timeout = settings.plugin_timeout.min(QUERY_TIMEOUT);
-        let watcher =
-            Arc::new(ConfigWatcher::new(settings.live.clone(), Arc::clone(&plugins), timeout));
+    /// if no pod needs the configuration. All plugins of one ADD or DEL together may take `plugin_timeout`.
+    /// Must be called inside a runtime.
+    pub fn start(live: LiveSettings, plugin_timeout: Duration) -> Self {
+        let settings = live.current();
+        let plugins = Arc::new(Plugins::new(live.clone()));
+        let timeout = plugin_timeout.min(QUERY_TIMEOUT);
+        let watcher = Arc::new(ConfigWatcher::new(live.clone(), Arc::clone(&plugins), timeout));
         let watch = || {
             let watcher = Arc::clone(&watcher);
             Arc::new(AbortOnDropHandle::new(tokio::spawn(async move { watcher.watch().await })))
         };
         Self {
-            mode: settings.mode,
-            _watching: (settings.mode == NetworkMode::Cni).then(watch),
+            _watching: (settings.network == NetworkMode::Cni).then(watch),
             watcher,
             plugins,
-            cache: ResultCache::new(&settings.cache_dir),
-            deadline: settings.plugin_timeout,
-            live: settings.live,
+            cache: ResultCache::new(&settings.cni.cache_dir),
+            deadline: plugin_timeout,
+            live,
             pod_cidrs: Arc::default(),
             active: Arc::default(),
             forgiven: Arc::default(),
@@ -117,7 +104,7 @@ impl Network {
 
     /// Whether pods can be connected. With the engine's network they always can. Never blocks.
     pub fn status(&self) -> NetworkStatus {
-        match self.mode {
+        match self.live.current().network {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
             NetworkMode::Docker | NetworkMode::Host => {
                 NetworkStatus { ready: true, ..NetworkStatus::default() }
@@ -327,7 +314,7 @@ impl Network {
         let state = self.watcher.state();
         // After a reload, the state may be that of the old directory.
         if let Some(selected) = state.selected()
-            && state.directory == self.live.current().cni_conf_dir
+            && state.directory == self.live.current().cni.conf_dir
         {
             return Ok(selected.clone());
         }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    config::live::{Live, LiveSettings},
+    config::live::LiveSettings,
     host::process::{ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
     wire::nullable::nullable,
@@ -49,13 +49,8 @@ pub struct RuntimeConf {
 }
 
 impl Plugins {
-    /// Plugins are searched for in `directories`, in order.
-    pub fn new(directories: Vec<PathBuf>) -> Self {
-        Self::of(LiveSettings::new(Live { cni_bin_dirs: directories, ..Live::default() }))
-    }
-
     /// Plugins are searched for in the directories that are set at the time.
-    pub fn of(live: LiveSettings) -> Self {
+    pub fn new(live: LiveSettings) -> Self {
         let metrics = CniMetrics::default();
         let searches = Arc::new(Semaphore::new(MAX_SEARCHES));
         Self { live, versions: Mutex::default(), searches, metrics }
@@ -64,7 +59,7 @@ impl Plugins {
     /// The directories, in the form of `PATH`.
     fn path(&self) -> String {
         let live = self.live.current();
-        let names = live.cni_bin_dirs.iter().map(|directory| directory.display().to_string());
+        let names = live.cni.bin_dirs.iter().map(|directory| directory.display().to_string());
         names.collect::<Vec<_>>().join(":")
     }
 
@@ -76,7 +71,7 @@ impl Plugins {
         timeout: Duration,
     ) -> Result<(PathBuf, ExecutableVersion), Failure> {
         let paths: Vec<PathBuf> =
-            self.live.current().cni_bin_dirs.iter().map(|dir| dir.join(kind)).collect();
+            self.live.current().cni.bin_dirs.iter().map(|dir| dir.join(kind)).collect();
         let searching = async {
             let permit = Arc::clone(&self.searches).acquire_owned().await;
             let search = move || {

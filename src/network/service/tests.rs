@@ -329,9 +329,7 @@ async fn a_namespace_that_goes_during_del_is_gone() {
 #[tokio::test]
 async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let node = usual();
-    let mut settings = node.settings();
-    settings.plugin_timeout = MINUTES;
-    let network = Network::start(settings);
+    let network = Network::start(node.live(), MINUTES);
     let intent = network.prepare(node.pod('a')).await.unwrap();
     for said in [r#"echo '{"code":11,"msg":"later"}'; exit 1"#, "kill -KILL $$"] {
         node.plugin("a", said);
@@ -427,9 +425,7 @@ async fn a_pod_with_unquotable_arguments_is_refused_first() {
 #[tokio::test]
 async fn a_hanging_plugin_is_killed_at_the_deadline() {
     let node = usual();
-    let mut settings = node.settings();
-    settings.plugin_timeout = MINUTES;
-    let network = Network::start(settings);
+    let network = Network::start(node.live(), MINUTES);
     let intent = network.prepare(node.pod('a')).await.unwrap();
     node.plugin("b", "sleep 600");
     let (detached, ()) = tokio::join!(network.detach(&intent), async {

@@ -11,7 +11,7 @@ use crate::{clock::forward, error::Kind, network::fixture::TestNode};
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn plugins(node: &TestNode) -> Plugins {
-    Plugins::new(node.bin_dirs())
+    Plugins::new(node.live())
 }
 
 async fn run_as(node: &TestNode, timeout: Duration) -> Result<Vec<u8>, PluginError> {
