@@ -15,18 +15,8 @@ use crate::{
 
 /// A pod that cannot be described to plugins.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ArgumentError {
-    /// `CNI_ARGS` has no way to quote.
-    #[error("the pod's {key} {value:?} cannot be passed to network plugins")]
-    Unquotable {
-        key: &'static str,
-        /// The value that holds a separator or a control character.
-        value: String,
-    },
-    /// A bandwidth annotation is not a rate.
-    #[error("annotation {key}={value:?}: {reason}")]
-    Bandwidth { key: &'static str, value: String, reason: &'static str },
-}
+#[error("{0}")]
+pub struct ArgumentError(String);
 
 /// `CNI_ARGS` as pairs, in the order every Kubernetes runtime uses.
 ///
@@ -43,7 +33,10 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
     args.into_iter()
         .map(|(key, value)| {
             if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
-                return Err(ArgumentError::Unquotable { key, value: value.to_owned() });
+                // There is no way to quote.
+                let reason =
+                    format!("the pod's {key} {value:?} cannot be passed to network plugins");
+                return Err(ArgumentError(reason));
             }
             Ok((key.to_owned(), value.to_owned()))
         })
@@ -120,11 +113,8 @@ fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Ar
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {
         let Some(value) = annotations.get(key) else { continue };
-        let bits = quantity::rate(value).map_err(|reason| ArgumentError::Bandwidth {
-            key,
-            value: value.clone(),
-            reason,
-        })?;
+        let bits = quantity::rate(value)
+            .map_err(|reason| ArgumentError(format!("annotation {key}={value:?}: {reason}")))?;
         limits.insert(rate.to_owned(), bits.into());
         limits.insert(burst.to_owned(), i32::MAX.into());
     }

@@ -170,8 +170,7 @@ impl Network {
         let result = added.map_err(|failure| NetworkError::Plugins(vec![failure]))?;
         let addresses = addresses(intent, &result);
         // DEL needs the result even without an address. A malformed one would make DEL fail.
-        if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_malformed())
-        {
+        if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_malformed) {
             self.cache_result(intent, conf, result.clone()).await?;
         }
         let addresses = addresses?;

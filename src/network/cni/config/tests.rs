@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::network::cni::version::VERSIONS;
 
 fn list(text: &Value) -> Result<NetworkConfigList, ConfigError> {
     NetworkConfigList::from_list(&text.to_string())
@@ -135,7 +136,7 @@ fn the_highest_common_version_is_negotiated() {
     let list = list(&text).unwrap();
     let version = |text: &str| text.parse::<Version>().unwrap();
     let old = ("bridge".to_owned(), vec![version("0.4.0"), version("1.0.0")]);
-    let new = ("portmap".to_owned(), Version::KNOWN.to_vec());
+    let new = ("portmap".to_owned(), VERSIONS.map(|text| text.parse().unwrap()).to_vec());
     assert_eq!(negotiate_version(&list, &[old.clone(), new.clone()]), Ok(version("1.0.0")));
     let ancient = ("bridge".to_owned(), vec![version("0.2.0")]);
     assert_eq!(
