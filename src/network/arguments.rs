@@ -5,24 +5,19 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
 use super::quantity;
 use crate::{
+    error::Failure,
     model::attachment::{AttachmentIntent, PodNetwork},
     model::network::PortMapping,
 };
-
-/// A pod that cannot be described to plugins.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ArgumentError(String);
 
 /// `CNI_ARGS` as pairs, in the order every Kubernetes runtime uses.
 ///
 /// # Errors
 /// A value with `;`, `=` or a control character.
-pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
+pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
     let args = [
         ("IgnoreUnknown", "1"),
         ("K8S_POD_NAMESPACE", &pod.metadata.namespace),
@@ -36,7 +31,7 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
                 // There is no way to quote.
                 let reason =
                     format!("the pod's {key} {value:?} cannot be passed to network plugins");
-                return Err(ArgumentError(reason));
+                return Err(Failure::invalid(reason));
             }
             Ok((key.to_owned(), value.to_owned()))
         })
@@ -53,7 +48,7 @@ pub fn joined(pairs: &[(String, String)]) -> String {
 ///
 /// # Errors
 /// A bandwidth annotation that is not a rate.
-pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, ArgumentError> {
+pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Failure> {
     let pod = &intent.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
     let annotations = (!pod.annotations.is_empty()).then(|| json!(pod.annotations));
@@ -109,12 +104,12 @@ fn port_mapping(port: &PortMapping) -> Value {
 
 /// A direction without annotation is left out. Plugins read a rate of zero as no limit, but refuse a burst
 /// without a rate.
-fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, ArgumentError> {
+fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Failure> {
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {
         let Some(value) = annotations.get(key) else { continue };
         let bits = quantity::rate(value)
-            .map_err(|reason| ArgumentError(format!("annotation {key}={value:?}: {reason}")))?;
+            .map_err(|reason| Failure::invalid(format!("annotation {key}={value:?}: {reason}")))?;
         limits.insert(rate.to_owned(), bits.into());
         limits.insert(burst.to_owned(), i32::MAX.into());
     }

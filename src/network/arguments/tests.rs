@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::{
-    error::{Kind, WithKind as _},
+    error::Kind,
     model::{
         network::{DnsConfig, Protocol},
         sandbox::PodMetadata,
     },
-    network::error::NetworkError,
 };
 
 fn intent() -> AttachmentIntent {
@@ -116,7 +115,7 @@ fn an_invalid_rate_is_an_invalid_argument() {
     let mut intent = intent();
     let key = "kubernetes.io/ingress-bandwidth".to_owned();
     intent.pod.annotations = BTreeMap::from([(key, "fast".to_owned())]);
-    let error = NetworkError::from(capabilities(&intent).unwrap_err());
+    let error = capabilities(&intent).unwrap_err();
     assert_eq!(error.kind(), Kind::InvalidArgument);
     assert_eq!(
         error.to_string(),

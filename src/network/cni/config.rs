@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use super::version::{Version, listed};
 use crate::wire::nullable::nullable;
@@ -37,14 +36,9 @@ pub struct PluginConfig {
     body: Map<String, Value>,
 }
 
-/// Why a text is not a usable configuration.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub struct ConfigError(pub(super) String);
-
 impl NetworkConfigList {
     /// Reads the content of a `.conflist` file.
-    pub fn from_list(text: &str) -> Result<Self, ConfigError> {
+    pub fn from_list(text: &str) -> Result<Self, String> {
         Self::from_object(object(text)?)
     }
 
@@ -52,11 +46,11 @@ impl NetworkConfigList {
     /// folder next to it that has the network's name (CNI 1.1). [`Self::text`] contains them all.
     ///
     /// # Errors
-    /// See [`ConfigError`]. A plugin's file may also be unreadable.
+    /// The reason why it cannot be used. A plugin's file may also be unreadable.
     pub fn from_file(
         text: &str,
-        in_folder: impl FnOnce(&str) -> Result<Vec<String>, ConfigError>,
-    ) -> Result<Self, ConfigError> {
+        in_folder: impl FnOnce(&str) -> Result<Vec<String>, String>,
+    ) -> Result<Self, String> {
         let mut raw = object(text)?;
         let mut fields: ListFields = decode(Value::Object(raw.clone()))?;
         let name = fields.name.unwrap_or_default();
@@ -71,12 +65,12 @@ impl NetworkConfigList {
     }
 
     /// Reads the content of a `.conf` or `.json` file: one plugin.
-    pub fn from_single(text: &str) -> Result<Self, ConfigError> {
+    pub fn from_single(text: &str) -> Result<Self, String> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {
             let reason =
                 "\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file";
-            return Err(ConfigError(reason.to_owned()));
+            return Err(reason.to_owned());
         }
         let shared = SHARED
             .iter()
@@ -110,20 +104,20 @@ impl NetworkConfigList {
         self.plugins.iter().any(|plugin| plugin.capabilities.contains(capability))
     }
 
-    fn from_object(raw: Map<String, Value>) -> Result<Self, ConfigError> {
+    fn from_object(raw: Map<String, Value>) -> Result<Self, String> {
         let fields: ListFields = decode(Value::Object(raw.clone()))?;
         let name = fields.name.unwrap_or_default();
         if !is_network_name(&name) {
-            return Err(ConfigError(format!(
+            return Err(format!(
                 "network name {name:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
-            )));
+            ));
         }
         let versions = known_versions(fields.version.as_deref(), &fields.versions)?;
-        let plugins: Result<Vec<PluginConfig>, ConfigError> =
+        let plugins: Result<Vec<PluginConfig>, String> =
             fields.plugins.into_iter().map(PluginConfig::from_object).collect();
         let plugins = plugins?;
         if plugins.is_empty() {
-            return Err(ConfigError("no plugins".to_owned()));
+            return Err("no plugins".to_owned());
         }
         Ok(Self {
             name,
@@ -137,11 +131,11 @@ impl NetworkConfigList {
 }
 
 impl PluginConfig {
-    fn from_object(body: Map<String, Value>) -> Result<Self, ConfigError> {
+    fn from_object(body: Map<String, Value>) -> Result<Self, String> {
         let fields: PluginFields = decode(Value::Object(body.clone()))?;
         let kind = fields.kind.unwrap_or_default();
         if kind.is_empty() || kind.contains(['/', '\0']) || kind == "." || kind == ".." {
-            return Err(ConfigError(format!("plugin type {kind:?} is not a plain file name")));
+            return Err(format!("plugin type {kind:?} is not a plain file name"));
         }
         let requested = fields.capabilities.into_iter();
         let capabilities = requested.filter(|(_, on)| *on == Some(true));
@@ -221,20 +215,20 @@ impl Default for Flag {
     }
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, ConfigError> {
+fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(malformed)
 }
 
-fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, ConfigError> {
+fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(malformed)
 }
 
-fn malformed(error: serde_json::Error) -> ConfigError {
-    ConfigError(format!("not a network configuration: {error}"))
+fn malformed(error: serde_json::Error) -> String {
+    format!("not a network configuration: {error}")
 }
 
 /// The known ones among the requested versions, in rising order.
-fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, ConfigError> {
+fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, String> {
     let one = one.filter(|text| !text.is_empty());
     if one.is_none() && more.is_empty() {
         return Ok(vec![Version::OLDEST]);
@@ -246,7 +240,7 @@ fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, Co
     if known.is_empty() {
         let requested = requested.into_iter().collect::<Vec<_>>().join(", ");
         let reason = format!("requests CNI {requested}; supported are 0.1.0 to 1.1.0");
-        return Err(ConfigError(reason));
+        return Err(reason);
     }
     Ok(known.into_iter().collect())
 }

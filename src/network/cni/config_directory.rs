@@ -4,7 +4,7 @@
 use std::{fmt, fs, io, path::Path, time::Duration};
 
 use super::{
-    config::{ConfigError, NetworkConfigList, negotiate_version},
+    config::{NetworkConfigList, negotiate_version},
     plugin::Plugins,
 };
 use crate::{concurrency::blocking::blocking, host::file};
@@ -83,15 +83,15 @@ fn read(path: &Path) -> Result<NetworkConfigList, String> {
         }
         _ => NetworkConfigList::from_single(&text),
     };
-    list.map_err(|e| e.to_string())
+    list
 }
 
 /// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.
-fn in_folder(folder: &Path) -> Result<Vec<String>, ConfigError> {
+fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
     let name = folder.file_name().unwrap_or_default();
     let refused = |file: &Path, reason: String| {
         let file = Path::new(name).join(file.file_name().unwrap_or_default());
-        ConfigError(format!("{}: {reason}", file.display()))
+        format!("{}: {reason}", file.display())
     };
     let entries = match file::entries(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::{
-    error::{Kind, chain},
+    error::{self, Kind, chain},
     host::process::{ProcessError, ProcessExit},
 };
 
@@ -68,6 +68,16 @@ impl PluginError {
             _ => false,
         }
     }
+}
+
+/// Makes one failure of the errors of a chain. All plugins were called.
+///
+/// # Errors
+/// There is an error. The kind is that of the first one.
+pub(in crate::network) fn all_succeeded(errors: &[PluginError]) -> Result<(), error::Failure> {
+    let Some(first) = errors.first() else { return Ok(()) };
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Err(error::Failure::new(first.kind(), texts.join("; ")))
 }
 
 impl Failure {

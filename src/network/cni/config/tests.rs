@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::network::cni::version::VERSIONS;
 
-fn list(text: &Value) -> Result<NetworkConfigList, ConfigError> {
+fn list(text: &Value) -> Result<NetworkConfigList, String> {
     NetworkConfigList::from_list(&text.to_string())
 }
 
@@ -67,7 +67,7 @@ fn each_refusal_has_a_reason() {
         assert!(error.contains(reason), "{text}: {error}");
     }
     let error = NetworkConfigList::from_single(&usual().to_string()).unwrap_err();
-    assert!(error.to_string().contains("must be in a .conflist file"), "{error}");
+    assert!(error.contains("must be in a .conflist file"), "{error}");
     assert!(NetworkConfigList::from_list("{\"name\":").is_err());
     assert!(NetworkConfigList::from_single("{}").is_err());
 }
@@ -99,7 +99,7 @@ fn null_is_as_good_as_absent() {
     assert_eq!((read.version, read.gc_disabled), (Version::OLDEST, false));
     assert!(read.has_capability("bandwidth") && !read.has_capability("dns"));
     let text = json!({"name": "x", "plugins": null}).to_string();
-    assert_eq!(NetworkConfigList::from_list(&text).unwrap_err().to_string(), "no plugins");
+    assert_eq!(NetworkConfigList::from_list(&text).unwrap_err(), "no plugins");
     let text = json!({"name": "x", "type": "a", "capabilities": null}).to_string();
     NetworkConfigList::from_single(&text).unwrap();
 }
