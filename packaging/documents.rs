@@ -5,12 +5,12 @@ pub(crate) mod manual;
 
 use std::{env, error::Error, fmt::Write as _, fs, path::Path};
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::{
     Shell::{Bash, Fish, Zsh},
     generate_to,
 };
-use dockbridge::{cli::command_line::CommandLine, config::key::Key};
+use dockbridge::{cli::command_line::Invocation, config::key::Key};
 
 #[allow(dead_code, reason = "the tests include this file as a module")]
 fn main() -> Result<(), Box<dyn Error>> {
@@ -28,7 +28,7 @@ pub(crate) fn write_all(directory: &Path) -> Result<(), Box<dyn Error>> {
     manual::write_all(&directory.join("man"))?;
     for (shell, path) in COMPLETIONS {
         let path = make(path)?;
-        let mut command = shown(&CommandLine::command()).version(env!("CARGO_PKG_VERSION"));
+        let mut command = shown(&Invocation::command()).version(env!("CARGO_PKG_VERSION"));
         let written = generate_to(shell, &mut command, NAME, &path)?;
         if shell == Bash {
             fs::rename(written, path.join(NAME))?;

@@ -3,13 +3,13 @@
 
 use std::{error::Error, fs, path::Path};
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
 };
 use dockbridge::{
-    cli::command_line::CommandLine,
+    cli::command_line::Invocation,
     config::key::{Change, Key},
 };
 
@@ -22,7 +22,7 @@ pub(crate) fn write_all(man: &Path) -> Result<(), Box<dyn Error>> {
         fs::create_dir_all(directory)?;
     }
     let mut pages = vec![(RUNTIME.to_owned(), runtime_page())];
-    add_pages(&CommandLine::command(), &[], &mut pages)?;
+    add_pages(&Invocation::command(), &[], &mut pages)?;
     for (name, text) in pages {
         fs::write(commands.join(format!("{name}.8")), text)?;
     }

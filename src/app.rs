@@ -40,11 +40,8 @@ use self::{
 use crate::{
     admin::server::Listeners,
     concurrency::blocking::blocking,
-    config::{
-        live::{Live, LiveSettings},
-        settings::Settings,
-    },
-    host::{capability::Capability, file, heap, orphans},
+    config::{live::LiveSettings, settings::Settings},
+    host::{file, heap, orphans},
     model::network::NetworkMode,
     rpc::{
         cri_socket::{CriSocket, Opened},
@@ -77,7 +74,7 @@ pub async fn run_within(
 ) -> Result<(), AppError> {
     let Environment { log, systemd, spans, locks, inherited, source, values, hangups, .. } =
         environment;
-    let live = LiveSettings::new(Live::from(&settings));
+    let live = LiveSettings::new(settings.clone());
     let (reloads, requests) = mpsc::channel(1);
     let cri = CriSocket::choose(&settings.listen, inherited)?;
     let path = cri.path().to_owned();
@@ -95,7 +92,7 @@ pub async fn run_within(
         Reloader::new((source, values), (live.clone(), log.clone()), span_export.clone());
     let (work, sweep_interval, client_timeouts) =
         ((&tracker, &stopping), deadlines.sweep_interval, deadlines.client_timeouts);
-    let services = build((&settings, &live), deadlines, work, (&engines, endpoint.address)).await?;
+    let services = build(&live, deadlines, work, (&engines, endpoint.address)).await?;
     let context = admin::context(&services, log, (&reloader.metrics, reloads));
     let _reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(hangups, requests)));
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(context)));
@@ -186,11 +183,11 @@ async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
 }
 
 /// Checks whether pods can be connected at all. With the engine's network, what will fail is only logged.
-fn may_connect(missing: &[Capability], network: NetworkMode) -> Result<(), AppError> {
+fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
         return Ok(());
     }
-    let missing = missing.iter().map(|one| one.name()).collect::<Vec<_>>().join(" and ");
+    let missing = missing.join(" and ");
     if network == NetworkMode::Cni {
         return Err(AppError::MissingCapabilities { missing });
     }

@@ -18,9 +18,8 @@ use std::{
     path::PathBuf,
 };
 
-use clap::CommandFactory as _;
 use dockbridge::{
-    cli::command_line::{Command, CommandLine, Invocation},
+    cli::command_line::{Command, Invocation},
     config::{
         key::Key,
         resolve::{Resolved, resolve},
@@ -96,7 +95,7 @@ fn manual_pages_have_all_sections_and_lead_to_each_other() {
         pages.insert(format!("{name}({number})"), text);
     }
     let mut expected = vec!["dockbridge.toml(5)".to_owned(), "dockbridge-runtime(8)".to_owned()];
-    add_names(&CommandLine::command(), "", &mut expected);
+    add_names(&Invocation::command(), "", &mut expected);
     expected.sort();
     assert_eq!(pages.keys().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
     for (name, text) in &pages {

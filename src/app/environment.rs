@@ -7,7 +7,7 @@ use tokio::signal::unix::Signal;
 use crate::{
     config::{raw::RawValue, source::ConfigSource},
     engine::{client::Timeouts, lock::EngineLocks},
-    host::{capability::Capability, inherited_socket::InheritedSocket},
+    host::inherited_socket::InheritedSocket,
     rpc::server::ClientTimeouts,
     store::settings::StoreSettings,
     telemetry::{log::LogControl, systemd::Systemd, trace::SpanRecorder},
@@ -29,7 +29,7 @@ pub struct Environment {
     pub locks: EngineLocks,
     pub inherited: Vec<InheritedSocket>,
     /// Capabilities that this process needs but does not have.
-    pub missing: Vec<Capability>,
+    pub missing: Vec<&'static str>,
 }
 
 /// Deadlines that are not settings.

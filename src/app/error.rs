@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::{
     admin::server::MetricsAddressError,
-    checkpoint::error::CheckpointError,
     host::{
         error::HostError,
         lock::{Holder, LockError},
@@ -26,7 +25,7 @@ pub enum AppError {
     )]
     MissingCapabilities { missing: String },
     #[error(transparent)]
-    State(#[from] CheckpointError),
+    State(#[from] HostError),
     /// Another dockbridge uses the state directory, or we may not write there.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir {

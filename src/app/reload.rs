@@ -14,7 +14,7 @@ use crate::{
     config::{
         diff::{Difference, differences, names, reloaded},
         key::Key,
-        live::{Live, LiveSettings},
+        live::LiveSettings,
         raw::RawValue,
         resolve::Resolved,
         source::{ConfigSource, Variables},
@@ -27,19 +27,17 @@ use crate::{
     },
 };
 
-/// Counts reloads. Clones share the counts.
+/// Counts reloads by their result. Clones share the counts.
 #[derive(Clone, Debug)]
-pub(super) struct ReloadMetrics {
-    reloads: Family<Counter, 1>,
-    applied: Counter,
-    refused: Counter,
-}
+pub(super) struct ReloadMetrics(Family<Counter, 1>);
 
 impl Default for ReloadMetrics {
     fn default() -> Self {
         let reloads = Family::default();
-        let [applied, refused] = ["applied", "refused"].map(|result| reloads.with([result]));
-        Self { reloads, applied, refused }
+        for result in [APPLIED, REFUSED] {
+            reloads.with([result]);
+        }
+        Self(reloads)
     }
 }
 
@@ -49,7 +47,7 @@ impl RegisterMetrics for ReloadMetrics {
             "dockbridge_config_reloads_total",
             &["result"],
             "Reloads of the settings; a refused one changed nothing",
-            &self.reloads,
+            &self.0,
         );
     }
 }
@@ -110,11 +108,11 @@ impl Reloader {
         match &applied {
             Ok((changed, needs_restart)) => {
                 info!(changed, needs_restart, "configuration reloaded");
-                self.metrics.applied.inc();
+                self.metrics.0.with([APPLIED]).inc();
             }
             Err(error) => {
                 warn!(error, "configuration not reloaded; nothing was changed");
-                self.metrics.refused.inc();
+                self.metrics.0.with([REFUSED]).inc();
             }
         }
         let (changed, needs_restart) = applied?;
@@ -139,8 +137,8 @@ impl Reloader {
             self.spans.switch(&settings.tracing);
         }
         self.spans.sample(settings.tracing.per_million);
-        self.live.replace(Live::from(settings));
         self.log.set_level(settings.log.level);
+        self.live.replace(next.settings);
         (self.source, self.running) = (source, next.values);
         Ok((names(&changed), names(&waiting)))
     }
@@ -178,3 +176,5 @@ async fn received(hangups: &mut Option<Signal>) {
 
 /// If a file system hangs, later reloads must not wait forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+const APPLIED: &str = "applied";
+const REFUSED: &str = "refused";

@@ -24,10 +24,7 @@ use crate::{
     },
     engine::client::{Engine, Timeouts},
     host::cgroup::Cgroups,
-    image::{
-        kubelet_images::KubeletImages,
-        service::{ImageSettings, Images},
-    },
+    image::{kubelet_images::KubeletImages, service::Images},
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
@@ -35,7 +32,7 @@ use crate::{
         network::NetworkMode,
         record::{ContainerRecord, SandboxRecord},
     },
-    network::service::{Network, NetworkSettings},
+    network::service::Network,
     nri::service::Nri,
     oci_runtime::directory::EditsDirectory,
     rpc::{events::Events, image::ImageRpc, metrics::RpcMetrics, runtime::RuntimeRpc},
@@ -60,19 +57,19 @@ pub(super) struct Services {
 }
 
 pub(super) async fn build(
-    (settings, live): (&Settings, &LiveSettings),
+    live: &LiveSettings,
     deadlines: Deadlines,
     work: (&TaskTracker, &CancellationToken),
     (engines, streaming): (&EngineOwnership, SocketAddr),
 ) -> Result<Services, AppError> {
-    let tracker = work.0;
+    let (settings, tracker) = (&*live.current(), work.0);
     let checkpoints = Checkpoints::open(&settings.state_dir)?;
     let loaded = checkpoints.load().await;
     let timeouts = Timeouts { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), timeouts);
     let positions = settings.state_dir.join("logs");
     let logs = Logs::start(settings.container_log_format, positions, engine.clone()).await;
-    let network = start_network((settings, live), deadlines.plugins, &checkpoints).await;
+    let network = start_network(live, deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
     let run_dir = &settings.run_dir;
     let (owned, saved) = (network.clone(), checkpoints.clone());
@@ -84,12 +81,11 @@ pub(super) async fn build(
     let images = Images::new(
         engine.clone(),
         store.clone(),
-        image_settings(settings, live),
+        live.clone(),
         KubeletImages::load(checkpoints.clone()).await,
         tracker,
     );
-    let node =
-        node((settings, live), (&engine, &store, &logs), (&cgroups, &checkpoints), work).await;
+    let node = node(live, (&engine, &store, &logs), (&cgroups, &checkpoints), work).await;
     let limits = Limits::new(&node, tracker);
     let containers = Containers::new(&node, &limits, tracker);
     let commands = Commands::new(&node, &settings.state_dir, work);
@@ -137,11 +133,12 @@ pub(super) async fn build(
 }
 
 async fn node(
-    (settings, live): (&Settings, &LiveSettings),
+    live: &LiveSettings,
     (engine, store, logs): (&Engine, &Store, &Logs),
     (cgroups, checkpoints): (&Cgroups, &Checkpoints),
     work: (&TaskTracker, &CancellationToken),
 ) -> Arc<Node> {
+    let settings = &*live.current();
     Arc::new(Node {
         engine: engine.clone(),
         store: store.clone(),
@@ -170,14 +167,6 @@ fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &Cancellatio
         return Nri::default();
     }
     Nri::new(settings.nri.clone(), store.clone(), pins, work)
-}
-
-fn image_settings(settings: &Settings, live: &LiveSettings) -> ImageSettings {
-    ImageSettings {
-        sandbox_image: settings.sandbox_image.clone(),
-        pull_progress_deadline: settings.pull_progress_deadline,
-        live: live.clone(),
-    }
 }
 
 /// Hooks of the store: the end of a container is shown when its log is complete, a pod is shown when its
@@ -209,16 +198,11 @@ impl StoreHooks for Hooks {
 }
 
 async fn start_network(
-    (settings, live): (&Settings, &LiveSettings),
+    live: &LiveSettings,
     plugin_timeout: Duration,
     checkpoints: &Checkpoints,
 ) -> Network {
-    let network = Network::start(NetworkSettings {
-        mode: settings.network,
-        live: live.clone(),
-        cache_dir: settings.cni.cache_dir.clone(),
-        plugin_timeout,
-    });
+    let network = Network::start(live.clone(), plugin_timeout);
     // What kubelet sent last is kept across a restart. Until it sends something, the setting counts.
     let PodCidrs { pod_cidrs } = checkpoints.load_file().await;
     if !pod_cidrs.is_empty() {

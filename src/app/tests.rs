@@ -30,9 +30,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
     let engines = EngineOwnership::new("/s".into(), "/d".into(), EngineLocks::default());
     let (deadlines, work) = (Deadlines::default(), (&tracker, &stopping));
     let services =
-        build((&settings, &LiveSettings::default()), deadlines, work, (&engines, address))
-            .await
-            .unwrap();
+        build(&LiveSettings::new(settings), deadlines, work, (&engines, address)).await.unwrap();
     let (reloads, _) = mpsc::channel(1);
     let reloads = (&ReloadMetrics::default(), reloads);
     admin::context(&services, LogControl::default(), reloads).registry.descriptions.clone()

@@ -60,31 +60,9 @@ struct SelfChecks {
     interval: Duration,
     time_limit: Duration,
     ready: bool,
-    last_status: LastStatus,
-}
-
-/// The last status sent to systemd.
-#[derive(Debug, PartialEq, Eq)]
-enum LastStatus {
-    Nothing,
-    Serving(String),
-    Failed(&'static str),
-}
-
-#[derive(Debug)]
-enum CheckError {
-    /// The CRI socket, with the error as text.
-    Socket(String),
-    Store,
-}
-
-impl CheckError {
-    const fn words(&self) -> &'static str {
-        match self {
-            Self::Socket(_) => "its own socket does not answer",
-            Self::Store => "its own store does not answer",
-        }
-    }
+    /// Whether the last check failed, and the last status that systemd received.
+    has_failed: bool,
+    status: String,
 }
 
 impl SelfChecks {
@@ -93,15 +71,8 @@ impl SelfChecks {
         let allowed = systemd.watchdog;
         let interval = allowed.map_or(INTERVAL, |allowed| INTERVAL.min(allowed / 2));
         let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
-        Self {
-            systemd,
-            socket,
-            store,
-            interval,
-            time_limit,
-            ready: false,
-            last_status: LastStatus::Nothing,
-        }
+        let (ready, has_failed, status) = (false, false, String::new());
+        Self { systemd, socket, store, interval, time_limit, ready, has_failed, status }
     }
 
     async fn run(mut self) {
@@ -114,48 +85,47 @@ impl SelfChecks {
     }
 
     async fn check(&mut self) {
-        match self.ask().await {
-            Ok(words) => self.passed(words),
-            Err(error) => self.failed(&error),
-        }
-    }
-
-    /// The answer of the socket, if the store also answers.
-    async fn ask(&self) -> Result<String, CheckError> {
         let socket = alive::ask(&self.socket, self.time_limit);
-        let (words, taken) = join!(socket, self.store.answers(self.time_limit));
-        let words = words.map_err(|error| CheckError::Socket(chain(&error)))?;
-        if taken { Ok(words) } else { Err(CheckError::Store) }
-    }
-
-    fn failed(&mut self, error: &CheckError) {
-        let words = error.words();
-        if self.last_status != LastStatus::Failed(words) {
-            match error {
-                CheckError::Socket(error) => {
+        match join!(socket, self.store.answers(self.time_limit)) {
+            (Ok(words), true) => self.passed(&words),
+            (Ok(_), false) => {
+                if self.failed("its own store does not answer") {
+                    warn!("self check failed: the store does not answer");
+                }
+            }
+            (Err(error), _) => {
+                if self.failed("its own socket does not answer") {
+                    let error = chain(&error);
                     warn!(error, "self check failed: the CRI socket does not answer");
                 }
-                CheckError::Store => warn!("self check failed: the store does not answer"),
-            }
-            if self.systemd.status(words) {
-                self.last_status = LastStatus::Failed(words);
             }
         }
     }
 
-    fn passed(&mut self, words: String) {
-        if matches!(self.last_status, LastStatus::Failed(_)) {
+    /// Returns whether this is news.
+    fn failed(&mut self, words: &str) -> bool {
+        let is_new = !self.has_failed || self.status != words;
+        self.has_failed = true;
+        self.tell(words);
+        is_new
+    }
+
+    fn passed(&mut self, words: &str) {
+        if std::mem::take(&mut self.has_failed) {
             info!("self check passed: socket and store answer again");
         }
         // If systemd did not receive READY, it is sent again after the next check: without it, systemd
         // would end us.
         self.ready = self.ready || self.systemd.ready();
-        let known = matches!(&self.last_status, LastStatus::Serving(sent) if *sent == words);
-        if !known && self.systemd.status(&words) {
-            self.last_status = LastStatus::Serving(words);
-        }
+        self.tell(words);
         if self.systemd.watchdog.is_some() {
             self.systemd.alive();
+        }
+    }
+
+    fn tell(&mut self, words: &str) {
+        if self.status != words && self.systemd.status(words) {
+            words.clone_into(&mut self.status);
         }
     }
 }

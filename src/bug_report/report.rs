@@ -95,25 +95,19 @@ fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()
 
 /// The last lines of the service's log.
 fn log(runtime: &Runtime) -> String {
-    let asked = runtime.block_on(process::run(Program {
-        executable: Path::new("journalctl"),
-        arguments: &[
-            "--no-pager",
-            "--quiet",
-            "--output=short-iso-precise",
-            "--lines=5000",
-            "--unit=dockbridge.service",
-            "--unit=cri-docker.service",
-        ],
-        environment: &[],
-        input: &[],
-        time_limit: TIMEOUT,
-        output_limit: 64 << 20,
-    }));
+    let arguments = [
+        "--no-pager",
+        "--quiet",
+        "--output=short-iso-precise",
+        "--lines=5000",
+        "--unit=dockbridge.service",
+        "--unit=cri-docker.service",
+    ];
+    let journal = Program::new(Path::new("journalctl"), &arguments, TIMEOUT);
+    let journal = Program { output_limit: 64 << 20, ..journal };
+    let asked = runtime.block_on(process::run(journal));
     match asked {
-        Ok(ended) if !ended.stdout.is_empty() => {
-            String::from_utf8_lossy(&ended.stdout).into_owned()
-        }
+        Ok(ended) if !ended.stdout.is_empty() => ended.text(),
         Ok(ended) => format!("{BY_HAND}: journalctl has no line of its units. {}", ended.stderr),
         Err(error) => format!("{BY_HAND}: {}", chain(&error)),
     }

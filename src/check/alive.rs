@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 
 use tokio::time::timeout;
 
-use super::client::{CallError, Client};
+use super::client::{self, CallError};
 use crate::wire::cri;
 
 /// Asks for the status over a new connection. Returns the answer as one line for operators.
@@ -14,14 +14,11 @@ use crate::wire::cri;
 /// # Errors
 /// No answer within `time_limit`.
 pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallError> {
-    let asked = timeout(time_limit, async { Client::connect(socket).await?.status().await }).await;
-    match asked {
-        Ok(Ok(status)) => Ok(words(&status)),
-        Ok(Err(refused @ (CallError::Refused { .. } | CallError::Unexpected { .. }))) => {
-            Ok(format!("serving, but the call Status fails: {refused}"))
-        }
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(CallError::Deadline { call: "Status", after: time_limit }),
+    let asked = timeout(time_limit, client::status(socket, false)).await;
+    match asked.unwrap_or_else(|_| Err(CallError::late("Status", time_limit))) {
+        Ok(answer) => Ok(words(&answer.status.unwrap_or_default())),
+        Err(error) if error.is_answer => Ok(format!("serving, but the call Status fails: {error}")),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,19 +1,17 @@
 //! Whether dockbridge and the engine have the capabilities that they need.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use super::{finding::Finding, subject::Subject};
-use crate::host::capability::{Capability, missing_in, oom_floor};
+use crate::host::capability::{missing, oom_floor};
 
 /// Checks our own capabilities and the engine's.
 pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    vec![own(&status), protection(oom_floor(engine_socket))]
+    vec![own(&missing()), protection(oom_floor(engine_socket))]
 }
 
-/// Judges the capabilities of our own process by its `/proc/self/status`.
-pub(super) fn own(status: &str) -> Finding {
-    let missing: Vec<&str> = missing_in(status).into_iter().map(Capability::name).collect();
+/// Judges the capabilities that our own process lacks.
+pub(super) fn own(missing: &[&str]) -> Finding {
     if missing.is_empty() {
         Finding::ok(Subject::Capabilities, "dockbridge may enter and connect network namespaces")
     } else {

@@ -1,6 +1,6 @@
 //! Whether containers can be checkpointed, which needs CRIU.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
@@ -14,9 +14,8 @@ use crate::{
 /// Lets CRIU check the kernel.
 pub(super) async fn examine() -> Finding {
     let Some(criu) = blocking(|| detached::find_program("criu")).await else { return judge(None) };
-    let version = run(&criu, "--version").await;
-    let check = run(&criu, "check").await;
-    judge(Some([version, check]))
+    let run = async |word| process::run(Program::new(&criu, &[word], TIME_LIMIT)).await;
+    judge(Some([run("--version").await, run("check").await]))
 }
 
 /// Judges what `criu --version` and `criu check` said. None if there is no CRIU.
@@ -25,10 +24,9 @@ fn judge(criu: Option<[Result<Finished, ProcessError>; 2]>) -> Finding {
     let Some([version, check]) = criu else {
         return Finding::ok(subject, "containers cannot be checkpointed: criu is not installed");
     };
-    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let version =
-        version.ok().and_then(|text| Some(text.lines().next()?.split_once(": ")?.1.to_owned()));
-    let criu = format!("CRIU {}", version.as_deref().unwrap_or("of an unknown version"));
+    let version = version.map(|said| said.text()).unwrap_or_default();
+    let number = version.lines().next().and_then(|line| Some(line.split_once(": ")?.1));
+    let criu = format!("CRIU {}", number.unwrap_or("of an unknown version"));
     let reason = match check {
         Ok(Finished { exit: ProcessExit::Code(0), .. }) => {
             return Finding::ok(subject, format!("containers can be checkpointed: {criu}"));
@@ -42,18 +40,6 @@ fn judge(criu: Option<[Result<Finished, ProcessError>; 2]>) -> Finding {
         format!("containers cannot be checkpointed: {criu} does not work: {reason}"),
         NEWER,
     )
-}
-
-async fn run(criu: &Path, argument: &str) -> Result<Finished, ProcessError> {
-    process::run(Program {
-        executable: criu,
-        arguments: &[argument],
-        environment: &[],
-        input: &[],
-        time_limit: TIME_LIMIT,
-        output_limit: 64 * 1024,
-    })
-    .await
 }
 
 const TIME_LIMIT: Duration = Duration::from_secs(10);

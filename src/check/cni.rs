@@ -4,7 +4,10 @@ use std::{fs, io, time::Duration};
 
 use super::{finding::Finding, node::Packets, subject::Subject};
 use crate::{
-    config::settings::CniSettings,
+    config::{
+        live::LiveSettings,
+        settings::{CniSettings, Settings},
+    },
     network::{
         cni::{
             config_directory::{SelectedConfig, Selection, select},
@@ -16,8 +19,9 @@ use crate::{
 
 /// Examines the configuration directory in the same way as the server. Plugins are only asked for their
 /// versions. Also returns whether pods are behind a bridge.
-pub(super) async fn examine(settings: &CniSettings, packets: Packets) -> (Vec<Finding>, bool) {
-    let plugins = Plugins::new(settings.bin_dirs.clone());
+pub(super) async fn examine(settings: &Settings, packets: Packets) -> (Vec<Finding>, bool) {
+    let plugins = Plugins::new(LiveSettings::new(settings.clone()));
+    let settings = &settings.cni;
     let selection = select(&settings.conf_dir, &plugins, TIMEOUT).await;
     let bridged = selection.selected.as_ref().is_some_and(|one| has_plugin(one, "bridge"));
     (judge(settings, selection, packets), bridged)

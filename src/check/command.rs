@@ -72,39 +72,18 @@ pub fn run(
     out: &mut (impl Write + Send),
 ) -> io::Result<bool> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        if args.json {
-            document(settings, sources, args, out).await
-        } else {
-            report(settings, sources, args, out).await
+    let reported: &mut (dyn Write + Send) = if args.json { &mut io::sink() } else { out };
+    let (findings, pods) = runtime.block_on(report(settings, sources, args, reported))?;
+    if args.json {
+        let mut document = findings.to_json();
+        if let (Some((kept, recreated)), Some(fields)) = (pods, document.as_object_mut()) {
+            let name = if args.upgrade { "upgrade" } else { "takeover" };
+            let counts = json!({ "kept": kept, "recreated": recreated });
+            fields.insert(name.to_owned(), counts);
         }
-    })
-}
-
-async fn document(
-    settings: &Settings,
-    sources: &Sources,
-    args: &CheckArgs,
-    out: &mut impl Write,
-) -> io::Result<bool> {
-    let mut findings = Findings(sources.findings());
-    let examined = host::examine(settings, &EngineLocks::default(), args.pod, &mut |_| {}).await;
-    findings.0.extend(examined.findings.0);
-    let pods = existing_pods(settings, args, examined.engine_answered).await;
-    let recreated = pods.as_ref().map_or(0, |pods| counted(pods).1);
-    let mut object = serde_json::Map::new();
-    if let Some(pods) = pods {
-        let (kept, recreated) = counted(&pods);
-        let name = if args.upgrade { "upgrade" } else { "takeover" };
-        object.insert(name.to_owned(), json!({ "kept": kept, "recreated": recreated }));
-        findings.0.extend(pods.0);
+        writeln!(out, "{document:#}")?;
     }
-    let mut document = findings.to_json();
-    if let Some(fields) = document.as_object_mut() {
-        fields.extend(object);
-    }
-    writeln!(out, "{document:#}")?;
-    Ok(findings.worst() < Severity::Fail && recreated == 0)
+    Ok(findings.worst() < Severity::Fail && pods.is_none_or(|(_, recreated)| recreated == 0))
 }
 
 /// What would happen to the existing pods, if this was asked. Without an engine, this would report the same
@@ -117,12 +96,14 @@ async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) ->
     }
 }
 
+/// Prints each finding as soon as it is known. Returns all of them, and how many existing pods would be kept
+/// and recreated, if this was asked.
 async fn report(
     settings: &Settings,
     sources: &Sources,
     args: &CheckArgs,
-    out: &mut (impl Write + Send),
-) -> io::Result<bool> {
+    out: &mut (dyn Write + Send),
+) -> io::Result<(Findings, Option<(usize, usize)>)> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {
         writeln!(out, "not run as root: lines marked with * may differ for root")?;
@@ -144,13 +125,13 @@ async fn report(
     written?;
     let Examined { findings: found, server, engine_answered } = examined;
     findings.0.extend(found.0);
-    let mut recreated = 0;
+    let mut counts = None;
     if let Some(pods) = existing_pods(settings, args, engine_answered).await {
         writeln!(out, "\nExisting pods:")?;
         print(&pods.0, true, out)?;
         let way_back = if args.takeover { takeover::WAY_BACK } else { "" };
         writeln!(out, "{}", summary(&pods, way_back))?;
-        recreated = counted(&pods).1;
+        counts = Some(counted(&pods));
         findings.0.extend(pods.0);
     }
     if args.pod {
@@ -164,10 +145,10 @@ async fn report(
         findings.0.extend(failed);
     }
     writeln!(out, "{}", findings.verdict())?;
-    Ok(findings.worst() < Severity::Fail && recreated == 0)
+    Ok((findings, counts))
 }
 
-fn print(findings: &[Finding], is_root: bool, out: &mut impl Write) -> io::Result<()> {
+fn print(findings: &[Finding], is_root: bool, out: &mut dyn Write) -> io::Result<()> {
     for finding in findings {
         if is_root || !DIFFERS_FOR_ROOT.contains(&finding.subject) {
             write!(out, "{finding}")?;
@@ -183,12 +164,15 @@ fn print(findings: &[Finding], is_root: bool, out: &mut impl Write) -> io::Resul
 async fn run_pod(
     settings: &Settings,
     socket: &Path,
-    out: &mut (impl Write + Send),
+    mut out: &mut (dyn Write + Send),
 ) -> io::Result<Option<String>> {
     let image = pod::image_of(socket).await.or_else(|| settings.sandbox_image.clone());
     let image = image.as_deref().unwrap_or(archive::reference());
     writeln!(out, "\nOne pod with one container of {image}, through {}:", socket.display())?;
-    Ok(pod::run(socket, image, out, signal::stop()?).await.err().map(|error| error.to_string()))
+    Ok(pod::run(socket, image, &mut out, signal::stop()?)
+        .await
+        .err()
+        .map(|error| error.to_string()))
 }
 
 /// Subjects with facts that only root can read, or that depend on the capabilities of the process.

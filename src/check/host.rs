@@ -51,10 +51,7 @@ pub async fn examine(
     let mut asked = pin!(engine::ask(&settings.docker));
     let at_once = timeout(PATIENCE, &mut asked).await.ok();
     let kubelet = kubelet::find().await;
-    let nftables = match &at_once {
-        Some(Ok(engine)) => Some(engine.nftables),
-        _ => None,
-    };
+    let nftables = at_once.as_ref().and_then(|asked| Some(asked.as_ref().ok()?.nftables));
     let packets = Packets::read(nftables).await;
     let mut findings = without_engine(settings, packets, kubelet.is_some()).await;
     let mut told = Vec::new();
@@ -108,7 +105,7 @@ pub async fn examine(
 /// The findings that do not depend on the engine's answer, by subject.
 async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) -> Vec<Finding> {
     let (mut findings, bridged) = match settings.network {
-        NetworkMode::Cni => cni::examine(&settings.cni, packets).await,
+        NetworkMode::Cni => cni::examine(settings, packets).await,
         NetworkMode::Docker | NetworkMode::Host => {
             let seen = "pods get addresses from the engine's own bridge";
             (vec![Finding::ok(Subject::Network, seen)], false)

@@ -17,7 +17,7 @@ use crate::{
     host::{
         file,
         process::{self, Program},
-        processes::Processes,
+        processes::{Processes, flag_values},
     },
     model::engine::{CgroupDriver, EngineInfo},
 };
@@ -136,34 +136,15 @@ fn with_flags(config: Config, words: &[String]) -> Config {
     })
 }
 
-/// The value of a flag, written `--name=value` or `--name value`.
+/// The value of a flag. If the flag is repeated, the last one counts.
 fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match word.strip_prefix(name) {
-            Some("") => return words.next().map(String::as_str),
-            Some(rest) => {
-                if let Some(value) = rest.strip_prefix('=') {
-                    return Some(value);
-                }
-            }
-            None => {}
-        }
-    }
-    None
+    flag_values(words, name).pop()
 }
 
 /// Asks the kubelet program in `PATH` for its release, which may differ from the running process.
 async fn version() -> Option<(u32, u32)> {
-    let asked = process::run(Program {
-        executable: Path::new("kubelet"),
-        arguments: &["--version"],
-        environment: &[],
-        input: &[],
-        time_limit: TIMEOUT,
-        output_limit: 4096,
-    });
-    release(&String::from_utf8_lossy(&asked.await.ok()?.stdout))
+    let kubelet = Program::new(Path::new("kubelet"), &["--version"], TIMEOUT);
+    release(&process::run(kubelet).await.ok()?.text())
 }
 
 /// Major and minor of `Kubernetes v1.36.1`.

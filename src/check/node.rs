@@ -234,17 +234,8 @@ fn judge_clock(synchronized: &str) -> Option<Finding> {
 
 /// The output of a program. None if it fails or takes longer than [`TIMEOUT`].
 async fn output(program: &'static str, arguments: &[&str]) -> Option<String> {
-    let finished = process::run(Program {
-        executable: Path::new(program),
-        arguments,
-        environment: &[],
-        input: &[],
-        time_limit: TIMEOUT,
-        output_limit: 1 << 20,
-    });
-    let finished = finished.await.ok()?;
-    let success = finished.exit == process::ProcessExit::Code(0);
-    success.then(|| String::from_utf8_lossy(&finished.stdout).into_owned())
+    let finished = process::run(Program::new(Path::new(program), arguments, TIMEOUT)).await.ok()?;
+    (finished.exit == process::ProcessExit::Code(0)).then(|| finished.text())
 }
 
 const IP_FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";

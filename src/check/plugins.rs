@@ -2,16 +2,15 @@
 //! fulfilled.
 
 use std::{
-    fs,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
-    path::{Path, PathBuf},
+    path::Path,
     process,
 };
 
 use super::{finding::Finding, paths, subject::Subject};
 use crate::{
     config::settings::NriSettings,
-    host::capability::listening_pid,
+    host::{capability::listening_pid, file},
     model::{engine::EngineInfo, sandbox::DEFAULT_HANDLER},
     nri::launcher::{installed, is_executable},
 };
@@ -27,7 +26,9 @@ pub(super) fn examine(
         return Vec::new();
     }
     let (mut findings, mut started) = (Vec::new(), Vec::new());
-    for path in files(&settings.plugin_dir) {
+    let mut files = file::entries(&settings.plugin_dir).unwrap_or_default();
+    files.retain(|path| !path.is_dir());
+    for path in files {
         match judge(settings, &path) {
             Ok(name) => started.push(name),
             Err(why) => {
@@ -52,14 +53,6 @@ pub(super) fn examine(
     let seen = format!("plugins connect to {socket}; started from {directory}: {started}");
     findings.insert(0, Finding::ok(Subject::Nri, seen));
     findings
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| !path.is_dir()).collect();
-    paths.sort();
-    paths
 }
 
 fn judge(settings: &NriSettings, path: &Path) -> Result<String, String> {

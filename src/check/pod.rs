@@ -12,9 +12,10 @@ use std::{
 
 use thiserror::Error;
 use tokio::time::sleep;
+use tonic::{Response, Status, transport::Channel};
 
-use super::client::{CallError, Client};
-use crate::wire::cri;
+use super::client::{self, CallError, within};
+use crate::wire::cri::{self, items, runtime_service_client::RuntimeServiceClient};
 
 /// The pod could not be run or removed.
 #[derive(Debug, Error)]
@@ -29,7 +30,9 @@ pub enum PodError {
 
 /// The sandbox image of the server on the socket, if the server reports it.
 pub async fn image_of(socket: &Path) -> Option<String> {
-    Client::connect(socket).await.ok()?.sandbox_image().await.ok()?
+    let answer = client::status(socket, true).await.ok()?;
+    let config: serde_json::Value = serde_json::from_str(answer.info.get("config")?).ok()?;
+    Some(config.get("sandboxImage")?.as_str()?.to_owned())
 }
 
 /// Runs a pod with one container of `image` through the socket, prints each finished step to `out`, and
@@ -43,84 +46,98 @@ pub async fn run(
     out: &mut (impl Write + Send),
     stop: impl Future<Output = ()>,
 ) -> Result<(), PodError> {
-    let client = Client::connect(socket).await?;
-    let uid = uid();
-    let pod = config(&uid);
+    let mut server = client::connect(socket).await?;
+    let uid = format!("{:032x}", rand::random::<u128>());
     let mut steps = Steps { out, began: Instant::now() };
     let lived = tokio::select! {
-        lived = live(&client, &pod, image, &mut steps) => lived,
+        lived = live(server.clone(), config(&uid), image, &mut steps) => lived,
         () = stop => Err(PodError::Interrupted),
     };
     if lived.is_err() {
-        clear_away(&client, &uid, &mut steps).await?;
+        clear_away(&mut server, &uid, &mut steps).await?;
     }
     lived
 }
 
 async fn live<W: Write>(
-    client: &Client,
-    pod: &cri::PodSandboxConfig,
+    mut server: RuntimeServiceClient<Channel>,
+    pod: cri::PodSandboxConfig,
     image: &str,
     steps: &mut Steps<'_, W>,
 ) -> Result<(), PodError> {
-    let version = client.version().await?;
-    let runtime = format!("{} {}", version.runtime_name, version.runtime_version);
-    steps.print("Version", runtime)?;
+    let version = server.version(cri::VersionRequest::default());
+    let version = within("Version", version).await?;
+    steps.print("Version", format!("{} {}", version.runtime_name, version.runtime_version))?;
     let up = Instant::now();
-    let sandbox = client.run(pod).await?;
+    let request = cri::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };
+    let sandbox = within("RunPodSandbox", server.run_pod_sandbox(request)).await?.pod_sandbox_id;
     steps.print("RunPodSandbox", short(&sandbox))?;
-    let container = client.create(&sandbox, container_config(image), pod).await?;
-    steps.print("CreateContainer", short(&container))?;
-    client.start(&container).await?;
-    steps.print("StartContainer", "")?;
+    let request = cri::CreateContainerRequest {
+        pod_sandbox_id: sandbox.clone(),
+        config: Some(container_config(image)),
+        sandbox_config: Some(pod),
+    };
+    let created = within("CreateContainer", server.create_container(request)).await?;
+    let id = created.container_id;
+    steps.print("CreateContainer", short(&id))?;
+    let request = cri::StartContainerRequest { container_id: id.clone() };
+    steps.done("StartContainer", server.start_container(request)).await?;
     let up = up.elapsed();
-    verify(client, &sandbox, &container, steps).await?;
+    verify(&mut server, &sandbox, &id, steps).await?;
     let down = Instant::now();
-    client.stop(&container, GRACE_SECONDS).await?;
-    steps.print("StopContainer", "")?;
-    client.remove(&container).await?;
-    steps.print("RemoveContainer", "")?;
-    client.stop_sandbox(&sandbox).await?;
-    steps.print("StopPodSandbox", "")?;
-    client.remove_sandbox(&sandbox).await?;
-    steps.print("RemovePodSandbox", "")?;
-    steps.sum(up, down.elapsed())
+    let request = cri::StopContainerRequest { container_id: id.clone(), timeout: GRACE_SECONDS };
+    steps.done("StopContainer", server.stop_container(request)).await?;
+    let request = cri::RemoveContainerRequest { container_id: id };
+    steps.done("RemoveContainer", server.remove_container(request)).await?;
+    let request = cri::StopPodSandboxRequest { pod_sandbox_id: sandbox.clone() };
+    steps.done("StopPodSandbox", server.stop_pod_sandbox(request)).await?;
+    let request = cri::RemovePodSandboxRequest { pod_sandbox_id: sandbox };
+    steps.done("RemovePodSandbox", server.remove_pod_sandbox(request)).await?;
+    let (up, down) = (shown(up), shown(down.elapsed()));
+    Ok(writeln!(steps.out, "The pod was up after {up} and down after {down}.")?)
 }
 
 /// Checks that pod and container are as requested.
 async fn verify<W: Write>(
-    client: &Client,
+    server: &mut RuntimeServiceClient<Channel>,
     sandbox: &str,
     container: &str,
     steps: &mut Steps<'_, W>,
 ) -> Result<(), PodError> {
-    let status = client.sandbox(sandbox).await?;
+    let call = "PodSandboxStatus";
+    let request =
+        cri::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: false };
+    let status = within(call, server.pod_sandbox_status(request)).await?.status.unwrap_or_default();
+    let unexpected = |call, what: &str| CallError::answer(format!("{call}: {what}"));
     if status.state() != cri::PodSandboxState::SandboxReady {
-        return Err(unexpected("PodSandboxStatus", "the pod is not ready").into());
+        return Err(unexpected(call, "the pod is not ready").into());
     }
     let address = status.network.map(|network| network.ip).unwrap_or_default();
     if address.is_empty() {
-        return Err(unexpected("PodSandboxStatus", "the pod has no address").into());
+        return Err(unexpected(call, "the pod has no address").into());
     }
-    steps.print("PodSandboxStatus", format!("ready at {address}"))?;
-    let status = client.container(container).await?;
+    steps.print(call, format!("ready at {address}"))?;
+    let call = "ContainerStatus";
+    let request =
+        cri::ContainerStatusRequest { container_id: container.to_owned(), verbose: false };
+    let status = within(call, server.container_status(request)).await?.status.unwrap_or_default();
     if status.state() != cri::ContainerState::ContainerRunning {
         let words = format!("the container does not run: {} {}", status.reason, status.message);
-        return Err(unexpected("ContainerStatus", words).into());
+        return Err(unexpected(call, &words).into());
     }
-    Ok(steps.print("ContainerStatus", "running")?)
+    Ok(steps.print(call, "running")?)
 }
 
 /// Removes what a failed run left behind. The pod is found by its label, because its id may not have
 /// reached us. It is searched for more than once, because the server may still be creating it.
 async fn clear_away<W: Write>(
-    client: &Client,
+    server: &mut RuntimeServiceClient<Channel>,
     uid: &str,
     steps: &mut Steps<'_, W>,
 ) -> Result<(), PodError> {
     let mut clean_looks = 0;
     for _ in 0..LOOKS {
-        let left = match client.labelled(UID_LABEL, uid).await {
+        let left = match labelled(server, UID_LABEL, uid).await {
             Ok(left) => left,
             Err(error) => return Ok(steps.print("clean-up", error)?),
         };
@@ -129,17 +146,39 @@ async fn clear_away<W: Write>(
             break;
         }
         for id in left {
-            let stopped = client.stop_sandbox(&id).await;
-            match stopped.and(client.remove_sandbox(&id).await) {
-                Ok(()) => steps.print("clean-up", format!("removed {}", short(&id)))?,
-                Err(error) => {
-                    steps.print("clean-up", format!("cannot remove {}: {error}", short(&id)))?;
-                }
-            }
+            let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.clone() };
+            let stopped = within("StopPodSandbox", server.stop_pod_sandbox(request)).await;
+            let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.clone() };
+            let removed = within("RemovePodSandbox", server.remove_pod_sandbox(request)).await;
+            let id = short(&id);
+            steps.print(
+                "clean-up",
+                match stopped.and(removed.map(drop)) {
+                    Ok(()) => format!("removed {id}"),
+                    Err(error) => format!("cannot remove {id}: {error}"),
+                },
+            )?;
         }
         sleep(BETWEEN_LOOKS).await;
     }
     Ok(())
+}
+
+/// The ids of the pods with this label.
+async fn labelled(
+    server: &mut RuntimeServiceClient<Channel>,
+    key: &str,
+    value: &str,
+) -> Result<Vec<String>, CallError> {
+    let filter = cri::PodSandboxFilter {
+        label_selector: [(key.to_owned(), value.to_owned())].into(),
+        ..Default::default()
+    };
+    let request = cri::ListPodSandboxRequest { filter: Some(filter) };
+    let answer = within("ListPodSandbox", server.list_pod_sandbox(request)).await?;
+    let items = items::<cri::PodSandbox>(answer.items)
+        .map_err(|error| CallError::answer(format!("ListPodSandbox: {error}")))?;
+    Ok(items.into_iter().map(|item| item.id).collect())
 }
 
 /// Prints each step when it is done.
@@ -157,13 +196,13 @@ impl<W: Write> Steps<'_, W> {
         Ok(())
     }
 
-    fn sum(&mut self, up: Duration, down: Duration) -> Result<(), PodError> {
-        Ok(writeln!(
-            self.out,
-            "The pod was up after {} and down after {}.",
-            shown(up),
-            shown(down)
-        )?)
+    async fn done<T>(
+        &mut self,
+        call: &str,
+        answer: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<(), PodError> {
+        within(call, answer).await?;
+        Ok(self.print(call, "")?)
     }
 }
 
@@ -190,14 +229,6 @@ fn container_config(image: &str) -> cri::ContainerConfig {
         image: Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() }),
         ..Default::default()
     }
-}
-
-fn unexpected(call: &'static str, message: impl Into<String>) -> CallError {
-    CallError::Unexpected { call, message: message.into() }
-}
-
-fn uid() -> String {
-    format!("{:032x}", rand::random::<u128>())
 }
 
 fn shown(time: Duration) -> String {

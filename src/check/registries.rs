@@ -1,7 +1,7 @@
 //! Through which mirrors does Docker pull? Its settings name mirrors of Docker Hub. With containerd's
 //! image store, a `hosts.toml` can name some for any registry.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -49,12 +49,9 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
 
 /// The registries that have such a file.
 fn configured(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let have_it = entries.filter(|entry| entry.path().join(HOSTS_FILE).exists());
-    let names = have_it.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
+    let mut paths = file::entries(directory).unwrap_or_default();
+    paths.retain(|path| path.join(HOSTS_FILE).exists());
+    paths.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
 }
 
 fn told(name: &str, mirrors: &[String]) -> Option<String> {
@@ -115,6 +112,8 @@ const NEEDS_CONTAINERD: &str = "that needs Docker 28 with containerd's image sto
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::{
         super::{finding::Severity, tests::info},
         *,

@@ -14,20 +14,16 @@ use super::{
 };
 use crate::{
     checkpoint::directory::Checkpoints,
-    config::{
-        live::{Live, LiveSettings},
-        settings::Settings,
-    },
+    config::{live::LiveSettings, settings::Settings},
     engine::client::{Engine, Timeouts},
     error::chain,
     model::{
         attachment::Attachment,
-        engine::ListedContainer,
         id::SandboxId,
         network::NetworkMode,
         record::{ContainerRecord, Observed, Process, SandboxRecord},
     },
-    network::service::{Network, NetworkSettings},
+    network::service::Network,
     sandbox::adopt::Adopter,
 };
 
@@ -35,22 +31,12 @@ use crate::{
 pub async fn examine(settings: &Settings) -> Findings {
     let mut findings = Vec::new();
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
-    let listed = match engine.list_containers().await {
+    let (pods, mut containers) = match by_pod(&engine).await {
         Ok(listed) => listed,
-        Err(error) => {
-            let advice = "start Docker, or name its socket with --docker";
-            findings.push(Finding::fail(Subject::Engine, chain(&error), advice));
-            return Findings(findings);
-        }
+        Err(finding) => return Findings(vec![finding]),
     };
-    let (pods, mut containers) = by_pod(listed);
     let (checkpoints, known) = Checkpoints::examine(&settings.state_dir);
-    let network = Network::start(NetworkSettings {
-        mode: settings.network,
-        live: LiveSettings::new(Live::from(settings)),
-        cache_dir: settings.cni.cache_dir.clone(),
-        plugin_timeout: QUESTION,
-    });
+    let network = Network::start(LiveSettings::new(settings.clone()), QUESTION);
     let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
     for pod in &pods {
         let own = containers.remove(&pod.id).unwrap_or_default();
@@ -67,9 +53,12 @@ pub async fn examine(settings: &Settings) -> Findings {
 }
 
 /// The pods by name, and the containers of each.
-pub(super) fn by_pod(
-    listed: Vec<ListedContainer>,
-) -> (Vec<SandboxRecord>, BTreeMap<SandboxId, Vec<ContainerRecord>>) {
+pub(super) async fn by_pod(
+    engine: &Engine,
+) -> Result<(Vec<SandboxRecord>, BTreeMap<SandboxId, Vec<ContainerRecord>>), Finding> {
+    let advice = "start Docker, or name its socket with --docker";
+    let listed = engine.list_containers().await;
+    let listed = listed.map_err(|e| Finding::fail(Subject::Engine, chain(&e), advice))?;
     let (mut pods, mut containers) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
     for observed in listed.into_iter().filter_map(|one| one.observed) {
         match *observed {
@@ -81,7 +70,7 @@ pub(super) fn by_pod(
         }
     }
     pods.sort_by(|one: &SandboxRecord, other| one.name.cmp(&other.name));
-    (pods, containers)
+    Ok((pods, containers))
 }
 
 fn judge(

@@ -9,7 +9,6 @@ use super::{
 use crate::{
     config::settings::Settings,
     engine::client::{Engine, Timeouts},
-    error::chain,
     model::{
         engine::{ApiVersion, EngineInfo},
         oci_edits::RUNTIME,
@@ -20,17 +19,12 @@ use crate::{
 /// What would happen to each pod, and on what the upgrade depends.
 pub(super) async fn examine(settings: &Settings) -> Findings {
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
-    let (info, listed) = match (engine::ask(&settings.docker).await, engine.list_containers().await)
-    {
-        (Err(absent), _) => return Findings(vec![absent]),
-        (_, Err(error)) => {
-            let finding = Finding::fail(Subject::Engine, chain(&error), "start Docker");
-            return Findings(vec![finding]);
-        }
+    let asked = (engine::ask(&settings.docker).await, by_pod(&engine).await);
+    let (info, (pods, containers)) = match asked {
+        (Err(finding), _) | (_, Err(finding)) => return Findings(vec![finding]),
         (Ok(info), Ok(listed)) => (info, listed),
     };
     let mut findings = judge(&info);
-    let (pods, containers) = by_pod(listed);
     for pod in &pods {
         let own = containers.get(&pod.id).map_or(&[][..], Vec::as_slice);
         let running = own.iter().filter(|one| one.process.is_running()).count();

@@ -14,8 +14,7 @@ use tracing::warn;
 
 use super::{
     cri_dockerd::CriDockerdCheckpoints,
-    envelope::{self, Untrusted},
-    error::CheckpointError,
+    envelope::{self, EMPTY},
     record::{
         ChangesSinceCreate, Loaded, MemoryKills, PodCidrs, PulledImages, Quarantined,
         SandboxCheckpoint, SingleFile,
@@ -45,7 +44,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// The directory cannot be made. Blocks; called once, at start.
-    pub fn open(state_dir: &Path) -> Result<Self, CheckpointError> {
+    pub fn open(state_dir: &Path) -> Result<Self, HostError> {
         let checkpoints = Self::new(state_dir);
         file::ensure_directory(&checkpoints.paths.sandboxes, DIRECTORY_MODE)?;
         Ok(checkpoints)
@@ -89,13 +88,13 @@ impl Checkpoints {
         &self,
         checkpoint: &SandboxCheckpoint,
         durability: Durability,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HostError> {
         self.write(self.paths.sandbox(&checkpoint.id), checkpoint, durability).await
     }
 
     /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file
     /// is no error.
-    pub async fn remove(&self, id: &SandboxId) -> Result<(), CheckpointError> {
+    pub async fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {
             let error = chain(&error);
@@ -111,7 +110,7 @@ impl Checkpoints {
     }
 
     /// Stores a single file; if it would be empty, there is no file.
-    pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), CheckpointError> {
+    pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), HostError> {
         let path = self.paths.root.join(T::NAME);
         if *body == T::default() {
             return self.remove_file(path).await;
@@ -125,7 +124,7 @@ impl Checkpoints {
         blocking(move || paths.load_single(T::NAME)).await.unwrap_or_default()
     }
 
-    async fn remove_file(&self, path: PathBuf) -> Result<(), CheckpointError> {
+    async fn remove_file(&self, path: PathBuf) -> Result<(), HostError> {
         // Not synced: if a power loss brings the file back, it is removed again.
         let remove = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
         self.in_order(path, remove).await
@@ -136,9 +135,9 @@ impl Checkpoints {
         path: PathBuf,
         body: &T,
         durability: Durability,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HostError> {
         let bytes = envelope::seal(body)
-            .map_err(|source| CheckpointError::Encode { file: path.clone(), source })?;
+            .map_err(|error| HostError::new("encode", &path, io::Error::from(error)))?;
         self.in_order(path, move |path| replace(path, &bytes, durability)).await
     }
 
@@ -147,9 +146,9 @@ impl Checkpoints {
         &self,
         path: PathBuf,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HostError> {
         let write = self.order.request(&path);
-        Ok(blocking(move || write.run(|| work(&path))).await.unwrap_or(Ok(()))?)
+        blocking(move || write.run(|| work(&path))).await.unwrap_or(Ok(()))
     }
 }
 
@@ -200,7 +199,7 @@ impl Paths {
         } else if let Some(stem) = name.strip_suffix(SUFFIX) {
             match read_sandbox(&entry.path(), stem) {
                 Ok(checkpoint) => loaded.sandboxes.push(checkpoint),
-                Err(why) => loaded.quarantined.push(self.quarantine(&entry.path(), &why)),
+                Err(why) => loaded.quarantined.push(self.quarantine(&entry.path(), why)),
             }
         }
     }
@@ -224,15 +223,15 @@ impl Paths {
         match read(&path).and_then(|bytes| bytes.map(|b| envelope::open(&b)).transpose()) {
             Ok(body) => body,
             Err(why) => {
-                let Quarantined { path, reason } = self.quarantine(&path, &why);
+                let Quarantined { path, reason } = self.quarantine(&path, why);
                 warn!(file = %path.display(), reason, "stored file cannot be used; moved to quarantine");
                 None
             }
         }
     }
 
-    fn quarantine(&self, path: &Path, why: &Untrusted) -> Quarantined {
-        move_to_quarantine(path, &self.root.join("quarantine"), &why.to_string())
+    fn quarantine(&self, path: &Path, reason: String) -> Quarantined {
+        move_to_quarantine(path, &self.root.join("quarantine"), reason)
     }
 }
 
@@ -248,27 +247,28 @@ fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), Host
     }
 }
 
-fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, Untrusted> {
-    let id = SandboxId::try_from(stem).map_err(|_| Untrusted::Name)?;
-    let bytes = read(path)?.ok_or(Untrusted::Empty)?;
+fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, String> {
+    let id =
+        SandboxId::try_from(stem).map_err(|_| "the file's name is not a sandbox id".to_owned())?;
+    let bytes = read(path)?.ok_or(EMPTY)?;
     let checkpoint: SandboxCheckpoint = envelope::open(&bytes)?;
     if checkpoint.id == id {
         Ok(checkpoint)
     } else {
-        Err(Untrusted::Misnamed { found: checkpoint.id.into() })
+        Err(format!("the file holds the checkpoint of {}", checkpoint.id))
     }
 }
 
 /// Reads a regular file. Opens nothing else, because opening a FIFO would block forever.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
+fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => {
-            return Err(Untrusted::Unreadable("not a plain file".to_owned()));
+            return Err("the file cannot be read: not a plain file".to_owned());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Ok(_) | Err(_) => {}
     }
-    let refused = |e: HostError| Untrusted::Unreadable(e.source.to_string());
+    let refused = |e: HostError| format!("the file cannot be read: {}", e.source);
     file::read_if_present(path, MAX_BYTES).map_err(refused)
 }
 
@@ -276,9 +276,9 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Untrusted> {
 /// is kept for the operator, and the next start ignores it.
 ///
 /// A file that cannot be moved stays where it is; the report then says so.
-fn move_to_quarantine(path: &Path, quarantine: &Path, reason: &str) -> Quarantined {
+fn move_to_quarantine(path: &Path, quarantine: &Path, reason: String) -> Quarantined {
     match rename_into(path, quarantine) {
-        Ok(path) => Quarantined { path, reason: reason.to_owned() },
+        Ok(path) => Quarantined { path, reason },
         Err(error) => {
             let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
             Quarantined { path: path.to_owned(), reason }

@@ -3,39 +3,12 @@
 //! The checksum covers the body's text exactly as it is in the file. So any changed, missing or added byte
 //! is found, and the way an encoder formats JSON does not matter.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use thiserror::Error;
 
 /// The version written into new files. This and every lower version can be read.
 pub const VERSION: u32 = 1;
-
-/// Why a file cannot be trusted.
-#[derive(Debug, Error)]
-pub enum Untrusted {
-    /// The file is empty, as often after a power loss.
-    #[error("the file is empty")]
-    Empty,
-    /// The file is not an envelope: it was cut short or overwritten, or another program wrote it.
-    #[error("the file is not a checkpoint: {0}")]
-    Envelope(#[source] serde_json::Error),
-    #[error("version {found} is newer than {VERSION}, the newest known here")]
-    Version { found: u32 },
-    #[error("the checksum does not match the body")]
-    Checksum,
-    /// The checksum is right, but the body has another form.
-    #[error("the body cannot be parsed: {0}")]
-    Body(#[source] serde_json::Error),
-    #[error("the file holds the checkpoint of {found}")]
-    Misnamed { found: String },
-    #[error("the file's name is not a sandbox id")]
-    Name,
-    #[error("the file cannot be read: {0}")]
-    Unreadable(String),
-}
 
 /// The content of the file for a body.
 ///
@@ -52,21 +25,23 @@ pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
 /// The body of a file.
 ///
 /// # Errors
-/// Any reason not to trust the file.
-pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Untrusted> {
+/// The reason not to trust the file.
+pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if bytes.is_empty() {
-        return Err(Untrusted::Empty);
+        return Err(EMPTY.to_owned());
     }
+    let damaged = |error| format!("the file is not a checkpoint: {error}");
     // The version is parsed first, because a later version may have another envelope.
-    let VersionOnly { version } = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
+    let VersionOnly { version } = serde_json::from_slice(bytes).map_err(damaged)?;
     if version == 0 || version > VERSION {
-        return Err(Untrusted::Version { found: version });
+        return Err(format!("version {version} is newer than {VERSION}, the newest known here"));
     }
-    let envelope: Envelope = serde_json::from_slice(bytes).map_err(Untrusted::Envelope)?;
+    let envelope: Envelope = serde_json::from_slice(bytes).map_err(damaged)?;
     if checksum(envelope.body.get()) != envelope.checksum {
-        return Err(Untrusted::Checksum);
+        return Err("the checksum does not match the body".to_owned());
     }
-    serde_json::from_str(envelope.body.get()).map_err(Untrusted::Body)
+    let body = serde_json::from_str(envelope.body.get());
+    body.map_err(|error| format!("the body cannot be parsed: {error}"))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -82,9 +57,8 @@ struct VersionOnly {
 }
 
 fn checksum(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing into a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex::encode(Sha256::digest(text))
 }
+
+/// A file is often empty after a power loss.
+pub(super) const EMPTY: &str = "the file is empty";

@@ -8,7 +8,6 @@
 
 pub mod directory;
 pub mod envelope;
-pub mod error;
 pub mod record;
 
 mod cri_dockerd;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{
-    Arg, ArgMatches, Args, CommandFactory as _, FromArgMatches, Parser, Subcommand, ValueHint,
+    Arg, ArgAction, ArgMatches, Args, FromArgMatches as _, Subcommand, ValueHint,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
     value_parser,
 };
@@ -20,31 +20,6 @@ use crate::{
     },
     setup::command::SetupArgs,
 };
-
-/// The command line.
-#[derive(Clone, Debug, Parser)]
-#[command(
-    name = "dockbridge",
-    version,
-    about = "Serves the Container Runtime Interface from a Docker Engine",
-    after_help = "Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
-                  for --state-dir) or in the file named by --config. A flag overrides the \
-                  environment, the environment overrides the file.\n\
-                  Commands other than serve read the service's settings from /etc/default/dockbridge \
-                  or /etc/dockbridge.toml unless a file is named.\n\
-                  The flags of cri-dockerd are accepted as well. -h omits the settings."
-)]
-pub struct CommandLine {
-    /// What to do; serving is the default.
-    #[command(subcommand)]
-    pub command: Option<Command>,
-    /// The settings on the command line.
-    #[command(flatten)]
-    pub flags: Flags,
-    /// cri-dockerd's flags that have no effect here.
-    #[command(flatten)]
-    pub legacy: LegacyFlags,
-}
 
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
@@ -60,8 +35,8 @@ pub enum Command {
     /// Check this host and print what to do about each finding; exits with 1 if one is FAIL
     Check(CheckArgs),
     /// Query the running dockbridge
-    #[command(help_template = DEBUG_HELP)]
-    Debug(DebugArgs),
+    #[command(subcommand, help_template = DEBUG_HELP)]
+    Debug(DebugCommand),
     /// Register dockbridge-runtime with Docker, which adds what the Engine API lacks: user namespaces,
     /// ambient capabilities, mount options
     Setup(SetupArgs),
@@ -69,14 +44,6 @@ pub enum Command {
     Support,
     /// Print the version
     Version,
-}
-
-/// What to query.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub struct DebugArgs {
-    /// What to show or set
-    #[command(subcommand)]
-    pub command: DebugCommand,
 }
 
 /// What to print.
@@ -115,13 +82,17 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// The command line. The settings are listed only in the help of the program, not in that of each
-    /// command.
+    /// The program with its commands and flags.
     pub fn command() -> clap::Command {
-        fn without_settings(command: clap::Command) -> clap::Command {
-            command.args(unlisted()).mut_subcommands(without_settings)
-        }
-        CommandLine::command().mut_subcommands(without_settings)
+        Command::augment_subcommands(clap::Command::new("dockbridge"))
+            .version(env!("CARGO_PKG_VERSION"))
+            .about("Serves the Container Runtime Interface from a Docker Engine")
+            .after_help(AFTER_HELP)
+            .next_help_heading("Settings")
+            .args(settings())
+            .args(legacy().map(|(_, name)| name).chain(WITHOUT_EFFECT.map(|it| it.0)).map(hidden))
+            .arg(hidden(BUILD_INFO).action(ArgAction::SetTrue))
+            .mut_arg(DUAL_STACK, |flag| flag.num_args(0..=1).require_equals(true))
     }
 
     /// Parses a whole command line. If the program is called by the name of cri-dockerd, its version shows
@@ -137,12 +108,17 @@ impl Invocation {
         {
             return Self::read(&[before, std::slice::from_ref(flag)].concat());
         }
+        // The settings are listed only in the help of the program, not in that of each command.
+        fn without_settings(command: clap::Command) -> clap::Command {
+            let unlisted = settings().map(|flag| flag.hide(true));
+            command.args(unlisted).mut_subcommands(without_settings)
+        }
+        let command = Self::command().mut_subcommands(without_settings);
         let name = words.first().and_then(|word| Path::new(word).file_name());
         if name != Some(OsStr::new(CRI_DOCKERD)) {
-            let mut matches = Self::command().try_get_matches_from(words)?;
-            return Ok(CommandLine::from_arg_matches_mut(&mut matches)?.invocation());
+            return Self::parsed(&command.try_get_matches_from(words)?);
         }
-        let command = Self::command()
+        let command = command
             .name(CRI_DOCKERD)
             .mut_arg(Key::Listen.name(), |listen| {
                 listen.help(format!(
@@ -151,8 +127,7 @@ impl Invocation {
             })
             .version(concat!(env!("CARGO_PKG_VERSION"), " (dockbridge)"))
             .args_override_self(true);
-        let mut matches = command.try_get_matches_from(words)?;
-        let mut invocation = CommandLine::from_arg_matches_mut(&mut matches)?.invocation();
+        let mut invocation = Self::parsed(&command.try_get_matches_from(words)?)?;
         invocation.values.push(RawValue {
             key: Key::Listen,
             text: CRI_DOCKERD_SOCKET.to_owned(),
@@ -160,75 +135,31 @@ impl Invocation {
         });
         Ok(invocation)
     }
-}
 
-impl CommandLine {
-    /// The command, the settings on the command line, and the warnings about them.
-    pub fn invocation(self) -> Invocation {
-        let command = if self.legacy.buildinfo { Some(Command::Version) } else { self.command };
-        let mut warnings = self.legacy.warnings();
-        if self.flags.has_empty_network_plugin {
-            warnings.push(EMPTY_NETWORK_PLUGIN.to_owned());
-        }
-        let Flags { config, environment_file, values, .. } = self.flags;
-        let command = command.unwrap_or_default();
-        Invocation { command, values, config, environment_file, warnings }
-    }
-}
-
-/// The settings on the command line: a flag for each row of the table of settings, with our name and with
-/// cri-dockerd's. Values are not checked here: `config` checks the values of all sources, so that the errors
-/// are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// The file named by `--config`.
-    pub config: Option<PathBuf>,
-    /// The file named by `--environment-file`.
-    pub environment_file: Option<PathBuf>,
-    /// The values on the command line, those of our flags first.
-    pub values: Vec<RawValue>,
-    /// `--network-plugin` was given without a name.
-    pub has_empty_network_plugin: bool,
-}
-
-impl Args for Flags {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        command
-            .next_help_heading("Settings")
-            .args([CONFIG, ENVIRONMENT_FILE].map(file))
-            .args(Key::ALL.map(flag))
-            .args(legacy().map(|(_, name)| Arg::new(name).long(name).hide(true).global(true)))
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Flags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let names = Key::ALL.into_iter().map(|key| (key, key.name())).chain(legacy());
-        let mut values: Vec<RawValue> = names
-            .filter_map(|(key, name)| {
-                let text = matches.get_one::<String>(name)?.clone();
-                Some(RawValue { key, text, source: Source::Flag(name) })
-            })
+    fn parsed(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let command = match matches.subcommand_name() {
+            _ if matches.get_flag(BUILD_INFO) => Command::Version,
+            Some(_) => Command::from_arg_matches(matches)?,
+            None => Command::Serve,
+        };
+        let given = WITHOUT_EFFECT.into_iter().filter(|(name, _)| matches.contains_id(name));
+        let mut warnings: Vec<String> = given
+            .map(|(name, instead)| format!("--{name} has no effect here: {instead}"))
             .collect();
-        let empty = values.iter_mut().find(|value| {
-            value.source == Source::Flag(NETWORK_PLUGIN) && value.text.trim().is_empty()
-        });
-        let has_empty_network_plugin = empty.is_some();
-        if let Some(value) = empty {
-            "docker".clone_into(&mut value.text);
+        let names = Key::ALL.into_iter().map(|key| (key, key.name())).chain(legacy());
+        let mut values = Vec::new();
+        for (key, name) in names {
+            let Some(text) = matches.get_one::<String>(name) else { continue };
+            let is_bridge = name == NETWORK_PLUGIN && text.trim().is_empty();
+            if is_bridge {
+                warnings.push(EMPTY_NETWORK_PLUGIN.to_owned());
+            }
+            let text = if is_bridge { "docker".to_owned() } else { text.clone() };
+            values.push(RawValue { key, text, source: Source::Flag(name) });
         }
         let config = matches.get_one(CONFIG).cloned();
         let environment_file = matches.get_one(ENVIRONMENT_FILE).cloned();
-        Ok(Self { config, environment_file, values, has_empty_network_plugin })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+        Ok(Self { command, values, config, environment_file, warnings })
     }
 }
 
@@ -279,10 +210,14 @@ impl TypedValueParser for Offered {
     }
 }
 
-/// The flags of all settings, for a command that accepts them and does not list them in its help.
-fn unlisted() -> impl Iterator<Item = Arg> {
-    let files = [CONFIG, ENVIRONMENT_FILE].map(file);
-    files.into_iter().chain(Key::ALL.map(flag)).map(|flag| flag.hide(true))
+/// The flags of files with settings and of all settings. Values are not checked here: `config` checks the
+/// values of all sources, so that the errors are the same.
+fn settings() -> impl Iterator<Item = Arg> {
+    [CONFIG, ENVIRONMENT_FILE].map(file).into_iter().chain(Key::ALL.map(flag))
+}
+
+fn hidden(name: &'static str) -> Arg {
+    Arg::new(name).long(name).hide(true).global(true)
 }
 
 /// A flag that names a file with settings.
@@ -304,53 +239,28 @@ fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
     flags.filter(|(_, name)| !name.is_empty())
 }
 
-/// cri-dockerd's flags without a setting, which have no effect here. They are accepted with a warning, so that
-/// its unit files and installers still work, and `--help` does not list them.
-#[derive(Args, Clone, Debug, Default)]
-pub struct LegacyFlags {
-    /// Only for kubenet.
-    #[arg(long, global = true, hide = true)]
-    pub network_plugin_mtu: Option<String>,
-    /// Only for kubenet.
-    #[arg(long, global = true, hide = true)]
-    pub hairpin_mode: Option<String>,
-    /// Always on
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    pub ipv6_dual_stack: Option<String>,
-    /// Moved dockerd to a cgroup
-    #[arg(long, global = true, hide = true)]
-    pub runtime_cgroups: Option<String>,
-    /// `version`
-    #[arg(long, global = true, hide = true)]
-    pub buildinfo: bool,
-}
-
-impl LegacyFlags {
-    /// A warning for each flag that has no effect.
-    fn warnings(&self) -> Vec<String> {
-        let ignored = [
-            (
-                &self.network_plugin_mtu,
-                "--network-plugin-mtu",
-                "set the MTU in the CNI configuration",
-            ),
-            (&self.hairpin_mode, "--hairpin-mode", "set hairpinMode in the CNI configuration"),
-            (&self.ipv6_dual_stack, "--ipv6-dual-stack", "both families are always reported"),
-            (&self.runtime_cgroups, "--runtime-cgroups", "set it in dockerd's service unit"),
-        ];
-        ignored
-            .into_iter()
-            .filter(|(value, ..)| value.is_some())
-            .map(|(_, flag, instead)| format!("{flag} has no effect here: {instead}"))
-            .collect()
-    }
-}
-
+/// cri-dockerd's flags without a setting, and what to do instead. They are accepted with a warning, so that
+/// its unit files and installers still work.
+const WITHOUT_EFFECT: [(&str, &str); 4] = [
+    ("network-plugin-mtu", "set the MTU in the CNI configuration"),
+    ("hairpin-mode", "set hairpinMode in the CNI configuration"),
+    (DUAL_STACK, "both families are always reported"),
+    ("runtime-cgroups", "set it in dockerd's service unit"),
+];
+const DUAL_STACK: &str = "ipv6-dual-stack";
+/// cri-dockerd's flag for its version.
+const BUILD_INFO: &str = "buildinfo";
 /// The program that is replaced.
 const CRI_DOCKERD: &str = "cri-dockerd";
 /// cri-dockerd's default for `--container-runtime-endpoint`, which many unit files depend on.
 const CRI_DOCKERD_SOCKET: &str = "unix:///var/run/cri-dockerd.sock";
+const AFTER_HELP: &str = "\
+Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
+for --state-dir) or in the file named by --config. A flag overrides the \
+environment, the environment overrides the file.
+Commands other than serve read the service's settings from /etc/default/dockbridge \
+or /etc/dockbridge.toml unless a file is named.
+The flags of cri-dockerd are accepted as well. -h omits the settings.";
 /// Does not list the settings, because only those that lead to the server matter here.
 const DEBUG_HELP: &str = "\
 {about}

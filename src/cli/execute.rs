@@ -12,8 +12,8 @@ use tokio::runtime;
 use tracing::warn;
 
 use super::{
-    command_line::{Command, DebugArgs, Invocation},
-    service::{Gathered, Given, ServiceFiles},
+    command_line::{Command, Invocation},
+    service::{Gathered, ServiceFiles},
 };
 use crate::{
     admin::{
@@ -42,40 +42,32 @@ pub fn execute(
     environment: &dyn Fn(&str) -> Option<String>,
     out: &mut (impl Write + Send),
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let Invocation { command, values, config, environment_file, mut warnings } = invocation;
-    if command == Command::Version {
-        writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
+    let Gathered { source, files, is_found, unknown } = service.gather(&invocation, environment)?;
+    let Invocation { command, mut warnings, .. } = invocation;
     if command != Command::Serve {
         hangups::release()?;
     }
-    let given = Given { flags: values, config, environment_file };
-    let Gathered { source, files, is_found, unknown } =
-        service.gather(&command, given, environment)?;
     warnings.extend(unknown);
     if is_found && matches!(command, Command::Debug(_) | Command::Reload(_) | Command::Setup(_)) {
         // Written to standard error, because the output may be JSON.
         writeln!(io::stderr(), "settings: {files}")?;
     }
-    if let Some((path, with_environment)) = reload_request(&command) {
-        let body = if with_environment { source.variables.to_json() } else { String::new() };
-        return ask_reload(&source, (Method::POST, path, body), out);
-    }
-    let resolved = match source.resolve() {
-        // The report may be about an error in this file.
-        Err(error) if command == Command::Support => {
-            warnings.push(chain(&error));
-            source.without_file().resolve()?
-        }
-        resolved => resolved?,
-    };
+    let settings = || source.resolve().map(|resolved| resolved.settings);
     let passed = match command {
-        Command::Serve => {
-            serve(source, resolved, &warnings, environment)?;
+        Command::Version => {
+            writeln!(out, "dockbridge {}", env!("CARGO_PKG_VERSION"))?;
             true
         }
+        Command::Serve => {
+            serve(source, &warnings, environment)?;
+            true
+        }
+        Command::Reload(args) => request(&source, endpoints::RELOAD, args.environment, out)?,
+        Command::Config(args) if args.diff => {
+            request(&source, endpoints::DIFF, args.environment, out)?
+        }
         Command::Config(_) => {
+            let resolved = source.resolve()?;
             writeln!(out, "# settings: {files}")?;
             for warning in warnings {
                 writeln!(out, "# {warning}")?;
@@ -83,55 +75,46 @@ pub fn execute(
             write!(out, "{resolved}")?;
             true
         }
-        Command::Debug(DebugArgs { command: DebugCommand::Health }) => {
-            client::health(&resolved.settings.run_dir, out)?
-        }
-        Command::Debug(args) => {
-            client::run(&resolved.settings.run_dir, args.command.requests(), out)?
-        }
+        Command::Debug(DebugCommand::Health) => client::health(&settings()?.run_dir, out)?,
+        Command::Debug(command) => client::run(&settings()?.run_dir, command.requests(), out)?,
         Command::Support => {
+            // The report may be about an error in the settings file.
+            let resolved = source.resolve().or_else(|error| {
+                warnings.push(chain(&error));
+                source.without_file().resolve()
+            })?;
             warnings.insert(0, format!("settings: {files}"));
             bug_report::report::write(&resolved, &warnings, out)?;
             true
         }
-        Command::Setup(args) => setup::run(&resolved.settings.docker, &args, out)?,
+        Command::Setup(args) => setup::run(&settings()?.docker, &args, out)?,
         Command::Check(args) => {
-            check::run(&resolved.settings, &check::Sources { files, warnings }, &args, out)?
+            check::run(&settings()?, &check::Sources { files, warnings }, &args, out)?
         }
-        // These two commands have returned above, without the settings.
-        Command::Version | Command::Reload(_) => true,
     };
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The request to the running dockbridge: the path, and whether our environment is sent with it.
-fn reload_request(command: &Command) -> Option<(&'static str, bool)> {
-    match command {
-        Command::Reload(args) => Some((endpoints::RELOAD, args.environment)),
-        Command::Config(args) if args.diff => Some((endpoints::DIFF, args.environment)),
-        _ => None,
-    }
-}
-
-/// Sends the request to the running dockbridge, and prints its answer. An error in the settings file does
-/// not prevent the request: the answer and the log name the error.
-fn ask_reload(
+/// Sends a request to the running dockbridge, with our variables if `with_environment`, and prints its
+/// answer. Returns whether it succeeded. An error in the settings file does not prevent the request: the
+/// answer and the log name the error.
+fn request(
     source: &ConfigSource,
-    request: (Method, &'static str, String),
+    path: &'static str,
+    with_environment: bool,
     out: &mut impl Write,
-) -> Result<ExitCode, Box<dyn Error>> {
-    let (run_dir, error) = match source.resolve() {
-        Ok(resolved) => (resolved.settings.run_dir, None),
+) -> Result<bool, Box<dyn Error>> {
+    let (resolved, error) = match source.resolve() {
+        Ok(resolved) => (resolved, None),
         Err(error) => match source.without_file().resolve() {
-            Ok(resolved) => (resolved.settings.run_dir, Some(error)),
+            Ok(resolved) => (resolved, Some(error)),
             Err(_) => return Err(error.into()),
         },
     };
-    match (client::run(&run_dir, vec![request], out), error) {
-        (Ok(true), _) => Ok(ExitCode::SUCCESS),
-        (Ok(false), _) => Ok(ExitCode::FAILURE),
+    let body = if with_environment { source.variables.to_json() } else { String::new() };
+    match (client::run(&resolved.settings.run_dir, vec![(Method::POST, path, body)], out), error) {
         (Err(ClientError::NotRunning { .. }), Some(error)) => Err(error.into()),
-        (Err(error), _) => Err(error.into()),
+        (answered, _) => Ok(answered?),
     }
 }
 
@@ -148,10 +131,10 @@ pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
 
 fn serve(
     source: ConfigSource,
-    Resolved { settings, values }: Resolved,
     warnings: &[String],
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), Box<dyn Error>> {
+    let Resolved { settings, values } = source.resolve()?;
     heap::limit_arenas();
     descriptors::raise_limit();
     let spans = SpanRecorder::default();

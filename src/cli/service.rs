@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::command_line::Command;
+use super::command_line::{Command, Invocation};
 use crate::config::{
     environment_file,
     error::ConfigError,
-    raw::RawValue,
     resolve::{CONFIG_VARIABLE, unknown_variable},
     source::{ConfigSource, Variables},
 };
@@ -33,10 +32,13 @@ impl ServiceFiles {
     /// The sources of a command's settings. Files and variables that were given override the service's.
     pub(super) fn gather(
         &self,
-        command: &Command,
-        Given { flags, config, environment_file }: Given,
+        invocation: &Invocation,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Gathered, ConfigError> {
+        let Invocation { command, values, config, environment_file, .. } = invocation;
+        if *command == Command::Version {
+            return Ok(Gathered::default());
+        }
         let variable = environment(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
         let is_named = config.is_some() || environment_file.is_some() || variable;
         let (own_environment, own_config) =
@@ -45,13 +47,15 @@ impl ServiceFiles {
         let read = |path: &Option<PathBuf>| {
             path.as_deref().map(environment_file::read).transpose().map(Option::unwrap_or_default)
         };
-        let (named, found) = (read(&environment_file)?, read(&own_environment)?);
+        let (named, found) = (read(environment_file)?, read(&own_environment)?);
         let unknown = named.keys().chain(found.keys()).filter_map(|name| unknown_variable(name));
         let unknown = unknown.collect();
         let value = |name: &str| named.get(name).cloned().or_else(|| environment(name));
         let variables = Variables::read(&|name| value(name).or_else(|| found.get(name).cloned()));
-        let source = ConfigSource { flags, config: config.or(own_config), variables };
-        let files = environment_file.or(own_environment).into_iter().chain(source.file());
+        let (flags, config) = (values.clone(), config.clone().or(own_config));
+        let source = ConfigSource { flags, config, variables };
+        let environment_file = environment_file.clone().or(own_environment);
+        let files = environment_file.into_iter().chain(source.file());
         let files = described(&files.collect::<Vec<_>>());
         Ok(Gathered { source, files, is_found, unknown })
     }
@@ -72,14 +76,8 @@ impl ServiceFiles {
     }
 }
 
-/// The files and variables that the command line names.
-pub(super) struct Given {
-    pub(super) flags: Vec<RawValue>,
-    pub(super) config: Option<PathBuf>,
-    pub(super) environment_file: Option<PathBuf>,
-}
-
 /// Where the settings of a command come from.
+#[derive(Default)]
 pub(super) struct Gathered {
     pub(super) source: ConfigSource,
     /// The files that are read, on one line.

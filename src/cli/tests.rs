@@ -2,10 +2,8 @@
 
 use std::{ffi::OsString, fs, path::PathBuf};
 
-use clap::{CommandFactory as _, Parser as _};
-
 use super::{
-    command_line::{Command, CommandLine, ConfigArgs, DebugArgs, Invocation, ReloadArgs},
+    command_line::{Command, ConfigArgs, Invocation, ReloadArgs},
     execute,
     service::ServiceFiles,
 };
@@ -24,7 +22,7 @@ use crate::{
 
 #[test]
 fn the_command_line_is_valid() {
-    CommandLine::command().debug_assert();
+    Invocation::command().debug_assert();
 }
 
 #[test]
@@ -47,7 +45,7 @@ fn every_command_is_read_with_its_flags() {
         invocation(&["check", "--pod"]).command,
         Command::Check(CheckArgs { pod: true, ..CheckArgs::default() })
     );
-    let debug = |command| Command::Debug(DebugArgs { command });
+    let debug = Command::Debug;
     assert_eq!(invocation(&["debug", "state"]).command, debug(DebugCommand::State));
     assert_eq!(
         invocation(&["debug", "log-level"]).command,
@@ -63,17 +61,17 @@ fn every_command_is_read_with_its_flags() {
         invocation(&["setup", "--undo", "--dry-run"]).command,
         Command::Setup(SetupArgs { undo: true, dry_run: true, ..SetupArgs::default() })
     );
-    assert!(CommandLine::try_parse_from(["dockbridge", "setup", "--undo", "--runtime=a"]).is_err());
+    assert!(read(&["setup", "--undo", "--runtime=a"]).is_err());
     assert_eq!(invocation(&["version"]).command, Command::Version);
     assert_eq!(invocation(&["--buildinfo"]).command, Command::Version);
 }
 
 #[test]
 fn unknown_flags_and_commands_are_refused() {
-    assert!(CommandLine::try_parse_from(["dockbridge", "--lisen", "/s"]).is_err());
-    assert!(CommandLine::try_parse_from(["dockbridge", "sevre"]).is_err());
-    assert!(CommandLine::try_parse_from(["dockbridge", "serve", "more"]).is_err());
-    assert!(CommandLine::try_parse_from(["dockbridge", "config", "--environment"]).is_err());
+    assert!(read(&["--lisen", "/s"]).is_err());
+    assert!(read(&["sevre"]).is_err());
+    assert!(read(&["serve", "more"]).is_err());
+    assert!(read(&["config", "--environment"]).is_err());
 }
 
 #[test]
@@ -93,7 +91,7 @@ fn every_setting_has_a_flag_of_its_name() {
 
 #[test]
 fn the_help_shows_the_defaults() {
-    let help = CommandLine::command().render_long_help().to_string().replace('\n', " ");
+    let help = Invocation::command().render_long_help().to_string().replace('\n', " ");
     let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in Key::ALL.into_iter().filter(|key| !key.default().is_empty()) {
         let default = format!("[default: {}]", key.default());
@@ -314,6 +312,11 @@ fn output(words: &[&str]) -> Result<String, String> {
 }
 
 fn invocation(words: &[&str]) -> Invocation {
-    let words = std::iter::once(&"dockbridge").chain(words);
-    CommandLine::try_parse_from(words).unwrap().invocation()
+    read(words).unwrap()
+}
+
+fn read(words: &[&str]) -> Result<Invocation, clap::Error> {
+    let words: Vec<OsString> =
+        std::iter::once(&"dockbridge").chain(words).map(OsString::from).collect();
+    Invocation::read(&words)
 }

@@ -26,25 +26,10 @@ pub enum ConfigError {
         source: io::Error,
     },
     #[error("{} line {line}: {message}", path.display())]
-    Syntax {
+    File {
         path: PathBuf,
         /// Counted from 1.
         line: usize,
         message: String,
-    },
-    #[error("{} line {line}: unknown setting {key:?}; known settings: {}", path.display(), known.join(", "))]
-    UnknownKey {
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        key: String,
-        known: Vec<&'static str>,
-    },
-    #[error("{} line {line}: {key} must be a string in quotes or a list of strings", path.display())]
-    WrongType {
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        key: &'static str,
     },
 }

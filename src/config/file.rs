@@ -24,38 +24,25 @@ pub fn read(path: &Path) -> Result<Vec<RawValue>, ConfigError> {
 
 /// Parses the text of the file at `path`.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<RawValue>, ConfigError> {
-    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-        path: path.to_owned(),
-        line: line_at(text, error.span().map_or(0, |span| span.start)),
-        message: error.message().to_owned(),
+    let wrong = |line, message| ConfigError::File { path: path.to_owned(), line, message };
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = line_at(text, error.span().map_or(0, |span| span.start));
+        wrong(line, error.message().to_owned())
     })?;
     let entries = table.into_inner().into_iter();
     entries
-        .map(|(key, value)| {
-            let line = line_at(text, key.span().start);
-            entry(path, line, key.as_ref(), value.get_ref())
+        .map(|(name, value)| {
+            let (line, name) = (line_at(text, name.span().start), name.as_ref());
+            let key = Key::from_name(name).ok_or_else(|| {
+                let known = Key::ALL.map(Key::name).join(", ");
+                wrong(line, format!("unknown setting {name:?}; known settings: {known}"))
+            })?;
+            let text = value_text(value.get_ref()).ok_or_else(|| {
+                wrong(line, format!("{name} must be a string in quotes or a list of strings"))
+            })?;
+            Ok(RawValue { key, text, source: Source::File { path: path.to_owned(), line } })
         })
         .collect()
-}
-
-fn entry(
-    path: &Path,
-    line: usize,
-    name: &str,
-    value: &DeValue<'_>,
-) -> Result<RawValue, ConfigError> {
-    let key = Key::from_name(name).ok_or_else(|| ConfigError::UnknownKey {
-        path: path.to_owned(),
-        line,
-        key: name.to_owned(),
-        known: Key::ALL.map(Key::name).to_vec(),
-    })?;
-    let text = value_text(value).ok_or_else(|| ConfigError::WrongType {
-        path: path.to_owned(),
-        line,
-        key: key.name(),
-    })?;
-    Ok(RawValue { key, text, source: Source::File { path: path.to_owned(), line } })
 }
 
 /// The value as text: a string as it is, a list of strings joined by commas.

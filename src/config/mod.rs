@@ -5,7 +5,7 @@
 //! by precedence and parses the values into [`settings::Settings`].
 //!
 //! While the program runs, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
-//! changed, and [`live::LiveSettings`] holds those that other modules read at each use.
+//! changed, and [`live::LiveSettings`] holds what other modules read at each use.
 //!
 //! To add a setting, add a row in [`key`], a field in [`settings::Settings`] and a row in
 //! `docs/configuration.md`. The flag, variable and file key come from the row in [`key`].

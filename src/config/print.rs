@@ -1,6 +1,6 @@
 //! The output of `dockbridge config`: the current settings, as a file that `--config` can read.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use super::{
     raw::{RawValue, Source},
@@ -24,15 +24,7 @@ fn assignment(value: &RawValue) -> String {
     format!("{} = {}", value.key.name(), quoted(value.text.trim()))
 }
 
+/// The text in quotes. TOML has the same escape sequences as JSON.
 pub(super) fn quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    serde_json::Value::from(text).to_string()
 }

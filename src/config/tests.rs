@@ -261,7 +261,7 @@ fn sockets_are_absolute_paths_with_or_without_unix() {
     }
     assert_eq!(
         value::listen_socket(&format!("/{}", "a".repeat(107))),
-        Err(value::Invalid::LongSocketPath)
+        Err(value::Invalid::Other(value::LONG_SOCKET_PATH))
     );
     assert!(value::listen_socket(&format!("/{}", "a".repeat(106))).is_ok());
 }
@@ -311,7 +311,7 @@ fn ranges_images_and_labels_are_read_or_refused() {
     let pause = "registry.k8s.io/pause:3.10";
     assert_eq!(value::image(pause), Ok(Some(pause.to_owned())));
     for text in ["a b", "-x", "UPPER", "a:b:c"] {
-        assert_eq!(value::image(text), Err(value::Invalid::Image), "{text}");
+        assert_eq!(value::image(text), Err(value::Invalid::Other(value::IMAGE)), "{text}");
     }
 }
 

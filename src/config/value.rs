@@ -23,10 +23,6 @@ use crate::{
 /// Why a text is not valid for its setting, and what is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    #[error("a socket path can have at most {MAX_SOCKET_PATH} bytes")]
-    LongSocketPath,
-    #[error("give an image reference, such as registry.k8s.io/pause:3.10, or an image id")]
-    Image,
     /// A password is never sent, so none has to be kept secret.
     #[error("give an address without user name and password: they are not sent")]
     CollectorCredentials,
@@ -86,7 +82,7 @@ pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
     if names_id(text) || ImageReference::parse(text).is_ok() {
         return Ok(Some(text.to_owned()));
     }
-    Err(Invalid::Image)
+    wrong(IMAGE)
 }
 
 /// Patterns of image names separated by commas.
@@ -247,7 +243,7 @@ fn socket(text: &str, scheme: &'static str) -> Result<PathBuf, Invalid> {
         None => text.strip_prefix("unix:").unwrap_or(text),
     };
     if path.len() > MAX_SOCKET_PATH {
-        return Err(Invalid::LongSocketPath);
+        return wrong(LONG_SOCKET_PATH);
     }
     directory(path)
 }
@@ -275,6 +271,9 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 /// `sun_path` holds 108 bytes, the last of which is zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
+pub(super) const LONG_SOCKET_PATH: &str = "a socket path can have at most 107 bytes";
+pub(super) const IMAGE: &str =
+    "give an image reference, such as registry.k8s.io/pause:3.10, or an image id";
 
 /// Less than the two minutes that kubelet waits by default, so that the answer can state the cause.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);

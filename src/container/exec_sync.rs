@@ -257,11 +257,11 @@ impl Run {
         // have ended. The exec is started even if the caller has disconnected, because the engine keeps an
         // unstarted exec as long as its container.
         let is_clear = match exec.start().await {
-            Ok(connection) => {
+            Ok((output, input)) => {
                 let _ = caller.begun.take().map(|begun| begun.send(()));
                 // Only the output half of the connection is kept, and it is read. If it were open and not
                 // read, the engine could not deliver the output and would not report the end.
-                let (output, _) = connection.split();
+                drop(input);
                 self.read_and_answer(&exec, output, caller).await
             }
             Err(error) => {

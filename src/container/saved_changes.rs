@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::{
-    checkpoint::{directory::Checkpoints, error::CheckpointError, record::ChangesSinceCreate},
+    checkpoint::{directory::Checkpoints, record::ChangesSinceCreate},
     error::chain,
+    host::error::HostError,
     model::{
         id::{ContainerId, SandboxId},
         record::{ContainerRecord, SandboxRecord},
@@ -71,7 +72,7 @@ impl SavedChanges {
         &self,
         id: &ContainerId,
         limits: &Resources,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HostError> {
         self.change(|known| drop(known.containers.insert(id.clone(), limits.clone()))).await
     }
 
@@ -85,7 +86,7 @@ impl SavedChanges {
         &self,
         id: &ContainerId,
         wanted: Vec<SpecEdit>,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HostError> {
         self.change(|known| drop(known.edits.insert(id.clone(), wanted))).await
     }
 
@@ -94,7 +95,7 @@ impl SavedChanges {
         &self,
         id: &SandboxId,
         newer: PodResources,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HostError> {
         self.change(|known| {
             let mut pod = known.pods.get(id).cloned().unwrap_or_default();
             pod.overhead = newer.overhead.or(pod.overhead);
@@ -126,10 +127,7 @@ impl SavedChanges {
     }
 
     /// Makes and saves a change. If it cannot be saved, what was known before counts.
-    async fn change(
-        &self,
-        edit: impl FnOnce(&mut ChangesSinceCreate),
-    ) -> Result<(), CheckpointError> {
+    async fn change(&self, edit: impl FnOnce(&mut ChangesSinceCreate)) -> Result<(), HostError> {
         let _saving = self.saving.lock().await;
         let before = self.known.lock().clone();
         let mut after = before.clone();

@@ -3,13 +3,15 @@
 //! The engine's router decodes a path and then cleans it, so an image named `../../containers/x` would
 //! become another call. Such names are refused here, and all other bytes are percent-encoded.
 
-use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
+use std::{os::unix::ffi::OsStrExt, path::Path};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::model::{reference::printable, stream::TerminalSize};
 
 /// The authority with which the connector finds the socket: its path in hexadecimal.
 pub(super) fn authority(socket: &Path) -> String {
-    hex(socket.as_os_str().as_bytes())
+    hex::encode(socket.as_os_str().as_bytes())
 }
 
 /// `/containers/<id><tail>`. None if no object can have this id.
@@ -27,7 +29,7 @@ pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let known =
         name.len() <= LONGEST_NAME && name.split('/').all(is_step) && printable(name) == name;
-    known.then(|| format!("/images/{}{tail}", encoded(name, b"/:@")))
+    known.then(|| format!("/images/{}{tail}", utf8_percent_encode(name, IMAGE)))
 }
 
 /// `path?h=…&w=…`.
@@ -42,7 +44,7 @@ pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
         text.push(if index == 0 { '?' } else { '&' });
         text.push_str(key);
         text.push('=');
-        text.push_str(&encoded(value, b""));
+        text.extend(utf8_percent_encode(value, QUERY));
     }
     text
 }
@@ -58,27 +60,10 @@ fn is_step(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
 
-/// The text with every byte escaped that is neither plain nor in `kept`.
-pub(super) fn encoded(text: &str, kept: &[u8]) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-        if plain || kept.contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
+/// Bytes that are escaped in the value of a query.
+pub(super) const QUERY: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Bytes that are escaped in an image's name.
+const IMAGE: &AsciiSet = &QUERY.remove(b'/').remove(b':').remove(b'@');
 /// Longer than a reference with a long registry, repository, tag and digest.
 const LONGEST_NAME: usize = 1024;

@@ -3,13 +3,17 @@
 //! The engine follows symbolic links in the directories of a path, inside the container. It does not follow
 //! a link at the end of the path, but reports its target.
 
-use std::sync::Arc;
+use std::{
+    io::{self, Read as _},
+    sync::Arc,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{HeaderMap, Method, body::Incoming};
 use serde::Deserialize;
+use tar::EntryType;
 use tokio::time::timeout;
 
 use super::{
@@ -111,9 +115,9 @@ impl Engine {
         match kind(&read.call, answer.headers())? {
             PathKind::File(size) if size <= limit => {
                 let archive = collected(&read, answer.into_body(), limit).await?;
-                let garbled = |reason: &str| garbled(&read.call, reason);
-                let bytes = first_file(&archive).map_err(garbled)?;
-                Ok(Some(PathContent::File(bytes.to_vec())))
+                let bytes = first_file(&archive);
+                let bytes = bytes.map_err(|reason| garbled(&read.call, &reason.to_string()))?;
+                Ok(Some(PathContent::File(bytes)))
             }
             other => Ok(Some(PathContent::Unread(other))),
         }
@@ -192,36 +196,21 @@ struct Stat {
 
 /// The bytes of the first file in an archive. Skips entries that only describe the next one (long
 /// names, times, attributes).
-pub(super) fn first_file(archive: &[u8]) -> Result<&[u8], &'static str> {
-    let mut rest = archive;
-    loop {
-        let (header, behind) = rest.split_at_checked(BLOCK).ok_or(CUT)?;
-        check(header)?;
-        let size = number(header.get(SIZE).unwrap_or_default()).ok_or("a size is not a number")?;
-        match header.get(KIND) {
-            Some(b'0' | 0) => return behind.get(..size).ok_or(CUT),
-            // Entries of pax, for the next entry or for all, and long names as GNU tar writes them.
-            Some(b'x' | b'g' | b'L' | b'K') => {
-                let padded = size.checked_next_multiple_of(BLOCK).ok_or(CUT)?;
-                rest = behind.get(padded..).ok_or(CUT)?;
+pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
+    for entry in tar::Archive::new(archive).entries()? {
+        let mut entry = entry?;
+        match entry.header().entry_type() {
+            EntryType::XGlobalHeader => {}
+            EntryType::Regular => {
+                let mut bytes = Vec::new();
+                entry.read_to_end(&mut bytes)?;
+                let is_whole = u64::try_from(bytes.len()) == Ok(entry.size());
+                return if is_whole { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
-            _ => return Err("the archive does not begin with a plain file"),
+            _ => return Err(io::Error::other("the archive does not begin with a plain file")),
         }
     }
-}
-
-/// The checksum is the sum of the header's bytes, with its own field counted as spaces.
-fn check(header: &[u8]) -> Result<(), &'static str> {
-    let own = header.get(CHECKSUM).unwrap_or_default();
-    let sum = |bytes: &[u8]| bytes.iter().map(|byte| usize::from(*byte)).sum::<usize>();
-    let wanted = sum(header) + own.len() * usize::from(b' ') - sum(own);
-    if number(own) == Some(wanted) { Ok(()) } else { Err("a header's checksum is wrong") }
-}
-
-/// A number in octal digits, with spaces or zeros around it.
-fn number(field: &[u8]) -> Option<usize> {
-    let text = std::str::from_utf8(field).ok()?.trim_matches(['\0', ' ']);
-    usize::from_str_radix(text, 8).ok()
+    Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 pub(super) const STAT: &str = "x-docker-container-path-stat";
@@ -237,9 +226,3 @@ const KINDS: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 
 
 /// Size of the headers, extended attributes and padding of an archive with one file.
 const AROUND_A_FILE: usize = 256 * 1024;
-const CUT: &str = "the archive is cut short";
-/// Everything in an archive starts at a multiple of this many bytes.
-const BLOCK: usize = 512;
-const SIZE: std::ops::Range<usize> = 124..136;
-const CHECKSUM: std::ops::Range<usize> = 148..156;
-const KIND: usize = 156;

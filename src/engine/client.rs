@@ -314,7 +314,7 @@ impl Engine {
         let late = || EngineError::Deadline { call: request.call.clone(), after: request.timeout };
         let outcome = timeout(request.timeout, work.instrument(span)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(late()));
-        let took = pending.finish(outcome.as_ref().err());
+        let took = pending.ended(outcome.as_ref().err().map(EngineError::kind));
         match &outcome {
             Ok(_) => debug!(call = %request.call, ?took, "engine answered"),
             Err(error) => {
@@ -358,7 +358,10 @@ impl Engine {
     ) -> Result<Response<Incoming>, EngineError> {
         let http_request = request.to_http(&self.shared.authority, version)?;
         let answer = http.request(http_request).await;
-        let answer = answer.map_err(|error| self.unanswered(&request.call, error))?;
+        let answer = answer.map_err(|error| match error.is_connect() {
+            true => self.unreachable(&error),
+            false => broken(&request.call, Arc::new(error)),
+        })?;
         let status = answer.status();
         // 304 means that it was already started or stopped.
         let upgraded = request.upgrade && status == hyper::StatusCode::SWITCHING_PROTOCOLS;
@@ -368,13 +371,6 @@ impl Engine {
         let text = Limited::new(answer.into_body(), LARGEST_REFUSAL).collect().await;
         let text = text.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         Err(error_response::classify(request.call.clone(), status, &text))
-    }
-
-    fn unanswered(&self, call: &Call, error: legacy::Error) -> EngineError {
-        if error.is_connect() {
-            return self.unreachable(&error);
-        }
-        broken(call, Arc::new(error))
     }
 
     fn unreachable(&self, error: &legacy::Error) -> EngineError {

@@ -8,7 +8,7 @@ use super::{
     address,
     client::Engine,
     error::{Call, EngineError, Subject},
-    hijack::Hijacked,
+    hijack::{Input, Output},
 };
 use crate::{
     model::stream::{Streams, TerminalSize},
@@ -102,7 +102,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] if there is no such exec, [`EngineError::Conflict`] if it was started
     /// before or its container no longer runs.
-    pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<Hijacked, EngineError> {
+    pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
         let start = self.request(Method::POST, "start", self::exec(exec), "/start")?;
         self.hijack(start.with_json(&body)?, tty).await
@@ -137,7 +137,11 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
     /// run or is paused.
-    pub async fn attach(&self, container: &str, streams: Streams) -> Result<Hijacked, EngineError> {
+    pub async fn attach(
+        &self,
+        container: &str,
+        streams: Streams,
+    ) -> Result<(Output, Input), EngineError> {
         let flag = |on: bool| if on { "1" } else { "0" };
         let query = [
             ("stream", "1"),

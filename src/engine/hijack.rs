@@ -19,13 +19,6 @@ use super::{
 };
 use crate::model::stream::Source;
 
-/// A connection to a process. Dropping it closes it, which does not end the process.
-#[derive(Debug)]
-pub struct Hijacked {
-    output: Output,
-    input: Input,
-}
-
 /// The output of the process.
 #[derive(Debug)]
 pub struct Output {
@@ -50,12 +43,13 @@ enum From {
 }
 
 impl Engine {
-    /// Makes a call that hijacks its connection. `tty` says how the output is framed.
+    /// Makes a call that hijacks its connection. `tty` says how the output is framed. The connection closes
+    /// when both directions are dropped, which does not end the process.
     pub(super) async fn hijack(
         &self,
         what: ApiRequest,
         tty: bool,
-    ) -> Result<Hijacked, EngineError> {
+    ) -> Result<(Output, Input), EngineError> {
         let what = what.with_upgrade();
         let answer = self.beginning(&what).await?;
         let call = what.call;
@@ -67,16 +61,8 @@ impl Engine {
         } else {
             (From::Body(answer.into_body()), None)
         };
-        let demux = Demux::new(tty);
-        let output = Output { call: call.clone(), from, demux };
-        Ok(Hijacked { output, input: Input { call, to } })
-    }
-}
-
-impl Hijacked {
-    /// Both directions, to use in parallel. The connection closes when the last one is dropped.
-    pub fn split(self) -> (Output, Input) {
-        (self.output, self.input)
+        let output = Output { call: call.clone(), from, demux: Demux::new(tty) };
+        Ok((output, Input { call, to }))
     }
 }
 

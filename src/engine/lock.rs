@@ -5,9 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
-use super::address::{encoded, hex};
+use super::address;
 use crate::{
     host::{
         error::HostError,
@@ -60,14 +61,18 @@ fn name(id: &str, root: &Path) -> Option<String> {
     if id.is_empty() {
         return None;
     }
-    let whole = [id, &root.to_string_lossy()].map(|text| encoded(text, b":")).join("@");
+    let root = root.to_string_lossy();
+    let [id, root] = [id, &root].map(|text| utf8_percent_encode(text, NAME));
+    let whole = format!("{id}@{root}");
     // A file name may have at most 255 bytes.
-    let name = if whole.len() > LONGEST_NAME { hex(&Sha256::digest(&whole)) } else { whole };
+    let name = if whole.len() > LONGEST_NAME { hex::encode(Sha256::digest(&whole)) } else { whole };
     Some(format!("{name}.lock"))
 }
 
 /// `/run` is empty after a boot.
 const DIRECTORY: &str = "/run/dockbridge-engines";
+/// Bytes that are escaped in a file name.
+const NAME: &AsciiSet = &address::QUERY.remove(b':');
 const LONGEST_NAME: usize = 200;
 
 #[cfg(test)]

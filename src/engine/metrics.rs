@@ -1,17 +1,12 @@
 //! The metrics of calls to the engine.
 
-use std::time::Duration;
-
 use tracing::Span;
 
-use super::error::{Call, EngineError, Subject};
-use crate::{
-    error::{Kind, WithKind},
-    telemetry::{
-        in_progress::RunningOperation,
-        operation::{OK, Operation, Operations},
-        registry::{RegisterMetrics, Registry},
-    },
+use super::error::{Call, Subject};
+use crate::telemetry::{
+    in_progress::RunningOperation,
+    operation::{Operation, Operations},
+    registry::{RegisterMetrics, Registry},
 };
 
 /// The metrics of one engine. Clones share the counts.
@@ -24,21 +19,9 @@ impl EngineMetrics {
         self.0.in_progress().list()
     }
 
-    pub(super) fn begin(&self, call: &Call, span: &Span) -> PendingCall {
+    pub(super) fn begin(&self, call: &Call, span: &Span) -> Operation<3> {
         let labels = [call.verb, object(&call.subject), ""];
-        PendingCall(self.0.begin("engine", call.to_string(), labels).shown_by(span))
-    }
-}
-
-/// A call until it has ended, or until an endless answer has begun.
-#[derive(Debug)]
-pub(super) struct PendingCall(Operation<3>);
-
-impl PendingCall {
-    /// The call has ended. Returns how long it took.
-    pub(super) fn finish(self, error: Option<&EngineError>) -> Duration {
-        let failure = error.map(EngineError::kind);
-        self.0.finish(failure.map_or(OK, Kind::word), failure)
+        self.0.begin("engine", call.to_string(), labels).shown_by(span)
     }
 }
 

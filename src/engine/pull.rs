@@ -1,10 +1,9 @@
 //! Pulling an image: the request with its credentials, and the progress the engine reports.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE};
 use hyper::{Method, header::HeaderValue};
-use serde::Serialize;
 
 use super::{
     address,
@@ -79,29 +78,6 @@ impl Pull {
     }
 }
 
-/// The content of `X-Registry-Auth`.
-#[derive(Serialize)]
-struct Authorisation<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    username: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    password: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    serveraddress: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    identitytoken: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    registrytoken: &'a str,
-}
-
-impl fmt::Debug for Authorisation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authorisation")
-            .field("serveraddress", &self.serveraddress)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Path and query. A digest is passed as the tag. With neither, the engine would pull every tag.
 fn pull_target(request: &PullRequest) -> String {
     let reference = request.reference.clone().with_default_tag();
@@ -110,17 +86,20 @@ fn pull_target(request: &PullRequest) -> String {
     address::with_query("/images/create", &[("fromImage", &repository), ("tag", which)])
 }
 
-/// The header's value: JSON in base64 with the URL-safe alphabet and padding, as the engine decodes it.
+/// The value of `X-Registry-Auth`: JSON in base64 with the URL-safe alphabet and padding, as the engine decodes it.
 fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
-    let credentials = credentials.filter(|given| **given != Credentials::default())?;
-    let json = serde_json::to_vec(&Authorisation {
-        username: &credentials.username,
-        password: &credentials.password,
-        serveraddress: &credentials.server_address,
-        identitytoken: &credentials.identity_token,
-        registrytoken: &credentials.registry_token,
-    });
-    let mut value = HeaderValue::try_from(BASE64_URL_SAFE.encode(json.ok()?)).ok()?;
+    let Credentials { username, password, server_address, identity_token, registry_token } =
+        credentials?;
+    let mut fields = BTreeMap::from([
+        ("username", username),
+        ("password", password),
+        ("serveraddress", server_address),
+        ("identitytoken", identity_token),
+        ("registrytoken", registry_token),
+    ]);
+    fields.retain(|_, value| !value.is_empty());
+    let json = serde_json::to_vec(&fields).ok().filter(|_| !fields.is_empty())?;
+    let mut value = HeaderValue::try_from(BASE64_URL_SAFE.encode(json)).ok()?;
     value.set_sensitive(true);
     Some(value)
 }

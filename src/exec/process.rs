@@ -19,7 +19,7 @@ use crate::{
     engine::{
         client::Engine,
         exec::{Ending, ExecRequest, ExecState},
-        hijack::Hijacked,
+        hijack::{Input, Output},
     },
     host::pidfd::ProcessSignal,
     model::{record::ContainerRecord, stream::TerminalSize},
@@ -88,7 +88,7 @@ impl Exec {
     ///
     /// # Errors
     /// The engine fails. [`ExecError::after_start`] says whether the command may still start.
-    pub async fn start(&self) -> Result<Hijacked, ExecError> {
+    pub async fn start(&self) -> Result<(Output, Input), ExecError> {
         let _moving = self.shared.engine.standstills().moving(&self.shared.finder.container).await;
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }

@@ -30,7 +30,7 @@ use rustix::{
 
 use super::{
     error::HostError,
-    mounts::{MountInfo, mount_of, unmount_all},
+    mounts::{MountInfo, mount_of, remove_mount_point, unmount_all},
     netns::on_own_thread,
 };
 
@@ -291,15 +291,7 @@ impl Layers {
 /// Not permitted, or something is in the directory.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
-    let removed = match fs::symlink_metadata(at) {
-        Ok(facts) if facts.is_dir() => fs::remove_dir(at),
-        Ok(_) => fs::remove_file(at),
-        Err(e) => Err(e),
-    };
-    match removed {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(HostError::new("remove", at, e)),
-        _ => Ok(()),
-    }
+    remove_mount_point(at)
 }
 
 fn make_mount_point(at: &Path, is_directory: bool) -> Result<(), HostError> {

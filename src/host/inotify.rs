@@ -1,11 +1,15 @@
 //! inotify for the async runtime.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
 
 use nix::sys::inotify::{InitFlags, Inotify, InotifyEvent};
-use tokio::io::Interest;
+use tokio::io::{Interest, unix::AsyncFd};
 
-use super::readiness::Registered;
+use super::readiness::register;
 
 /// Opens an inotify descriptor. Must be called inside a runtime.
 ///
@@ -14,13 +18,16 @@ use super::readiness::Registered;
 pub(super) fn open() -> io::Result<(Arc<Inotify>, Notifications)> {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Arc::new(Inotify::init(flags)?);
-    let notices = Notifications(Registered::new(Arc::clone(&inotify), Interest::READABLE)?);
-    Ok((inotify, notices))
+    let readiness = register(inotify.as_fd().try_clone_to_owned()?, Interest::READABLE)?;
+    Ok((Arc::clone(&inotify), Notifications { inotify, readiness }))
 }
 
 /// The events of an inotify descriptor.
 #[derive(Debug)]
-pub(super) struct Notifications(Registered<Arc<Inotify>>);
+pub(super) struct Notifications {
+    inotify: Arc<Inotify>,
+    readiness: AsyncFd<OwnedFd>,
+}
 
 impl Notifications {
     /// The next events, at least one. Dropping the future loses none.
@@ -29,8 +36,8 @@ impl Notifications {
     /// The descriptor can no longer be used.
     pub(super) async fn next(&mut self) -> io::Result<Vec<InotifyEvent>> {
         loop {
-            let mut ready = self.0.readiness().readable().await?;
-            if let Ok(events) = ready.try_io(|_| Ok(self.0.get().read_events()?)) {
+            let mut ready = self.readiness.readable().await?;
+            if let Ok(events) = ready.try_io(|_| Ok(self.inotify.read_events()?)) {
                 return events;
             }
         }

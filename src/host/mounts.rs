@@ -13,7 +13,7 @@ use nix::{
     mount::{MntFlags, umount2},
 };
 
-use super::capability::listening_pid;
+use super::{capability::listening_pid, error::HostError};
 
 /// A line of `/proc/<pid>/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +124,20 @@ pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// Removes an empty directory or a file on which nothing is mounted any more. Also succeeds if it does not
+/// exist.
+pub(super) fn remove_mount_point(at: &Path) -> Result<(), HostError> {
+    let removed = match fs::symlink_metadata(at) {
+        Ok(facts) if facts.is_dir() => fs::remove_dir(at),
+        Ok(_) => fs::remove_file(at),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(HostError::new("remove", at, e)),
+        _ => Ok(()),
+    }
 }
 
 impl<'a> MountInfo<'a> {

@@ -9,7 +9,7 @@ use std::{
     io,
     net::IpAddr,
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::AsRawFd,
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, setns, unshare},
     sys::{
-        socket::{AddressFamily, SockFlag, SockType, socket},
+        socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket},
         statfs::{NSFS_MAGIC, statfs},
     },
 };
@@ -32,6 +32,7 @@ use super::{
     error::HostError,
     file::{self, Durability},
     mounts::unmount_all,
+    processes::Processes,
 };
 
 /// Pins the network namespace of process `pid` at `at`. Creates the directories above it.
@@ -84,9 +85,8 @@ pub fn is_of(pid: u32, at: &Path) -> bool {
 
 /// Whether a visible process is in the network namespace at `at`.
 pub fn is_used(at: &Path) -> bool {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    is_pinned(at) && pids.any(|pid| is_of(pid, at))
+    let pids = Processes::new("/proc").pids().unwrap_or_default();
+    is_pinned(at) && pids.into_iter().any(|pid| is_of(pid, at))
 }
 
 /// Removes the pin at `at` and its file. The namespace ends with its last process.
@@ -131,7 +131,7 @@ pub fn is_our_own(at: &Path) -> bool {
 /// # Errors
 /// There is no namespace, or access is denied.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
-    within(at, || raise_interface(LOOPBACK))
+    within(at, raise_own_loopback)
 }
 
 /// Addresses of an interface in the namespace at `at`, without link-local ones.
@@ -221,53 +221,41 @@ fn identity(path: &Path) -> Result<(u64, u64), HostError> {
     Ok((facts.dev(), facts.ino()))
 }
 
-/// Raises an interface in the calling thread's namespace. A local socket is enough, because the kernel
-/// accepts interface requests on sockets of any family, and this family is always built in.
-fn raise_interface(name: &[u8]) -> io::Result<()> {
-    let socket: OwnedFd =
-        socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    let mut request = interface_request(name);
-    add_up_flag(&socket, &mut request)
-}
-
-#[allow(unsafe_code, reason = "interface flags have no safe call; the request outlives both calls")]
-fn add_up_flag(socket: &OwnedFd, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: the kernel reads the name and writes only the flags of a request owned here, and the flags
-    // are the union's active field after the first call.
-    unsafe {
-        read_flags(socket.as_raw_fd(), request)?;
-        request.ifr_ifru.ifru_flags |= UP;
-        write_flags(socket.as_raw_fd(), request)?;
+/// Sets `lo` up in the calling thread's namespace by a request of rtnetlink(7). It is always the first
+/// interface.
+fn raise_own_loopback() -> io::Result<()> {
+    let route = Some(SockProtocol::NetlinkRoute);
+    let kernel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, route)?;
+    // `nlmsghdr` and `ifinfomsg`.
+    let request = [
+        &32_u32.to_ne_bytes()[..], // length of the message
+        &libc::RTM_NEWLINK.to_ne_bytes(),
+        &REQUEST_WITH_ANSWER.to_ne_bytes(),
+        &[0; 12], // sequence number, sender, family, type
+        &LOOPBACK.to_ne_bytes(),
+        &UP.to_ne_bytes(), // flags
+        &UP.to_ne_bytes(), // changed flags
+    ];
+    send(kernel.as_raw_fd(), &request.concat(), MsgFlags::empty())?;
+    // `nlmsghdr` and the beginning of `nlmsgerr`, which is the negative error number.
+    let mut answer = [0; 20];
+    recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    let [.., a, b, c, d] = answer;
+    match i32::from_ne_bytes([a, b, c, d]) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
     }
-    Ok(())
 }
-
-fn interface_request(name: &[u8]) -> libc::ifreq {
-    let mut field = [0; libc::IFNAMSIZ];
-    for (to, from) in field.iter_mut().zip(name) {
-        // This type is signed on x86-64 and unsigned on arm64.
-        *to = libc::c_char::from_ne_bytes([*from]);
-    }
-    libc::ifreq { ifr_name: field, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: 0 } }
-}
-
-mod ioctl {
-    //! The two raw calls.
-    #![allow(unsafe_code, reason = "generated wrappers of two ioctls")]
-    #![allow(missing_docs, reason = "generated")]
-
-    use nix::libc;
-
-    nix::ioctl_readwrite_bad!(read_flags, libc::SIOCGIFFLAGS, libc::ifreq);
-    nix::ioctl_write_ptr_bad!(write_flags, libc::SIOCSIFFLAGS, libc::ifreq);
-}
-use ioctl::{read_flags, write_flags};
 
 const OWN: &str = "/proc/self/ns/net";
 const THREAD: &str = "netns";
 const OF_THREAD: &str = "/proc/thread-self/ns/net";
-const LOOPBACK: &[u8] = b"lo";
-const UP: libc::c_short = 1;
+/// The index of `lo` in every namespace.
+const LOOPBACK: u32 = 1;
+/// `IFF_UP`.
+const UP: u32 = 1;
+/// `NLM_F_REQUEST` and `NLM_F_ACK`.
+const REQUEST_WITH_ANSWER: u16 = 1 | 4;
 
 #[cfg(test)]
 pub(crate) mod resident;

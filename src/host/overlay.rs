@@ -23,7 +23,7 @@ use nix::{
 use super::{
     capability::listening_pid,
     error::HostError,
-    mounts::{MountInfo, unmount_all},
+    mounts::{MountInfo, remove_mount_point, unmount_all},
 };
 
 /// Mounts `layers`, the topmost first, as one read-only directory at `at`. Creates `at` and missing
@@ -72,12 +72,7 @@ pub fn unmount(at: &Path) -> Result<(), HostError> {
     if is_mounted(at) {
         unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
     }
-    match fs::remove_dir(at) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(HostError::new("remove directory", at, e))
-        }
-        _ => Ok(()),
-    }
+    remove_mount_point(at)
 }
 
 /// Whether something is mounted at `at`.

@@ -10,11 +10,11 @@ use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal},
 };
-use tokio::io::Interest;
+use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
     processes::{Identity, Processes},
-    readiness::Registered,
+    readiness::register,
 };
 
 /// One process, running or ended, and never another process with the same pid.
@@ -22,7 +22,7 @@ use super::{
 pub struct ProcessHandle {
     who: Identity,
     processes: Processes,
-    descriptor: Option<Registered<OwnedFd>>,
+    descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
 /// A signal to send.
@@ -40,7 +40,7 @@ impl ProcessHandle {
     /// No file descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-            Ok(descriptor) => Some(Registered::new(descriptor, Interest::READABLE)?),
+            Ok(descriptor) => Some(register(descriptor, Interest::READABLE)?),
             Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(error) => return Err(error.into()),
@@ -60,7 +60,7 @@ impl ProcessHandle {
             ProcessSignal::Kill => Signal::KILL,
         };
         let sent = match &self.descriptor {
-            Some(descriptor) => pidfd_send_signal(descriptor.get(), signal),
+            Some(descriptor) => pidfd_send_signal(descriptor.get_ref(), signal),
             None if self.is_same() => pid(self.who.pid).and_then(|pid| kill_process(pid, signal)),
             None => Ok(()),
         };
@@ -73,7 +73,7 @@ impl ProcessHandle {
     /// Resolves when the process has ended, even if its parent has not waited for it.
     pub async fn ended(&self) {
         if let Some(descriptor) = &self.descriptor
-            && descriptor.readiness().readable().await.is_ok()
+            && descriptor.readable().await.is_ok()
         {
             return;
         }

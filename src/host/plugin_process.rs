@@ -14,21 +14,15 @@ use std::{
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     libc,
-    sys::{
-        prctl::set_pdeathsig,
-        signal::{Signal, killpg},
-    },
-    unistd::Pid,
+    sys::{prctl::set_pdeathsig, signal::Signal},
 };
-use tokio::process::{Child, Command};
+use tokio::process::Command;
+
+use super::process::ProcessGroup;
 
 /// The running program, with all its child processes.
 #[derive(Debug)]
-pub struct PluginProcess {
-    leader: Option<Pid>,
-    /// Reaped by tokio when it is dropped.
-    _child: Child,
-}
+pub struct PluginProcess(#[allow(dead_code, reason = "ends when it is dropped")] ProcessGroup);
 
 impl PluginProcess {
     /// Starts a program with only these variables, and without input and output.
@@ -47,18 +41,7 @@ impl PluginProcess {
             .stderr(Stdio::null())
             .process_group(0);
         inherit(&mut command, &socket);
-        let child = command.spawn()?;
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-        Ok(Self { leader, _child: child })
-    }
-}
-
-impl Drop for PluginProcess {
-    fn drop(&mut self) {
-        if let Some(leader) = self.leader {
-            // The process may already have ended.
-            let _ = killpg(leader, Signal::SIGKILL);
-        }
+        Ok(Self(ProcessGroup::of(command.spawn()?)))
     }
 }
 

@@ -42,6 +42,14 @@ pub struct Program<'a> {
     pub output_limit: usize,
 }
 
+impl<'a> Program<'a> {
+    /// A program that needs no input and prints at most 1 MiB.
+    pub const fn new(executable: &'a Path, arguments: &'a [&'a str], time_limit: Duration) -> Self {
+        let output_limit = 1 << 20;
+        Self { executable, arguments, environment: &[], input: &[], time_limit, output_limit }
+    }
+}
+
 /// A program that ended on its own.
 #[derive(Clone, Debug)]
 pub struct Finished {
@@ -49,6 +57,13 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// The start of its standard error, without control characters.
     pub stderr: String,
+}
+
+impl Finished {
+    /// Its standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
 }
 
 /// How a program ended.
@@ -143,12 +158,19 @@ enum Stop {
 }
 
 /// A running program with all its child processes. Dropping this kills them, unless they have ended.
-struct ProcessGroup {
+#[derive(Debug)]
+pub(super) struct ProcessGroup {
     child: Child,
     leader: Option<Pid>,
 }
 
 impl ProcessGroup {
+    /// The group that a program leads.
+    pub(super) fn of(child: Child) -> Self {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        Self { child, leader }
+    }
+
     /// A binary that is being replaced cannot be executed for a moment, so the start is retried.
     async fn start(program: &Program<'_>) -> Result<Self, ProcessError> {
         let mut command = Command::new(program.executable);
@@ -166,11 +188,7 @@ impl ProcessGroup {
         let mut tries = 0;
         loop {
             match command.spawn() {
-                Ok(child) => {
-                    let leader =
-                        child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-                    return Ok(Self { child, leader });
-                }
+                Ok(child) => return Ok(Self::of(child)),
                 Err(e) if is_busy(&e) && tries < BUSY_TRIES => sleep(BUSY_PAUSE).await,
                 Err(source) => {
                     return Err(ProcessError::Start {

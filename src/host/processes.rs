@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::error::HostError;
+use super::{error::HostError, file};
 
 /// Identifies a process. A pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,14 +71,14 @@ impl Processes {
 
     /// Every process.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
-        let fail = |source: io::Error| HostError::new("list processes in", &self.root, source);
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.root).map_err(fail)? {
-            let name = entry.map_err(fail)?.file_name();
-            let pid = name.to_str().and_then(|name| name.parse().ok());
-            found.extend(pid.and_then(|pid| self.get(pid)));
-        }
-        Ok(found)
+        let pids = self.pids().map_err(|e| HostError::new("list processes in", &self.root, e))?;
+        Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())
+    }
+
+    /// The pid of every process.
+    pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
+        let paths = file::entries(&self.root)?;
+        Ok(paths.iter().filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect())
     }
 
     /// The process with this pid, if there is one.
@@ -128,11 +128,10 @@ impl Processes {
     /// Whether a process with the same mounts as dockbridge has this current directory, whose path has no
     /// links.
     pub fn has_in(&self, directory: &Path) -> bool {
-        let names = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let mut pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let mut pids = self.pids().into_iter().flatten();
         // A process that has ended has none, even if its parent has not waited for it.
         let is_there = |pid| self.current_directory(pid).is_some_and(|it| it == directory);
-        pids.any(|pid: u32| is_there(pid) && self.has_our_mounts(pid))
+        pids.any(|pid| is_there(pid) && self.has_our_mounts(pid))
     }
 
     fn path(&self, pid: u32, name: &str) -> PathBuf {
@@ -149,6 +148,17 @@ impl Processes {
         file.take(LARGEST_FILE).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
+}
+
+/// The values of a flag in a command line, written `--name=value` or `--name value`.
+pub fn flag_values<'a>(words: &'a [String], name: &str) -> Vec<&'a str> {
+    let next = words.iter().skip(1).map(Some).chain([None]);
+    let values =
+        words.iter().zip(next).filter_map(|(word, next)| match word.strip_prefix(name)? {
+            "" => next.map(String::as_str),
+            rest => rest.strip_prefix('='),
+        });
+    values.collect()
 }
 
 /// Parses `stat`: pid, name in parentheses (which may itself contain parentheses), then fields.

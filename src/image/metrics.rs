@@ -4,11 +4,10 @@ use std::collections::HashMap;
 
 use crate::{
     engine::pull::PullProgress,
-    error::{Failure, Kind},
     model::reference::ImageReference,
     telemetry::{
         metric::Counter,
-        operation::{OK, Operation, Operations},
+        operation::{Operation, Operations},
         registry::{RegisterMetrics, Registry},
     },
 };
@@ -21,23 +20,12 @@ pub struct ImageMetrics {
 }
 
 impl ImageMetrics {
-    pub(super) fn begin(&self, image: &ImageReference) -> Transfer {
-        Transfer(self.pulls.begin("pull", image.to_string(), [""]))
+    pub(super) fn begin(&self, image: &ImageReference) -> Operation<1> {
+        self.pulls.begin("pull", image.to_string(), [""])
     }
 
     pub(super) fn pulled_bytes(&self) -> PulledBytes {
         PulledBytes { bytes: self.bytes.clone(), layers: HashMap::new() }
-    }
-}
-
-/// A pull that is timed until it ends.
-#[derive(Debug)]
-pub(super) struct Transfer(Operation<1>);
-
-impl Transfer {
-    pub(super) fn finish(self, error: Option<&Failure>) {
-        let failure = error.map(Failure::kind);
-        self.0.finish(failure.map_or(OK, Kind::word), failure);
     }
 }
 

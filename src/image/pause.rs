@@ -21,7 +21,7 @@ impl Images {
     pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
         let mut last = self.pause.lock();
-        let named = snapshot.image(self.pause_name()).map(|record| &record.id);
+        let named = snapshot.image(&self.pause_name()).map(|record| &record.id);
         if let Some(named) = named
             && Some(named) != last.as_ref()
             && self.may_be_pause(named)
@@ -33,17 +33,17 @@ impl Images {
 
     /// Loads or pulls the pause image unless the engine has it, and updates it in the store.
     pub(super) async fn ensure_pause(&self) -> Result<ImageId, Failure> {
-        let name = self.pause_name();
-        let id = match (self.engine.inspect_image(name).await, &self.settings.sandbox_image) {
-            (Ok(record), _) if self.may_be_pause(&record.id) => record.id,
-            (Ok(other), _) => {
+        let name = &self.pause_name();
+        let id = match self.engine.inspect_image(name).await {
+            Ok(record) if self.may_be_pause(&record.id) => record.id,
+            Ok(other) => {
                 let id = other.id;
                 warn!(image = name, %id, "another image has the name of the built-in pause image; loading the built-in one");
                 self.load_pause().await?
             }
-            (Err(error), _) if !error.is_not_found() => return Err(error.into()),
-            (Err(_), Some(name)) => self.pull_pause(name).await?,
-            (Err(_), None) => self.load_pause().await?,
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            Err(_) if self.live.current().sandbox_image.is_some() => self.pull_pause(name).await?,
+            Err(_) => self.load_pause().await?,
         };
         self.store.refresh_image(name).await?;
         *self.pause.lock() = Some(id.clone());
@@ -53,7 +53,7 @@ impl Images {
     /// Whether the image that has the name may be used. If the operator named it, any image may. In place
     /// of the built-in image, an image that somebody pulled or tagged under its name may not.
     fn may_be_pause(&self, id: &ImageId) -> bool {
-        self.settings.sandbox_image.is_some() || archive::is_of(id.as_str())
+        self.live.current().sandbox_image.is_some() || archive::is_of(id.as_str())
     }
 
     async fn load_pause(&self) -> Result<ImageId, Failure> {
@@ -79,15 +79,16 @@ impl Images {
     async fn pull_pause(&self, name: &str) -> Result<ImageId, Failure> {
         let reference = ImageReference::parse(name).map_err(|cause| unpullable(name, &cause))?;
         let reference = reference.with_default_tag();
-        let credentials = match &self.settings.live.current().registry_config {
+        let credentials = match &self.live.current().registry_config {
             Some(path) => credentials::lookup(path, reference.domain()).await,
             None => None,
         };
         self.pull(PullRequest { reference, credentials }).await
     }
 
-    fn pause_name(&self) -> &str {
-        self.settings.sandbox_image.as_deref().unwrap_or(archive::reference())
+    fn pause_name(&self) -> String {
+        let named = &self.live.current().sandbox_image;
+        named.as_deref().unwrap_or(archive::reference()).to_owned()
     }
 }
 

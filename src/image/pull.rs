@@ -21,7 +21,7 @@ impl Images {
         let before = self.store.snapshot();
         let transfer = self.metrics.begin(&request.reference);
         let transferred = self.transfer(request).await;
-        transfer.finish(transferred.as_ref().err());
+        transfer.ended(transferred.as_ref().err().map(Failure::kind));
         transferred?;
         // The reference says which image was pulled, not the progress messages: a tag may have been moved,
         // and the digest of a multi-platform index differs from the digests of its parts.
@@ -46,7 +46,7 @@ impl Images {
     }
 
     async fn transfer(&self, request: &PullRequest) -> Result<(), Failure> {
-        let deadline = self.settings.pull_progress_deadline;
+        let deadline = self.live.current().pull_progress_deadline;
         let mut bytes = self.metrics.pulled_bytes();
         let engine = self.store.snapshot().engine.clone();
         let waits_unseen = engine.is_some_and(|engine| {

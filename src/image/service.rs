@@ -1,6 +1,6 @@
 //! The service: what the calls PullImage, RemoveImage and ImageFsInfo share.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -27,7 +27,7 @@ use crate::{
 pub struct Images {
     pub(super) engine: Engine,
     pub(super) store: Store,
-    pub(super) settings: Arc<ImageSettings>,
+    pub(super) live: LiveSettings,
     pub(super) last_progress: LastProgress,
     pub(super) pulls: SingleFlight<PullRequest, Result<ImageId, Failure>>,
     pub(super) removals: SingleFlight<ImageId, Result<(), Failure>>,
@@ -40,18 +40,6 @@ pub struct Images {
     _background: Arc<[AbortOnDropHandle<()>; 2]>,
 }
 
-/// The settings for images.
-#[derive(Clone, Debug, Default)]
-pub struct ImageSettings {
-    /// Pause image to use instead of the built-in one: a reference, or the id of an image in the engine.
-    pub sandbox_image: Option<String>,
-    /// How long a pull may make no progress before it fails. Several times as long when the engine shows no
-    /// byte counts (see [`super::stall`]). None for no limit.
-    pub pull_progress_deadline: Option<Duration>,
-    /// Which images kubelet may remove, and the credentials for the pause image's registry.
-    pub live: LiveSettings,
-}
-
 impl Images {
     /// Starts background tasks that measure the image store and update the list of kubelet's images until
     /// the last clone is dropped. Needs a tokio runtime. At shutdown, `tracker` waits for removals and
@@ -59,7 +47,7 @@ impl Images {
     pub fn new(
         engine: Engine,
         store: Store,
-        settings: ImageSettings,
+        live: LiveSettings,
         kubelet_images: KubeletImages,
         tracker: &TaskTracker,
     ) -> Self {
@@ -69,7 +57,7 @@ impl Images {
         Self {
             engine,
             store,
-            settings: Arc::new(settings),
+            live,
             last_progress: LastProgress::default(),
             pulls: SingleFlight::cancelling(),
             removals: SingleFlight::new(tracker.clone()),
@@ -124,7 +112,7 @@ impl Images {
     /// so that every removal would be refused. It is mounted into a container, which kubelet's lists do not
     /// show. Or kubelet did not pull it, and the setting protects such images.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
-        let live = self.settings.live.current();
+        let live = self.live.current();
         self.cached_pause().is_some_and(|pause| pause == record.id)
             || live.pins.matches(record)
             || self.store.snapshot().is_used_by_hidden(&record.id)

@@ -5,42 +5,19 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
-use super::quantity::{self, QuantityError};
+use super::quantity;
 use crate::{
-    error::Kind,
+    error::Failure,
     model::attachment::{AttachmentIntent, PodNetwork},
     model::network::PortMapping,
 };
-
-/// A pod that cannot be described to plugins.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ArgumentError {
-    /// `CNI_ARGS` has no way to quote.
-    #[error("the pod's {key} {value:?} cannot be passed to network plugins")]
-    Unquotable {
-        key: &'static str,
-        /// The value that holds a separator or a control character.
-        value: String,
-    },
-    /// A bandwidth annotation is not a rate.
-    #[error("annotation {key}={value:?}: {reason}")]
-    Bandwidth { key: &'static str, value: String, reason: QuantityError },
-}
-
-impl ArgumentError {
-    /// The request is wrong.
-    pub const fn kind(&self) -> Kind {
-        Kind::InvalidArgument
-    }
-}
 
 /// `CNI_ARGS` as pairs, in the order every Kubernetes runtime uses.
 ///
 /// # Errors
 /// A value with `;`, `=` or a control character.
-pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
+pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
     let args = [
         ("IgnoreUnknown", "1"),
         ("K8S_POD_NAMESPACE", &pod.metadata.namespace),
@@ -51,7 +28,10 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, ArgumentError> {
     args.into_iter()
         .map(|(key, value)| {
             if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
-                return Err(ArgumentError::Unquotable { key, value: value.to_owned() });
+                // There is no way to quote.
+                let reason =
+                    format!("the pod's {key} {value:?} cannot be passed to network plugins");
+                return Err(Failure::invalid(reason));
             }
             Ok((key.to_owned(), value.to_owned()))
         })
@@ -68,7 +48,7 @@ pub fn joined(pairs: &[(String, String)]) -> String {
 ///
 /// # Errors
 /// A bandwidth annotation that is not a rate.
-pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, ArgumentError> {
+pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Failure> {
     let pod = &intent.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
     let annotations = (!pod.annotations.is_empty()).then(|| json!(pod.annotations));
@@ -124,15 +104,12 @@ fn port_mapping(port: &PortMapping) -> Value {
 
 /// A direction without annotation is left out. Plugins read a rate of zero as no limit, but refuse a burst
 /// without a rate.
-fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, ArgumentError> {
+fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Failure> {
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {
         let Some(value) = annotations.get(key) else { continue };
-        let bits = quantity::rate(value).map_err(|reason| ArgumentError::Bandwidth {
-            key,
-            value: value.clone(),
-            reason,
-        })?;
+        let bits = quantity::rate(value)
+            .map_err(|reason| Failure::invalid(format!("annotation {key}={value:?}: {reason}")))?;
         limits.insert(rate.to_owned(), bits.into());
         limits.insert(burst.to_owned(), i32::MAX.into());
     }

@@ -38,7 +38,7 @@ pub(super) struct ConfigWatcher {
 impl ConfigWatcher {
     /// Reads nothing yet. `timeout` applies to each VERSION or STATUS call of a plugin.
     pub(super) fn new(live: LiveSettings, plugins: Arc<Plugins>, timeout: Duration) -> Self {
-        let directory = live.current().cni_conf_dir.clone();
+        let directory = live.current().cni.conf_dir.clone();
         let state = watch::Sender::new(Arc::new(ConfigState { directory, ..Default::default() }));
         Self { live, plugins, timeout, state, refreshing: Mutex::new(()) }
     }
@@ -57,7 +57,7 @@ impl ConfigWatcher {
         if last.serial > before.saturating_add(1) {
             return last;
         }
-        let directory = self.live.current().cni_conf_dir.clone();
+        let directory = self.live.current().cni.conf_dir.clone();
         let selection = config_directory::select(&directory, &self.plugins, self.timeout).await;
         let status_error = self.status_error(&selection).await;
         let serial = last.serial.saturating_add(1);
@@ -101,11 +101,11 @@ impl ConfigWatcher {
 
     fn begin_watch(&self) -> Option<DirectoryWatch> {
         let live = self.live.current();
-        let plugins = live.cni_bin_dirs.iter().cloned();
+        let plugins = live.cni.bin_dirs.iter().cloned();
         // A network may have plugins in a folder with its name.
-        let entries = std::fs::read_dir(&live.cni_conf_dir).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(&live.cni.conf_dir).into_iter().flatten().flatten();
         let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
-        let directories = std::iter::once(live.cni_conf_dir.clone()).chain(folders).chain(plugins);
+        let directories = std::iter::once(live.cni.conf_dir.clone()).chain(folders).chain(plugins);
         let begun = DirectoryWatch::new(directories.collect());
         let polling = "cannot watch the network configuration; reading it periodically";
         begun.inspect_err(|error| debug!(%error, "{polling}")).ok()

@@ -9,12 +9,15 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::service::{Network, NetworkSettings};
+use super::service::Network;
 use crate::skips::{Lack, skip};
 use crate::{
-    config::live::{Live, LiveSettings},
+    config::{
+        live::LiveSettings,
+        settings::{CniSettings, Settings},
+    },
     host::netns::{self, resident::Resident},
-    model::{attachment::PodNetwork, network::NetworkMode, sandbox::PodMetadata},
+    model::{attachment::PodNetwork, sandbox::PodMetadata},
 };
 
 /// A node that lives in a temporary directory.
@@ -105,21 +108,17 @@ impl TestNode {
         vec![self.path("nothing"), self.path("bin")]
     }
 
-    pub(super) fn settings(&self) -> NetworkSettings {
-        NetworkSettings {
-            mode: NetworkMode::Cni,
-            live: LiveSettings::new(Live {
-                cni_conf_dir: self.path("conf"),
-                cni_bin_dirs: self.bin_dirs(),
-                ..Live::default()
-            }),
+    pub(super) fn live(&self) -> LiveSettings {
+        let cni = CniSettings {
+            conf_dir: self.path("conf"),
+            bin_dirs: self.bin_dirs(),
             cache_dir: self.path("cache"),
-            plugin_timeout: Duration::from_secs(300),
-        }
+        };
+        LiveSettings::new(Settings { cni, ..Settings::default() })
     }
 
     pub(super) fn network(&self) -> Network {
-        Network::start(self.settings())
+        Network::start(self.live(), Duration::from_secs(300))
     }
 
     /// A pod whose namespace would be pinned at `netns`.

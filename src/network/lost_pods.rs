@@ -9,15 +9,16 @@ use super::{
     arguments,
     cni::{
         cache::CachedResult,
-        chain::{Chain, RuntimeConf},
-        plugin_error::PluginError,
+        chain::Chain,
+        plugin::RuntimeConf,
+        plugin_error::{PluginError, all_succeeded},
     },
-    error::NetworkError,
     gc::{self, AttachmentKey},
     service::{INTERFACE, Network, QUERY_TIMEOUT, has_namespace, list_of},
 };
 use crate::{
     concurrency::blocking::blocking,
+    error::Failure,
     host::error::HostError,
     model::{attachment::AttachmentIntent, id::SandboxId},
 };
@@ -28,27 +29,27 @@ impl Network {
     ///
     /// # Errors
     /// The plugins that failed, or a cached result that cannot be read. All other plugins were called.
-    pub async fn release_stale(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
+    pub async fn release_stale(&self, live: &[AttachmentIntent]) -> Result<(), Failure> {
         let (stale, _, whole) = self.split(live).await;
         let mut failures = Vec::new();
-        let mut broken = whole.map_err(NetworkError::from);
+        let mut broken = whole.map_err(Failure::from);
         for entry in stale {
             match self.del_cached(entry, None).await {
                 Ok(failed) => failures.extend(failed),
                 Err(error) => broken = Err(error),
             }
         }
-        NetworkError::from_failures(failures).and(broken)
+        all_succeeded(&failures).and(broken)
     }
 
     /// Calls GC of plugins that support it.
     ///
     /// # Errors
     /// The plugins that failed. A cached result cannot be read: its attachment would count as unused.
-    pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), NetworkError> {
+    pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), Failure> {
         let (_, valid, whole) = self.split(live).await;
         whole?;
-        NetworkError::from_failures(self.run_gc(valid).await)
+        all_succeeded(&self.run_gc(valid).await)
     }
 
     /// The stale cached attachments, those in use, and whether all could be read.
@@ -84,7 +85,7 @@ impl Network {
     }
 
     /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
-    pub async fn has_attachment(&self, sandbox: &SandboxId) -> Result<bool, NetworkError> {
+    pub async fn has_attachment(&self, sandbox: &SandboxId) -> Result<bool, Failure> {
         let (found, whole) = self.cached_of(sandbox).await;
         if found.is_empty() {
             whole?;
@@ -101,7 +102,7 @@ impl Network {
         &self,
         sandbox: &SandboxId,
         namespace: &Path,
-    ) -> Result<(), NetworkError> {
+    ) -> Result<(), Failure> {
         let (found, whole) = self.cached_of(sandbox).await;
         for entry in found {
             let network = entry.network.clone();
@@ -123,7 +124,7 @@ impl Network {
         &self,
         entry: CachedResult,
         namespace: Option<&Path>,
-    ) -> Result<Vec<PluginError>, NetworkError> {
+    ) -> Result<Vec<PluginError>, Failure> {
         let list = list_of(&entry)?;
         let conf = RuntimeConf {
             container: entry.container.clone(),

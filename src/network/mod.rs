@@ -11,7 +11,6 @@
 pub mod arguments;
 pub mod cni;
 pub mod config_state;
-pub mod error;
 pub mod quantity;
 pub mod service;
 

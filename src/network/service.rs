@@ -24,21 +24,21 @@ use super::{
     arguments,
     cni::{
         cache::{CachedResult, ResultCache, undamaged},
-        chain::{Chain, RuntimeConf},
+        chain::Chain,
         config::NetworkConfigList,
         config_directory::SelectedConfig,
         metrics::CniMetrics,
-        plugin::Plugins,
-        plugin_error::PluginError,
-        result,
+        plugin::{Plugins, RuntimeConf},
+        plugin_error::{PluginError, all_succeeded},
+        result::{self, ResultError},
     },
     config_watcher::ConfigWatcher,
-    error::NetworkError,
     gc::{ActiveAttachments, AttachmentKey},
 };
 use crate::{
     concurrency::blocking::blocking,
     config::live::LiveSettings,
+    error::{Failure, Kind},
     host::{error::HostError, netns},
     model::{
         attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
@@ -46,18 +46,6 @@ use crate::{
         network::NetworkMode,
     },
 };
-
-/// Where network configurations and plugins are, and how long plugins may take.
-#[derive(Clone, Debug)]
-pub struct NetworkSettings {
-    /// How new pods are connected. Plugins are used only with CNI.
-    pub mode: NetworkMode,
-    /// Directories of configurations and plugins, which may be created later, and pod CIDRs.
-    pub live: LiveSettings,
-    pub cache_dir: PathBuf,
-    /// How long all plugins of one ADD or DEL may take together.
-    pub plugin_timeout: Duration,
-}
 
 /// A connected pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +58,6 @@ pub struct Attached {
 /// The network of this node. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Network {
-    mode: NetworkMode,
     pub(super) watcher: Arc<ConfigWatcher>,
     plugins: Arc<Plugins>,
     pub(super) cache: ResultCache,
@@ -86,24 +73,24 @@ pub struct Network {
 
 impl Network {
     /// Starts watching the configuration in the background, until the last clone is dropped. Does nothing
-    /// if no pod needs the configuration. Must be called inside a runtime.
-    pub fn start(settings: NetworkSettings) -> Self {
-        let plugins = Arc::new(Plugins::of(settings.live.clone()));
-        let timeout = settings.plugin_timeout.min(QUERY_TIMEOUT);
-        let watcher =
-            Arc::new(ConfigWatcher::new(settings.live.clone(), Arc::clone(&plugins), timeout));
+    /// if no pod needs the configuration. All plugins of one ADD or DEL together may take `plugin_timeout`.
+    /// Must be called inside a runtime.
+    pub fn start(live: LiveSettings, plugin_timeout: Duration) -> Self {
+        let settings = live.current();
+        let plugins = Arc::new(Plugins::new(live.clone()));
+        let timeout = plugin_timeout.min(QUERY_TIMEOUT);
+        let watcher = Arc::new(ConfigWatcher::new(live.clone(), Arc::clone(&plugins), timeout));
         let watch = || {
             let watcher = Arc::clone(&watcher);
             Arc::new(AbortOnDropHandle::new(tokio::spawn(async move { watcher.watch().await })))
         };
         Self {
-            mode: settings.mode,
-            _watching: (settings.mode == NetworkMode::Cni).then(watch),
+            _watching: (settings.network == NetworkMode::Cni).then(watch),
             watcher,
             plugins,
-            cache: ResultCache::new(&settings.cache_dir),
-            deadline: settings.plugin_timeout,
-            live: settings.live,
+            cache: ResultCache::new(&settings.cni.cache_dir),
+            deadline: plugin_timeout,
+            live,
             pod_cidrs: Arc::default(),
             active: Arc::default(),
             forgiven: Arc::default(),
@@ -117,7 +104,7 @@ impl Network {
 
     /// Whether pods can be connected. With the engine's network they always can. Never blocks.
     pub fn status(&self) -> NetworkStatus {
-        match self.mode {
+        match self.live.current().network {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
             NetworkMode::Docker | NetworkMode::Host => {
                 NetworkStatus { ready: true, ..NetworkStatus::default() }
@@ -128,8 +115,8 @@ impl Network {
     /// Whether there is a network. If there was none, reads the configuration again.
     ///
     /// # Errors
-    /// [`NetworkError::NotConfigured`], with the reasons.
-    pub async fn ensure_configured(&self) -> Result<(), NetworkError> {
+    /// There is none, with the reasons.
+    pub async fn ensure_configured(&self) -> Result<(), Failure> {
         self.selected().await.map(|_| ())
     }
 
@@ -148,7 +135,7 @@ impl Network {
     ///
     /// # Errors
     /// There is no network, or the pod cannot be described to plugins.
-    pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, NetworkError> {
+    pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, Failure> {
         let list = self.selected().await?.list;
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
             warn!(
@@ -172,21 +159,25 @@ impl Network {
     ///
     /// # Errors
     /// The first failure. [`Network::detach`] undoes what plugins did before it.
-    pub async fn attach(&self, intent: &AttachmentIntent) -> Result<Attached, NetworkError> {
+    pub async fn attach(&self, intent: &AttachmentIntent) -> Result<Attached, Failure> {
         let begun = Instant::now();
         let list = recorded(intent)?;
         let conf = runtime_conf(intent)?;
         let path = intent.pod.netns.clone();
         blocking(move || prepare_namespace(&path)).await?;
         let _adding = self.active.add(AttachmentKey::from(intent)).await;
-        let result = self.chain(&list).add(&conf).await?;
+        let added = self.chain(&list).add(&conf).await;
+        let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
         let addresses = addresses(intent, &result);
         // DEL needs the result even without an address. A malformed one would make DEL fail.
-        if !matches!(&addresses, Err(NetworkError::Result { source, .. }) if source.is_malformed())
-        {
+        if !addresses.as_ref().is_err_and(|error| error.is_malformed) {
             self.cache_result(intent, conf, result.clone()).await?;
         }
-        let addresses = addresses?;
+        let addresses = addresses.map_err(|error| {
+            let network = &intent.network;
+            let text = "the result of the plugins of network";
+            Failure::new(Kind::Unknown, format!("{text} {network} cannot be used: {error}"))
+        })?;
         let took = begun.elapsed();
         info!(sandbox = %intent.pod.id, network = %list.name, ?addresses, ?took, "pod connected");
         Ok(Attached { addresses, result })
@@ -200,7 +191,7 @@ impl Network {
     ///
     /// # Errors
     /// The plugins that failed. All were called. The caller must repeat this until it succeeds.
-    pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), NetworkError> {
+    pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), Failure> {
         let list = recorded(intent)?;
         let mut conf = runtime_conf(intent)?;
         let (cache, lookup, path) = (self.cache.clone(), intent.clone(), intent.pod.netns.clone());
@@ -242,7 +233,7 @@ impl Network {
         (sandbox, network): (&SandboxId, &str),
         namespace: &Path,
         failures: Vec<PluginError>,
-    ) -> Result<bool, NetworkError> {
+    ) -> Result<bool, Failure> {
         if failures.is_empty() {
             return Ok(false);
         }
@@ -251,7 +242,7 @@ impl Network {
         let is_gone = blocking(gone).await;
         let (forgiven, failures): (Vec<_>, Vec<_>) =
             failures.into_iter().partition(|failure| is_gone && failure.is_final());
-        NetworkError::from_failures(failures)?;
+        all_succeeded(&failures)?;
         for error in forgiven {
             warn!(
                 %sandbox, network, %error,
@@ -270,7 +261,7 @@ impl Network {
     pub async fn attachment_from_cache(
         &self,
         pod: PodNetwork,
-    ) -> Result<Option<Attachment>, NetworkError> {
+    ) -> Result<Option<Attachment>, Failure> {
         let (cache, id) = (self.cache.clone(), pod.id.clone());
         let (entries, whole) = blocking(move || cache.find(id.as_str(), INTERFACE)).await;
         let found = entries.into_iter().find_map(|entry| {
@@ -322,17 +313,19 @@ impl Network {
         Some(Attachment::Ready { intent, addresses, result, started_at: None })
     }
 
-    async fn selected(&self) -> Result<SelectedConfig, NetworkError> {
+    async fn selected(&self) -> Result<SelectedConfig, Failure> {
         let state = self.watcher.state();
         // After a reload, the state may be that of the old directory.
         if let Some(selected) = state.selected()
-            && state.directory == self.live.current().cni_conf_dir
+            && state.directory == self.live.current().cni.conf_dir
         {
             return Ok(selected.clone());
         }
         let state = self.watcher.refresh().await;
-        let reason = || NetworkError::NotConfigured { reason: state.reason() };
-        state.selected().cloned().ok_or_else(reason)
+        state.selected().cloned().ok_or_else(|| {
+            let text = format!("pods cannot be connected: {}", state.reason());
+            Failure::new(Kind::Unavailable, text)
+        })
     }
 
     pub(super) fn chain<'a>(&'a self, list: &'a NetworkConfigList) -> Chain<'a> {
@@ -344,7 +337,7 @@ impl Network {
         intent: &AttachmentIntent,
         conf: RuntimeConf,
         result: Value,
-    ) -> Result<(), NetworkError> {
+    ) -> Result<(), Failure> {
         let entry = CachedResult {
             network: intent.network.clone(),
             container: conf.container,
@@ -361,12 +354,17 @@ impl Network {
     }
 }
 
-fn recorded(intent: &AttachmentIntent) -> Result<NetworkConfigList, NetworkError> {
-    NetworkConfigList::from_list(&intent.config)
-        .map_err(|source| NetworkError::Recorded { network: intent.network.clone(), source })
+fn recorded(intent: &AttachmentIntent) -> Result<NetworkConfigList, Failure> {
+    let parsed = NetworkConfigList::from_list(&intent.config);
+    parsed.map_err(|reason| unreadable(&intent.network, &reason))
 }
 
-fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> {
+fn unreadable(network: &str, reason: &str) -> Failure {
+    let text = format!("cannot parse the recorded configuration of network {network}: {reason}");
+    Failure::new(Kind::Internal, text)
+}
+
+fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, Failure> {
     let capabilities: Map<String, Value> = match &intent.capabilities {
         Some(values) => values.clone(),
         None => arguments::capabilities(intent)?,
@@ -381,11 +379,11 @@ fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, NetworkError> 
 }
 
 /// The configuration of a cached entry, in either format.
-pub(super) fn list_of(entry: &CachedResult) -> Result<NetworkConfigList, NetworkError> {
+pub(super) fn list_of(entry: &CachedResult) -> Result<NetworkConfigList, Failure> {
     let text = entry.config.as_deref().unwrap_or_default();
     let parsed = NetworkConfigList::from_list(text)
         .or_else(|error| NetworkConfigList::from_single(text).map_err(|_| error));
-    parsed.map_err(|source| NetworkError::Recorded { network: entry.network.clone(), source })
+    parsed.map_err(|reason| unreadable(&entry.network, &reason))
 }
 
 fn cached(
@@ -395,15 +393,18 @@ fn cached(
     cache.read(&intent.network, intent.pod.id.as_str(), &intent.interface)
 }
 
-fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, NetworkError> {
-    let found = result::addresses(result, &intent.interface)
-        .map_err(|source| NetworkError::Result { network: intent.network.clone(), source })?;
+fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, ResultError> {
+    let found = result::addresses(result, &intent.interface)?;
     Ok(result::primary_first(found, &intent.pod_cidrs))
 }
 
 /// Checks that the namespace is the pod's own, and raises its `lo`.
-fn prepare_namespace(path: &Path) -> Result<(), NetworkError> {
-    let refuse = |reason| Err(NetworkError::Namespace { path: path.to_owned(), reason });
+fn prepare_namespace(path: &Path) -> Result<(), Failure> {
+    let path_text = path.display();
+    let refuse = |reason| {
+        let text = format!("{path_text} is not the pod's network namespace: {reason}");
+        Err(Failure::unmet(text))
+    };
     if !netns::is_pinned(path) {
         return refuse("nothing is pinned there");
     }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     mux::{Channel, Demux, ProtocolError, frames},
-    ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status, decode},
+    ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status, UNKNOWN, decode},
 };
 use crate::error::shortened;
 
@@ -51,11 +51,9 @@ pub(super) enum CloseReason {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CallError {
-    /// The plugin answered with an error. It stays connected.
+    /// The plugin answered with an error, or cannot receive the request. It stays connected.
     #[error("{message}")]
     Refused { code: i32, message: String },
-    #[error("the request has {0} bytes, more than a message may have")]
-    TooLong(usize),
     /// The connection has ended.
     #[error(transparent)]
     Closed(#[from] CloseReason),
@@ -119,7 +117,9 @@ impl Connection {
         let envelope = Envelope::request(stream, &request);
         if !envelope.is_sendable() {
             self.waiting.lock().answers.remove(&stream);
-            return Err(CallError::TooLong(envelope.payload.len()));
+            let length = envelope.payload.len();
+            let message = format!("the request has {length} bytes, more than a message may have");
+            return Err(CallError::Refused { code: UNKNOWN, message });
         }
         let exchange = async {
             self.send(Channel::Plugin, &envelope).await;
@@ -216,59 +216,37 @@ impl Connection {
     }
 
     async fn read_all(self, mut socket: OwnedReadHalf, requests: mpsc::Sender<Incoming>) {
-        let mut incoming = Reader::new(&self, requests);
+        let (mut demux, mut answers, mut calls) =
+            (Demux::default(), Decoder::default(), Decoder::default());
+        let (mut last_call, mut is_flooded) = (0, false);
         let mut buffer = vec![0; READ_AT_ONCE];
-        loop {
+        let closed = loop {
             let read = tokio::select! {
                 read = socket.read(&mut buffer) => read,
                 () = self.closed.cancelled() => return,
             };
-            let closed = match read {
-                Ok(0) => CloseReason::ByPlugin,
-                Err(error) => of_socket(&error),
-                Ok(length) => match incoming.take(buffer.get(..length).unwrap_or_default()) {
-                    Ok(()) => continue,
-                    Err(closed) => closed,
-                },
+            let bytes = match read {
+                Ok(0) => break CloseReason::ByPlugin,
+                Ok(length) => buffer.get(..length).unwrap_or_default(),
+                Err(error) => break of_socket(&error),
             };
-            self.close(closed);
-            return;
-        }
-    }
-}
-
-/// Handles what arrives, after decoding.
-struct Reader<'a> {
-    connection: &'a Connection,
-    requests: mpsc::Sender<Incoming>,
-    demux: Demux,
-    answers: Decoder,
-    calls: Decoder,
-    last_call: u32,
-}
-
-impl<'a> Reader<'a> {
-    fn new(connection: &'a Connection, requests: mpsc::Sender<Incoming>) -> Self {
-        let (demux, answers, calls) = (Demux::default(), Decoder::default(), Decoder::default());
-        Self { connection, requests, demux, answers, calls, last_call: 0 }
+            let handled = demux.push(bytes, |channel, piece| match channel {
+                Channel::Plugin => answers.push(piece, |envelope| self.answered(&envelope)),
+                Channel::Runtime => calls.push(piece, |envelope| {
+                    let incoming = call_of(&envelope, &mut last_call)?;
+                    is_flooded |= requests.try_send(incoming).is_err();
+                    Ok(())
+                }),
+            });
+            match handled {
+                Err(error) => break error.into(),
+                Ok(()) if is_flooded => break CloseReason::TooManyRequests,
+                Ok(()) => {}
+            }
+        };
+        self.close(closed);
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), CloseReason> {
-        let Self { connection, requests, demux, answers, calls, last_call } = self;
-        let mut flooded = false;
-        demux.push(bytes, |channel, piece| match channel {
-            Channel::Plugin => answers.push(piece, |envelope| connection.answered(&envelope)),
-            Channel::Runtime => calls.push(piece, |envelope| {
-                let incoming = call_of(&envelope, last_call)?;
-                flooded |= requests.try_send(incoming).is_err();
-                Ok(())
-            }),
-        })?;
-        if flooded { Err(CloseReason::TooManyRequests) } else { Ok(()) }
-    }
-}
-
-impl Connection {
     /// Handles an answer. An answer to no open call is an error.
     fn answered(&self, envelope: &Envelope) -> Result<(), ProtocolError> {
         let Envelope { kind, stream, payload } = envelope;

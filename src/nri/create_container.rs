@@ -6,11 +6,11 @@ use super::{
     container_updates::{ALL_PLUGINS, RequestedUpdates},
     creation::Creation,
     lifecycle::Stage,
-    plugin::{Answer, EventSubject, Plugin, method},
-    service::{Nri, Plugins, Shared},
+    plugin::{EventSubject, Refusal, method},
+    service::{Nri, Turn},
 };
 use crate::{
-    error::{Failure, Kind, shortened},
+    error::{Failure, shortened},
     model::{adjustment::Wanted, record::ContainerRecord},
     translate::{
         nri::merge::Merge,
@@ -22,9 +22,8 @@ use crate::{
 impl Nri {
     /// Whether a connected plugin may change a new container.
     pub async fn may_adjust(&self) -> bool {
-        let Some(shared) = self.connected() else { return false };
-        let plugins = shared.plugins().await;
-        plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
+        let Some(turn) = self.turn().await else { return false };
+        turn.plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
 
     /// Asks plugins about a container that was created and is not yet visible. Returns their changes. None
@@ -38,46 +37,40 @@ impl Nri {
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
     ) -> Result<Option<Wanted>, Failure> {
-        let Some((shared, mut plugins)) = self.asked_about(creation).await else {
-            return Ok(None);
-        };
-        if plugins.lifecycles.containers.contains_key(record.id.as_str()) {
+        let Some(mut turn) = self.asked_about(creation).await else { return Ok(None) };
+        let id = record.id.as_str();
+        if turn.plugins.containers.stage_of(id).is_some() {
             return Ok(None);
         }
-        plugins.lifecycles.add_container(record, Stage::Created);
+        turn.plugins.containers.add(id, record, Stage::Created);
         let mut asked = Vec::new();
-        let agreed = shared.ask_to_create(&plugins, record, &mut asked).await;
+        let agreed = turn.ask_to_create(record, &mut asked).await;
         if agreed.is_err() {
-            let others = plugins.connected.split_off(asked.len());
-            shared.remove_container(&mut plugins, record.id.as_str()).await;
-            plugins.connected.extend(others);
+            let others = turn.plugins.connected.split_off(asked.len());
+            turn.remove_container(id).await;
+            turn.plugins.connected.extend(others);
         }
-        shared.sweep(&mut plugins);
         agreed.map(Some)
     }
 }
 
-impl Shared {
+impl Turn<'_> {
     async fn ask_to_create(
-        self: &Arc<Self>,
-        plugins: &Plugins,
+        &self,
         record: &ContainerRecord,
         asked: &mut Vec<nri::PluginInstance>,
     ) -> Result<Wanted, Failure> {
-        let EventSubject { pod, container } =
-            self.container_subject(&self.store.snapshot(), record);
+        let EventSubject { pod, container } = self.shared.container_subject(record);
         let original = container.unwrap_or_default();
         let (mut merge, mut evictions) = (Merge::new(original.clone()), Vec::new());
-        for plugin in &plugins.connected {
+        for plugin in &self.plugins.connected {
             let container = Some(merge.container());
             let request = nri::CreateContainerRequest { pod: pod.clone(), container };
-            let answer: Answer<nri::CreateContainerResponse> =
-                self.ask(plugin, Event::CreateContainer, &request).await;
+            let answer: Result<Option<nri::CreateContainerResponse>, Refusal> =
+                plugin.ask(Event::CreateContainer, &request).await;
             let (index, name) = (plugin.index.clone(), plugin.name.clone());
             asked.push(nri::PluginInstance { name, index });
-            let Some(answer) = self.agreed(plugin, Event::CreateContainer, answer)? else {
-                continue;
-            };
+            let Some(answer) = answer? else { continue };
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
                 // A plugin may only adjust a container that is being created.
                 return Err(Failure::unmet(format!(
@@ -90,22 +83,19 @@ impl Shared {
             merge.add(&plugin.full_name(), &answer)?;
             evictions.extend(answer.evict);
         }
-        self.require(&plugins.connected)?;
+        self.require()?;
         let merged = merge.adjustment();
-        self.validate(
-            plugins,
-            &nri::ValidateContainerAdjustmentRequest {
-                pod,
-                container: Some(original),
-                adjust: Some(merged.clone()),
-                update: merge.updates.all(),
-                owners: Some(merge.owners.wire().clone()),
-                plugins: asked.clone(),
-            },
-        )
+        self.validate(&nri::ValidateContainerAdjustmentRequest {
+            pod,
+            container: Some(original),
+            adjust: Some(merged.clone()),
+            update: merge.updates.all(),
+            owners: Some(merge.owners.wire().clone()),
+            plugins: asked.clone(),
+        })
         .await?;
         let wanted = adjustment(&merged, merge.owners.of(record.id.as_str()))?;
-        self.carry_out(RequestedUpdates {
+        self.shared.carry_out(RequestedUpdates {
             plugin: ALL_PLUGINS.to_owned(),
             updates: merge.updates.all(),
             evictions,
@@ -117,27 +107,19 @@ impl Shared {
     /// rejected.
     async fn validate(
         &self,
-        plugins: &Plugins,
         request: &nri::ValidateContainerAdjustmentRequest,
     ) -> Result<(), Failure> {
         let event = Event::ValidateContainerAdjustment;
-        for plugin in plugins.connected.iter().filter(|plugin| plugin.wants(event)) {
-            let answer: Answer<nri::ValidateContainerAdjustmentResponse> =
-                self.ask(plugin, event, request).await;
-            match self.agreed(plugin, event, answer)? {
-                Some(answer) if answer.reject => {
-                    return Err(refused(plugin, event, &shortened(answer.reason)));
-                }
-                Some(_) => {}
-                None => return Err(refused(plugin, event, "it did not answer")),
-            }
+        for plugin in self.plugins.connected.iter().filter(|plugin| plugin.wants(event)) {
+            let answer: Option<nri::ValidateContainerAdjustmentResponse> =
+                plugin.ask(event, request).await?;
+            let reason = match answer {
+                Some(answer) if answer.reject => answer.reason,
+                Some(_) => continue,
+                None => "it did not answer".to_owned(),
+            };
+            return Err(plugin.refusal(method(event), shortened(reason)).into());
         }
         Ok(())
     }
-}
-
-/// A plugin refuses an event.
-pub(super) fn refused(plugin: &Plugin, event: Event, message: &str) -> Failure {
-    let (plugin, call) = (plugin.full_name(), method(event));
-    Failure::new(Kind::Unknown, format!("the NRI plugin {plugin} refused {call}: {message}"))
 }

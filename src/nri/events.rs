@@ -4,17 +4,12 @@
 
 use std::sync::Arc;
 
-use prost::Message;
-use tokio::sync::MutexGuard;
-use tracing::warn;
-
 use super::{
     container_updates::{ALL_PLUGINS, RequestedUpdates},
-    create_container::refused,
-    creation::{Creation, Identity},
-    lifecycle::{Lifecycles, Stage},
-    plugin::{Answer, EventSubject, Plugin, method},
-    service::{Nri, Plugins, Shared},
+    creation::Creation,
+    lifecycle::Stage,
+    plugin::EventSubject,
+    service::{Nri, Turn},
 };
 use crate::{
     error::Failure,
@@ -40,25 +35,24 @@ impl Nri {
         creation: Option<&Creation>,
         record: &Arc<SandboxRecord>,
     ) -> Result<(), Failure> {
-        let Some((shared, mut plugins)) = self.asked_about(creation).await else { return Ok(()) };
-        plugins.lifecycles.add_pod(record, Stage::Running);
-        let subject = shared.pod_subject(&shared.store.snapshot(), record);
+        let Some(mut turn) = self.asked_about(creation).await else { return Ok(()) };
+        let id = record.id.as_str();
+        turn.plugins.pods.add(id, record, Stage::Running);
+        let subject = turn.shared.pod_subject(record);
         let mut asked = 0;
-        let agreed = shared.propose(&plugins, (Event::RunPodSandbox, &subject), &mut asked).await;
+        let agreed = turn.propose(Event::RunPodSandbox, &subject, &mut asked).await;
         if agreed.is_err() {
-            let others = plugins.connected.split_off(asked);
-            shared.remove_pod(&mut plugins, record.id.as_str()).await;
-            plugins.connected.extend(others);
+            let others = turn.plugins.connected.split_off(asked);
+            turn.remove_pod(id).await;
+            turn.plugins.connected.extend(others);
         }
-        shared.sweep(&mut plugins);
         agreed
     }
 
     /// Whether the plugins know a pod. Without plugins, every pod counts as known.
     pub async fn knows_pod(&self, id: &str) -> bool {
-        let Some(shared) = self.connected() else { return true };
-        let plugins = shared.plugins().await;
-        plugins.connected.is_empty() || plugins.lifecycles.pods.contains_key(id)
+        let Some(turn) = self.turn().await else { return true };
+        turn.plugins.connected.is_empty() || turn.plugins.pods.stage_of(id).is_some()
     }
 
     /// Limits of a pod are about to change.
@@ -70,49 +64,38 @@ impl Nri {
         record: &SandboxRecord,
         newer: &PodResources,
     ) -> Result<(), Failure> {
-        let Some(shared) = self.connected() else { return Ok(()) };
-        let plugins = shared.plugins().await;
+        let Some(turn) = self.turn().await else { return Ok(()) };
         let request = nri::UpdatePodSandboxRequest {
-            pod: shared.pod_subject(&shared.store.snapshot(), record).pod,
+            pod: turn.shared.pod_subject(record).pod,
             overhead_linux_resources: newer.overhead.as_ref().map(limits::nri::rendered),
             linux_resources: newer.resources.as_ref().map(limits::nri::rendered),
         };
-        for plugin in &plugins.connected {
-            let answer: Answer<nri::UpdatePodSandboxResponse> =
-                shared.ask(plugin, Event::UpdatePodSandbox, &request).await;
-            shared.agreed(plugin, Event::UpdatePodSandbox, answer)?;
+        for plugin in &turn.plugins.connected {
+            let _: Option<nri::UpdatePodSandboxResponse> =
+                plugin.ask(Event::UpdatePodSandbox, &request).await?;
         }
         Ok(())
     }
 
     /// Limits of a pod have changed.
     pub async fn pod_updated(&self, record: &SandboxRecord) {
-        let Some(shared) = self.connected() else { return };
-        let plugins = shared.plugins().await;
-        let subject = shared.pod_subject(&shared.store.snapshot(), record);
-        shared.announce(&plugins, Event::PostUpdatePodSandbox, &subject).await;
+        let Some(turn) = self.turn().await else { return };
+        turn.announce(Event::PostUpdatePodSandbox, &turn.shared.pod_subject(record)).await;
     }
 
     /// All containers of a pod have ended, and the pod is about to end.
     pub async fn stop_pod(&self, id: &str) {
-        let Some(shared) = self.connected() else { return };
-        let mut plugins = shared.plugins().await;
-        for container in plugins.lifecycles.containers_of(id) {
-            shared.stop_container(&mut plugins, &container).await;
+        let Some(mut turn) = self.turn().await else { return };
+        for container in turn.plugins.containers.of_pod(id) {
+            turn.stop_container(&container).await;
         }
-        shared.stop_pod(&mut plugins, id).await;
-        shared.sweep(&mut plugins);
+        turn.stop_pod(id).await;
     }
 
     /// A pod is gone.
     pub async fn remove_pod(&self, id: &str) {
-        let Some(shared) = self.connected() else { return };
-        let mut plugins = shared.plugins().await;
-        for container in plugins.lifecycles.containers_of(id) {
-            shared.remove_container(&mut plugins, &container).await;
-        }
-        shared.remove_pod(&mut plugins, id).await;
-        shared.sweep(&mut plugins);
+        let Some(mut turn) = self.turn().await else { return };
+        turn.remove_pod(id).await;
     }
 
     /// A container is about to be started.
@@ -120,52 +103,42 @@ impl Nri {
     /// # Errors
     /// A plugin refuses, or a required one is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
-        let Some(shared) = self.connected() else { return self.require().await };
-        let mut plugins = shared.plugins().await;
-        let subject = shared.container_subject(&shared.store.snapshot(), record);
-        let agreed = shared.propose(&plugins, (Event::StartContainer, &subject), &mut 0).await;
-        if agreed.is_ok() {
-            plugins.lifecycles.set_stage(record.id.as_str(), Stage::Starting);
-        }
-        shared.sweep(&mut plugins);
-        agreed
+        let Some(mut turn) = self.turn().await else { return self.require().await };
+        let subject = turn.shared.container_subject(record);
+        turn.propose(Event::StartContainer, &subject, &mut 0).await?;
+        turn.plugins.containers.set_stage(record.id.as_str(), Stage::Starting);
+        Ok(())
     }
 
     /// A container was made.
     pub async fn container_created(&self, record: &ContainerRecord) {
-        let Some(shared) = self.connected() else { return };
-        let plugins = shared.plugins().await;
-        let subject = shared.container_subject(&shared.store.snapshot(), record);
-        shared.announce(&plugins, Event::PostCreateContainer, &subject).await;
+        let Some(turn) = self.turn().await else { return };
+        turn.announce(Event::PostCreateContainer, &turn.shared.container_subject(record)).await;
     }
 
     /// A container was started, or its start failed. Its end is not reported before this.
     pub async fn container_started(&self, id: &str, was_started: bool) {
-        let Some(shared) = self.connected() else { return };
-        let mut plugins = shared.plugins().await;
+        let Some(mut turn) = self.turn().await else { return };
         // A container that plugins already know as running has had this event.
-        let Some(Stage::Created | Stage::Starting) = plugins.lifecycles.stage_of(id) else {
+        let Some(Stage::Created | Stage::Starting) = turn.plugins.containers.stage_of(id) else {
             return;
         };
-        let now = shared.store.snapshot();
-        plugins.lifecycles.set_stage(id, Stage::Created);
+        let now = turn.shared.store.snapshot();
+        turn.plugins.containers.set_stage(id, Stage::Created);
         if was_started {
-            shared.post_start(&mut plugins, id).await;
+            turn.post_start(id).await;
         }
         if now.container(id).is_some_and(|record| record.process.has_ended()) {
-            shared.stop_container(&mut plugins, id).await;
+            turn.stop_container(id).await;
         }
-        shared.sweep(&mut plugins);
     }
 
     /// Limits of a container have changed.
     pub async fn container_updated(&self, id: &str) {
-        let Some(shared) = self.connected() else { return };
-        let plugins = shared.plugins().await;
-        let now = shared.store.snapshot();
+        let Some(turn) = self.turn().await else { return };
+        let now = turn.shared.store.snapshot();
         let Some(record) = now.container(id) else { return };
-        let subject = shared.container_subject(&now, record);
-        shared.announce(&plugins, Event::PostUpdateContainer, &subject).await;
+        turn.announce(Event::PostUpdateContainer, &turn.shared.container_subject(record)).await;
     }
 
     /// Limits of a container are about to change. Returns them with the changes of plugins.
@@ -177,23 +150,19 @@ impl Nri {
         record: &ContainerRecord,
         asked: Resources,
     ) -> Result<Resources, Failure> {
-        let Some(shared) = self.connected() else { return Ok(asked) };
-        let plugins = shared.plugins().await;
-        let EventSubject { pod, container } =
-            shared.container_subject(&shared.store.snapshot(), record);
+        let Some(turn) = self.turn().await else { return Ok(asked) };
+        let EventSubject { pod, container } = turn.shared.container_subject(record);
         let (mut owners, mut updates) = (Owners::default(), Updates::default());
         let (mut wanted, mut evictions) = (asked.clone(), Vec::new());
-        for plugin in &plugins.connected {
+        for plugin in &turn.plugins.connected {
             let request = nri::UpdateContainerRequest {
                 pod: pod.clone(),
                 container: container.clone(),
                 linux_resources: Some(limits::nri::rendered(&wanted)),
             };
-            let answer: Answer<nri::UpdateContainerResponse> =
-                shared.ask(plugin, Event::UpdateContainer, &request).await;
-            let Some(answer) = shared.agreed(plugin, Event::UpdateContainer, answer)? else {
-                continue;
-            };
+            let answer: Option<nri::UpdateContainerResponse> =
+                plugin.ask(Event::UpdateContainer, &request).await?;
+            let Some(answer) = answer else { continue };
             updates.add(&mut owners, &plugin.full_name(), &answer.update)?;
             evictions.extend(answer.evict);
             if let Some(merged) = updates.limits_of(record.id.as_str()) {
@@ -202,182 +171,117 @@ impl Nri {
         }
         let others = updates.of_others(record.id.as_str());
         let plugin = ALL_PLUGINS.to_owned();
-        shared.carry_out(RequestedUpdates { plugin, updates: others, evictions });
+        turn.shared.carry_out(RequestedUpdates { plugin, updates: others, evictions });
         Ok(wanted)
     }
 
     /// A container has ended. If it is still being started, the result of the start decides about events.
     pub async fn stop_container(&self, id: &str) {
-        let Some(shared) = self.connected() else { return };
-        let mut plugins = shared.plugins().await;
-        if plugins.lifecycles.stage_of(id) == Some(Stage::Starting) {
-            return;
+        let Some(mut turn) = self.turn().await else { return };
+        if turn.plugins.containers.stage_of(id) != Some(Stage::Starting) {
+            turn.stop_container(id).await;
         }
-        shared.stop_container(&mut plugins, id).await;
-        shared.sweep(&mut plugins);
     }
 
     /// A container is gone.
     pub async fn remove_container(&self, id: &str) {
-        let Some(shared) = self.connected() else { return };
-        let mut plugins = shared.plugins().await;
-        shared.remove_container(&mut plugins, id).await;
-        shared.sweep(&mut plugins);
+        let Some(mut turn) = self.turn().await else { return };
+        turn.remove_container(id).await;
     }
 
-    /// The plugins, if at least one is connected.
-    pub(super) fn connected(&self) -> Option<&Arc<Shared>> {
-        let shared = self.shared()?;
-        match shared.plugins_now() {
-            Some(plugins) if plugins.connected.is_empty() => None,
-            // Plugins are being called, or one is being set up.
-            _ => Some(shared),
-        }
+    /// The plugins, if at least one is connected or is being set up.
+    pub(super) async fn turn(&self) -> Option<Turn<'_>> {
+        let shared = self.shared().filter(|shared| !shared.is_idle())?;
+        Some(shared.turn().await)
     }
 
     /// The plugins, if they must be asked about the object that is being created. While they are locked, no
     /// plugin can connect. One that connected before is also asked, and one that connects later receives
     /// the object as existing.
-    pub(super) async fn asked_about(
-        &self,
-        creation: Option<&Creation>,
-    ) -> Option<(&Arc<Shared>, MutexGuard<'_, Plugins>)> {
+    pub(super) async fn asked_about(&self, creation: Option<&Creation>) -> Option<Turn<'_>> {
         let (shared, creation) = (self.shared()?, creation?);
         if !shared.creations.must_ask(creation) {
             return None;
         }
-        let plugins = shared.plugins().await;
+        let turn = shared.turn().await;
         shared.creations.set_asked(creation);
-        Some((shared, plugins))
+        Some(turn)
     }
 }
 
-impl Shared {
-    /// Asks all plugins until one refuses. Returns how many were asked.
+impl Turn<'_> {
+    /// Asks all plugins until one refuses. Counts how many were asked.
     async fn propose(
         &self,
-        plugins: &Plugins,
-        (event, subject): (Event, &EventSubject),
+        event: Event,
+        subject: &EventSubject,
         asked: &mut usize,
     ) -> Result<(), Failure> {
-        for plugin in &plugins.connected {
+        for plugin in &self.plugins.connected {
             *asked += 1;
-            let limit = self.settings.request_timeout;
-            let answer = plugin.tell(event, subject, limit, &self.metrics).await;
-            self.agreed(plugin, event, answer)?;
+            plugin.tell(event, subject).await?;
         }
         // A required plugin may just have been disconnected.
-        self.require(&plugins.connected)
+        self.require()
     }
 
     /// Notifies all plugins of something that has already happened.
-    pub(super) async fn announce(&self, plugins: &Plugins, event: Event, subject: &EventSubject) {
-        for plugin in &plugins.connected {
-            let limit = self.settings.request_timeout;
-            let answer = plugin.tell(event, subject, limit, &self.metrics).await;
-            if let Answer::Refused { message, .. } = answer {
-                note_refusal(plugin, event, &message);
+    async fn announce(&self, event: Event, subject: &EventSubject) {
+        for plugin in &self.plugins.connected {
+            if let Err(refusal) = plugin.tell(event, subject).await {
+                refusal.log();
             }
         }
     }
 
-    pub(super) async fn ask<A: Message + Default>(
-        &self,
-        plugin: &Plugin,
-        event: Event,
-        request: &impl Message,
-    ) -> Answer<A> {
-        plugin.ask(event, request, self.settings.request_timeout, &self.metrics).await
+    async fn stop_pod(&mut self, id: &str) {
+        let Some(known) = self.plugins.pods.stop(id) else { return };
+        let now = self.shared.store.snapshot();
+        let subject = self.shared.pod_subject(now.sandbox(id).unwrap_or(&known));
+        self.announce(Event::StopPodSandbox, &subject).await;
     }
 
-    /// The answer of a plugin, if it has one.
-    pub(super) fn agreed<A>(
-        &self,
-        plugin: &Plugin,
-        event: Event,
-        answer: Answer<A>,
-    ) -> Result<Option<A>, Failure> {
-        match answer {
-            Answer::Done(answer) => Ok(Some(answer)),
-            Answer::None => Ok(None),
-            Answer::Refused { message, .. } => Err(refused(plugin, event, &message)),
+    pub(super) async fn remove_pod(&mut self, id: &str) {
+        for container in self.plugins.containers.of_pod(id) {
+            self.remove_container(&container).await;
         }
+        self.stop_pod(id).await;
+        let Some(known) = self.plugins.pods.0.remove(id) else { return };
+        self.announce(Event::RemovePodSandbox, &self.shared.pod_subject(&known.record)).await;
     }
 
-    async fn stop_pod(&self, plugins: &mut Plugins, id: &str) {
-        let Some(known) = plugins.lifecycles.stop_pod(id) else { return };
-        let now = self.store.snapshot();
-        let subject = self.pod_subject(&now, now.sandbox(id).unwrap_or(&known));
-        self.announce(plugins, Event::StopPodSandbox, &subject).await;
-    }
-
-    pub(super) async fn remove_pod(&self, plugins: &mut Plugins, id: &str) {
-        self.stop_pod(plugins, id).await;
-        let Some(known) = plugins.lifecycles.pods.remove(id) else { return };
-        let subject = self.pod_subject(&self.store.snapshot(), &known.record);
-        self.announce(plugins, Event::RemovePodSandbox, &subject).await;
-    }
-
-    pub(super) async fn post_start(&self, plugins: &mut Plugins, id: &str) {
-        let now = self.store.snapshot();
+    pub(super) async fn post_start(&mut self, id: &str) {
+        let now = self.shared.store.snapshot();
         let Some(record) = now.container(id) else { return };
-        plugins.lifecycles.set_stage(id, Stage::Running);
-        let subject = self.container_subject(&now, record);
-        self.announce(plugins, Event::PostStartContainer, &subject).await;
+        self.plugins.containers.set_stage(id, Stage::Running);
+        self.announce(Event::PostStartContainer, &self.shared.container_subject(record)).await;
     }
 
-    pub(super) async fn stop_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {
-        let Some(known) = plugins.lifecycles.stop_container(id) else { return };
-        let now = self.store.snapshot();
+    pub(super) async fn stop_container(&mut self, id: &str) {
+        let Some(known) = self.plugins.containers.stop(id) else { return };
+        let now = self.shared.store.snapshot();
         let EventSubject { pod, container } =
-            self.container_subject(&now, now.container(id).unwrap_or(&known));
+            self.shared.container_subject(now.container(id).unwrap_or(&known));
         let request = nri::StopContainerRequest { pod, container };
         let mut requested = Vec::new();
-        for plugin in &plugins.connected {
-            let answer: Answer<nri::StopContainerResponse> =
-                self.ask(plugin, Event::StopContainer, &request).await;
-            match answer {
-                Answer::Done(answer) => {
-                    requested.push(RequestedUpdates {
-                        plugin: plugin.full_name(),
-                        updates: answer.update,
-                        evictions: Vec::new(),
-                    });
-                }
-                Answer::Refused { message, .. } => {
-                    note_refusal(plugin, Event::StopContainer, &message);
-                }
-                Answer::None => {}
+        for plugin in &self.plugins.connected {
+            match plugin.ask::<nri::StopContainerResponse>(Event::StopContainer, &request).await {
+                Ok(None) => {}
+                Ok(Some(answer)) => requested.push(RequestedUpdates {
+                    plugin: plugin.full_name(),
+                    updates: answer.update,
+                    evictions: Vec::new(),
+                }),
+                Err(refusal) => refusal.log(),
             }
         }
-        requested.into_iter().for_each(|updates| self.carry_out(updates));
+        requested.into_iter().for_each(|updates| self.shared.carry_out(updates));
     }
 
-    pub(super) async fn remove_container(self: &Arc<Self>, plugins: &mut Plugins, id: &str) {
-        self.stop_container(plugins, id).await;
-        let Some(known) = plugins.lifecycles.containers.remove(id) else { return };
-        let subject = self.container_subject(&self.store.snapshot(), &known.record);
-        self.announce(plugins, Event::RemoveContainer, &subject).await;
+    pub(super) async fn remove_container(&mut self, id: &str) {
+        self.stop_container(id).await;
+        let Some(known) = self.plugins.containers.0.remove(id) else { return };
+        let subject = self.shared.container_subject(&known.record);
+        self.announce(Event::RemoveContainer, &subject).await;
     }
-
-    /// Whether this object is in the store, but plugins were not asked about it yet.
-    pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
-        self.creations.is_unasked(identity)
-    }
-
-    /// Forgets plugins that were disconnected. Without plugins, their knowledge is also forgotten.
-    pub(super) fn sweep(&self, plugins: &mut Plugins) {
-        plugins.connected.retain(|plugin| !plugin.connection.is_closed());
-        let many = plugins.connected.len();
-        self.metrics.connected.set(i64::try_from(many).unwrap_or(i64::MAX));
-        if many == 0 {
-            self.creations.set_asking(false);
-            plugins.lifecycles = Lifecycles::default();
-        }
-    }
-}
-
-fn note_refusal(plugin: &Plugin, event: Event, message: &str) {
-    let (plugin, call) = (plugin.full_name(), method(event));
-    warn!(plugin, call, error = message, "an NRI plugin answered with an error; continuing");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     lifecycle::Stage,
-    service::{Plugins, Shared},
+    service::{Plugins, Shared, Turn},
 };
 use crate::store::snapshot::Snapshot;
 
@@ -22,39 +22,36 @@ impl Shared {
             let Some(now) = now else { return };
             last = now;
             if self.creations.are_asked() {
-                let mut plugins = self.plugins().await;
+                let mut turn = self.turn().await;
                 let now = self.store.snapshot();
-                self.catch_up(&mut plugins, &now).await;
-                self.sweep(&mut plugins);
+                turn.catch_up(&now).await;
             }
         }
     }
+}
 
+impl Turn<'_> {
     /// Reports each start, end and removal that was not reported yet.
-    pub(super) async fn catch_up(self: &Arc<Self>, plugins: &mut Plugins, now: &Snapshot) {
-        if plugins.connected.is_empty() || !now.is_synced() {
+    pub(super) async fn catch_up(&mut self, now: &Snapshot) {
+        if self.plugins.connected.is_empty() || !now.is_synced() {
             return;
         }
-        let (started, ended) = changed(plugins, now);
+        let (started, ended) = changed(&mut self.plugins, now);
         for id in started {
-            self.post_start(plugins, &id).await;
+            self.post_start(&id).await;
         }
         for id in ended {
-            self.stop_container(plugins, &id).await;
+            self.stop_container(&id).await;
         }
         let gone = |id: &&String| now.container(id).is_none();
-        let lost: Vec<String> =
-            plugins.lifecycles.containers.keys().filter(gone).cloned().collect();
+        let lost: Vec<String> = self.plugins.containers.0.keys().filter(gone).cloned().collect();
         for id in lost {
-            self.remove_container(plugins, &id).await;
+            self.remove_container(&id).await;
         }
         let gone = |id: &&String| now.sandbox(id).is_none();
-        let lost: Vec<String> = plugins.lifecycles.pods.keys().filter(gone).cloned().collect();
+        let lost: Vec<String> = self.plugins.pods.0.keys().filter(gone).cloned().collect();
         for id in lost {
-            for container in plugins.lifecycles.containers_of(&id) {
-                self.remove_container(plugins, &container).await;
-            }
-            self.remove_pod(plugins, &id).await;
+            self.remove_pod(&id).await;
         }
     }
 }
@@ -62,7 +59,7 @@ impl Shared {
 /// Containers that were started and those that have ended. Stores the latest record of all.
 fn changed(plugins: &mut Plugins, now: &Snapshot) -> (Vec<String>, Vec<String>) {
     let (mut started, mut ended) = (Vec::new(), Vec::new());
-    for (id, known) in &mut plugins.lifecycles.containers {
+    for (id, known) in &mut plugins.containers.0 {
         let Some(record) = now.container(id) else { continue };
         known.record = Arc::clone(record);
         let process = &record.process;
@@ -72,7 +69,7 @@ fn changed(plugins: &mut Plugins, now: &Snapshot) -> (Vec<String>, Vec<String>) 
             _ => {}
         }
     }
-    for (id, known) in &mut plugins.lifecycles.pods {
+    for (id, known) in &mut plugins.pods.0 {
         if let Some(record) = now.sandbox(id) {
             known.record = Arc::clone(record);
         }

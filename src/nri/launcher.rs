@@ -48,17 +48,11 @@ impl Shared {
     /// The plugins in the directory, in their order.
     fn installed(&self) -> Vec<(PathBuf, InstalledPlugin)> {
         let directory = &self.settings.plugin_dir;
-        let entries = match std::fs::read_dir(directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(error) => {
-                let error = error.to_string();
-                warn!(directory = %directory.display(), error, "cannot list the NRI plugins to start; starting none");
-                return Vec::new();
-            }
-        };
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
+        let paths = file::entries(directory).unwrap_or_else(|error| {
+            let error = error.to_string();
+            warn!(directory = %directory.display(), error, "cannot list the NRI plugins to start; starting none");
+            Vec::new()
+        });
         paths
             .into_iter()
             .filter(|path| is_executable(path))

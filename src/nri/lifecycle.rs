@@ -2,14 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::model::record::{ContainerRecord, SandboxRecord};
+use crate::model::record::ContainerRecord;
 
-/// Everything that was reported to plugins.
-#[derive(Debug, Default)]
-pub(super) struct Lifecycles {
-    pub(super) pods: HashMap<String, Lifecycle<SandboxRecord>>,
-    pub(super) containers: HashMap<String, Lifecycle<ContainerRecord>>,
-}
+/// The pods or containers that were reported to plugins, by id.
+#[derive(Debug)]
+pub(super) struct Lifecycles<R>(pub(super) HashMap<String, Lifecycle<R>>);
 
 /// A pod or container that was reported to plugins.
 #[derive(Debug)]
@@ -30,50 +27,43 @@ pub(super) enum Stage {
     Stopped,
 }
 
-impl Lifecycles {
-    pub(super) fn add_pod(&mut self, record: &Arc<SandboxRecord>, stage: Stage) {
-        let known = Lifecycle { record: Arc::clone(record), stage };
-        self.pods.insert(record.id.to_string(), known);
-    }
-
-    pub(super) fn add_container(&mut self, record: &Arc<ContainerRecord>, stage: Stage) {
-        let known = Lifecycle { record: Arc::clone(record), stage };
-        self.containers.insert(record.id.to_string(), known);
-    }
-
-    /// The pod, if its stop was not reported. It counts as reported from now on.
-    pub(super) fn stop_pod(&mut self, id: &str) -> Option<Arc<SandboxRecord>> {
-        stop(&mut self.pods, id)
-    }
-
-    /// The container, if its stop was not reported. It counts as reported from now on.
-    pub(super) fn stop_container(&mut self, id: &str) -> Option<Arc<ContainerRecord>> {
-        stop(&mut self.containers, id)
-    }
-
-    pub(super) fn stage_of(&self, container: &str) -> Option<Stage> {
-        self.containers.get(container).map(|known| known.stage)
-    }
-
-    /// Records the last event of a known container.
-    pub(super) fn set_stage(&mut self, container: &str, stage: Stage) {
-        if let Some(known) = self.containers.get_mut(container) {
-            known.stage = stage;
-        }
-    }
-
-    pub(super) fn containers_of(&self, pod: &str) -> Vec<String> {
-        let of_pod =
-            |known: &&Lifecycle<ContainerRecord>| known.record.document.sandbox.as_str() == pod;
-        let mut found: Vec<&Lifecycle<ContainerRecord>> =
-            self.containers.values().filter(of_pod).collect();
-        found.sort_by_key(|known| known.record.created_at);
-        found.into_iter().map(|known| known.record.id.to_string()).collect()
+impl<R> Default for Lifecycles<R> {
+    fn default() -> Self {
+        Self(HashMap::new())
     }
 }
 
-fn stop<R>(all: &mut HashMap<String, Lifecycle<R>>, id: &str) -> Option<Arc<R>> {
-    let known = all.get_mut(id).filter(|known| known.stage != Stage::Stopped)?;
-    known.stage = Stage::Stopped;
-    Some(Arc::clone(&known.record))
+impl<R> Lifecycles<R> {
+    pub(super) fn add(&mut self, id: &str, record: &Arc<R>, stage: Stage) {
+        let known = Lifecycle { record: Arc::clone(record), stage };
+        self.0.insert(id.to_owned(), known);
+    }
+
+    /// The record, if its stop was not reported. It counts as reported from now on.
+    pub(super) fn stop(&mut self, id: &str) -> Option<Arc<R>> {
+        let known = self.0.get_mut(id).filter(|known| known.stage != Stage::Stopped)?;
+        known.stage = Stage::Stopped;
+        Some(Arc::clone(&known.record))
+    }
+
+    pub(super) fn stage_of(&self, id: &str) -> Option<Stage> {
+        self.0.get(id).map(|known| known.stage)
+    }
+
+    /// Records the last event of a known object.
+    pub(super) fn set_stage(&mut self, id: &str, stage: Stage) {
+        if let Some(known) = self.0.get_mut(id) {
+            known.stage = stage;
+        }
+    }
+}
+
+impl Lifecycles<ContainerRecord> {
+    pub(super) fn of_pod(&self, pod: &str) -> Vec<String> {
+        let of_pod =
+            |known: &&Lifecycle<ContainerRecord>| known.record.document.sandbox.as_str() == pod;
+        let mut found: Vec<&Lifecycle<ContainerRecord>> = self.0.values().filter(of_pod).collect();
+        found.sort_by_key(|known| known.record.created_at);
+        found.into_iter().map(|known| known.record.id.to_string()).collect()
+    }
 }

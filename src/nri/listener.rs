@@ -28,7 +28,7 @@ impl Shared {
             info!(socket = %path.display(), "serving NRI plugins");
             tokio::select! {
                 () = self.accept(&listener, &slots) => {}
-                () = wait_until(|| !own.is_in_place()) => {
+                () = replaced(&own) => {
                     let socket = path.display();
                     warn!(%socket, "the socket of NRI plugins was removed or replaced; creating it again");
                 }
@@ -85,9 +85,9 @@ impl Shared {
     }
 }
 
-/// Waits until `condition` returns true.
-async fn wait_until(condition: impl Fn() -> bool) {
-    while !condition() {
+/// Waits until the path leads to another socket, or to none.
+async fn replaced(own: &ListeningSocket) {
+    while own.is_in_place() {
         sleep(CHECK_INTERVAL).await;
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use prost::Message;
+use thiserror::Error;
 use tracing::warn;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     ttrpc::{UNIMPLEMENTED, UNKNOWN},
 };
 use crate::{
-    error::shortened,
+    error::{Kind, WithKind, shortened},
     wire::nri::{self, Event},
 };
 
@@ -28,6 +29,9 @@ pub(super) struct Plugin {
     /// The events to which it subscribed, one bit for each.
     pub(super) events: i32,
     pub(super) connection: Connection,
+    /// How long a call for an event may take.
+    pub(super) limit: Duration,
+    pub(super) metrics: NriMetrics,
 }
 
 /// The subject of an event: a pod, or a container with its pod.
@@ -37,16 +41,28 @@ pub(super) struct EventSubject {
     pub(super) container: Option<nri::Container>,
 }
 
-#[derive(Debug)]
-pub(super) enum Answer<A> {
-    Done(A),
-    /// The plugin answered with an error.
-    Refused {
-        code: i32,
-        message: String,
-    },
-    /// The plugin did not subscribe to the event, or was disconnected because of it.
-    None,
+/// A plugin answered a call with an error.
+#[derive(Clone, Debug, Error)]
+#[error("the NRI plugin {plugin} refused {call}: {message}")]
+pub(super) struct Refusal {
+    plugin: String,
+    call: &'static str,
+    code: i32,
+    pub(super) message: String,
+}
+
+impl WithKind for Refusal {
+    fn kind(&self) -> Kind {
+        Kind::Unknown
+    }
+}
+
+impl Refusal {
+    /// Logs the refusal of something that has already happened.
+    pub(super) fn log(&self) {
+        let Self { plugin, call, message, .. } = self;
+        warn!(plugin, call, error = message, "an NRI plugin answered with an error; continuing");
+    }
 }
 
 impl Plugin {
@@ -58,57 +74,48 @@ impl Plugin {
         self.events & bit(event) != 0 && !self.connection.is_closed()
     }
 
-    /// Sends it an event to which it subscribed. A plugin that does not answer correctly is disconnected.
+    /// Sends it an event to which it subscribed. Returns none if it did not subscribe, or was disconnected
+    /// because it did not answer correctly.
     pub(super) async fn ask<A: Message + Default>(
         &self,
         event: Event,
         message: &impl Message,
-        limit: Duration,
-        metrics: &NriMetrics,
-    ) -> Answer<A> {
+    ) -> Result<Option<A>, Refusal> {
         if !self.wants(event) {
-            return Answer::None;
+            return Ok(None);
         }
-        self.call(method(event), message, limit, metrics).await
+        self.call(method(event), message, self.limit).await
     }
 
     /// Sends it an event whose answer is only success or failure. Plugins before NRI 0.10 have one method
     /// for all of these.
-    pub(super) async fn tell(
-        &self,
-        event: Event,
-        subject: &EventSubject,
-        limit: Duration,
-        metrics: &NriMetrics,
-    ) -> Answer<nri::Empty> {
+    pub(super) async fn tell(&self, event: Event, subject: &EventSubject) -> Result<(), Refusal> {
         let EventSubject { pod, container } = subject.clone();
         // All of these requests have the pod in field 1 and the container in field 2.
         let request = nri::StartContainerRequest { pod, container };
-        match self.ask(event, &request, limit, metrics).await {
-            Answer::Refused { code: UNIMPLEMENTED, .. } => {
-                let EventSubject { pod, container } = subject.clone();
-                let change = nri::StateChangeEvent { event: event.into(), pod, container };
-                self.call("StateChange", &change, limit, metrics).await
-            }
-            answer => answer,
+        let mut told: Result<Option<nri::Empty>, Refusal> = self.ask(event, &request).await;
+        if told.as_ref().is_err_and(|refusal| refusal.code == UNIMPLEMENTED) {
+            let nri::StartContainerRequest { pod, container } = request;
+            let change = nri::StateChangeEvent { event: event.into(), pod, container };
+            told = self.call("StateChange", &change, self.limit).await;
         }
+        told.map(drop)
     }
 
+    /// Calls a method. Returns none if the plugin was disconnected.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
         message: &impl Message,
         limit: Duration,
-        metrics: &NriMetrics,
-    ) -> Answer<A> {
+    ) -> Result<Option<A>, Refusal> {
         let began = Instant::now();
         let answered = self.connection.call(method, message, limit).await;
-        metrics.called(&self.full_name(), method, began.elapsed(), answered.is_ok());
+        self.metrics.called(&self.full_name(), method, began.elapsed(), answered.is_ok());
         match answered {
-            Ok(answer) => Answer::Done(answer),
-            Err(CallError::Refused { code, message }) => Answer::Refused { code, message },
-            Err(error @ CallError::TooLong(_)) => {
-                Answer::Refused { code: UNKNOWN, message: error.to_string() }
+            Ok(answer) => Ok(Some(answer)),
+            Err(CallError::Refused { code, message }) => {
+                Err(Refusal { code, ..self.refusal(method, message) })
             }
             Err(CallError::Closed(reason)) => {
                 // Its session logs every other reason, and the end of the connection.
@@ -120,9 +127,13 @@ impl Plugin {
                         "an NRI plugin did not answer a call; continuing without it"
                     );
                 }
-                Answer::None
+                Ok(None)
             }
         }
+    }
+
+    pub(super) fn refusal(&self, call: &'static str, message: String) -> Refusal {
+        Refusal { plugin: self.full_name(), call, code: UNKNOWN, message }
     }
 }
 

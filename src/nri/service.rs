@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -72,7 +72,28 @@ pub trait NriHooks: fmt::Debug + Send + Sync {
 pub(super) struct Plugins {
     /// In the order in which they are asked.
     pub(super) connected: Vec<Arc<Plugin>>,
-    pub(super) lifecycles: Lifecycles,
+    pub(super) pods: Lifecycles<SandboxRecord>,
+    pub(super) containers: Lifecycles<ContainerRecord>,
+}
+
+/// The plugins while one event is sent to them.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) plugins: MutexGuard<'a, Plugins>,
+}
+
+impl Drop for Turn<'_> {
+    /// Forgets plugins that were disconnected. Without plugins, their knowledge is also forgotten.
+    fn drop(&mut self) {
+        self.plugins.connected.retain(|plugin| !plugin.connection.is_closed());
+        let many = self.plugins.connected.len();
+        self.shared.metrics.connected.set(i64::try_from(many).unwrap_or(i64::MAX));
+        if many == 0 {
+            self.shared.creations.set_asking(false);
+            *self.plugins = Plugins::default();
+        }
+    }
 }
 
 impl Nri {
@@ -143,9 +164,7 @@ impl Nri {
     /// Whether all plugins that the administrator requires are connected.
     pub(super) async fn require(&self) -> Result<(), Failure> {
         match &self.0 {
-            Some(shared) if !shared.settings.required.is_empty() => {
-                shared.require(&shared.plugins().await.connected)
-            }
+            Some(shared) if !shared.settings.required.is_empty() => shared.turn().await.require(),
             _ => Ok(()),
         }
     }
@@ -171,26 +190,16 @@ impl Nri {
     }
 }
 
-impl Shared {
-    /// The plugins. The lock makes sure that one event is sent at a time.
-    pub(super) async fn plugins(&self) -> MutexGuard<'_, Plugins> {
-        self.plugins.lock().await
-    }
-
-    /// The plugins, if they are not locked.
-    pub(super) fn plugins_now(&self) -> Option<MutexGuard<'_, Plugins>> {
-        self.plugins.lock().now_or_never()
-    }
-
-    /// Whether these include all plugins that the administrator requires.
-    pub(super) fn require(&self, connected: &[Arc<Plugin>]) -> Result<(), Failure> {
+impl Turn<'_> {
+    /// Whether all plugins that the administrator requires are connected.
+    pub(super) fn require(&self) -> Result<(), Failure> {
         let is_there = |name: &&String| {
-            connected.iter().any(|plugin| {
+            self.plugins.connected.iter().any(|plugin| {
                 !plugin.connection.is_closed()
                     && (plugin.name == **name || plugin.full_name() == **name)
             })
         };
-        let missing: Vec<&str> = (self.settings.required.iter())
+        let missing: Vec<&str> = (self.shared.settings.required.iter())
             .filter(|name| !is_there(name))
             .map(String::as_str)
             .collect();
@@ -200,21 +209,31 @@ impl Shared {
         let text = format!("required NRI plugins are not connected: {}", missing.join(", "));
         Err(Failure::new(Kind::Unavailable, text))
     }
+}
 
-    pub(super) fn pod_subject(&self, now: &Snapshot, record: &SandboxRecord) -> EventSubject {
-        EventSubject { pod: Some(pod(&self.pod_view(now, record))), container: None }
+impl Shared {
+    /// The plugins, when no other event is being sent.
+    pub(super) async fn turn(self: &Arc<Self>) -> Turn<'_> {
+        Turn { shared: self, plugins: self.plugins.lock().await }
+    }
+
+    /// Whether no plugin is connected. False while plugins are called, or while one is set up.
+    pub(super) fn is_idle(&self) -> bool {
+        self.plugins.try_lock().is_ok_and(|plugins| plugins.connected.is_empty())
+    }
+
+    pub(super) fn pod_subject(&self, record: &SandboxRecord) -> EventSubject {
+        let now = self.store.snapshot();
+        EventSubject { pod: Some(pod(&self.pod_view(&now, record))), container: None }
     }
 
     /// A container for plugins, with its pod if that is known.
-    pub(super) fn container_subject(
-        &self,
-        now: &Snapshot,
-        record: &ContainerRecord,
-    ) -> EventSubject {
+    pub(super) fn container_subject(&self, record: &ContainerRecord) -> EventSubject {
+        let now = self.store.snapshot();
         let pod = now.sandbox(record.document.sandbox.as_str());
         EventSubject {
-            pod: pod.map(|record| self.pod_view(now, record)).as_ref().map(self::pod),
-            container: Some(container(&self.container_view(now, record))),
+            pod: pod.map(|record| self::pod(&self.pod_view(&now, record))),
+            container: Some(container(&self.container_view(&now, record))),
         }
     }
 

@@ -13,8 +13,8 @@ use super::{
     creation::Identity,
     launcher::InstalledPlugin,
     lifecycle::Stage,
-    plugin::{ALL_EVENTS, Answer, Plugin, check_name, label, sort},
-    service::{Plugins, Shared},
+    plugin::{ALL_EVENTS, Plugin, Refusal, check_name, label, sort},
+    service::{Plugins, Shared, Turn},
     ttrpc::{
         FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN, decode,
     },
@@ -44,8 +44,8 @@ impl Shared {
         };
         let reason = connection.close(ended);
         self.metrics.disconnected(label(&reason));
-        let mut plugins = self.plugins().await;
-        self.sweep(&mut plugins);
+        // Its end forgets this plugin.
+        drop(self.turn().await);
     }
 
     async fn serve_plugin(
@@ -90,7 +90,9 @@ impl Shared {
             Some(InstalledPlugin { index, name, config }) => (index, name, config),
             None => (index, name, String::new()),
         };
-        let mut plugin = Plugin { index, name, events: 0, connection: connection.clone() };
+        let (connection, metrics) = (connection.clone(), self.metrics.clone());
+        let limit = self.settings.request_timeout;
+        let mut plugin = Plugin { index, name, events: 0, connection, limit, metrics };
         *full_name = plugin.full_name();
         plugin.events = self.configure(&plugin, config).await?;
         let plugin = Arc::new(plugin);
@@ -100,18 +102,17 @@ impl Shared {
 
     /// Configures the plugin. Returns the events to which it subscribes.
     async fn configure(&self, plugin: &Plugin, config: String) -> Result<i32, CloseReason> {
-        let limit = self.settings.request_timeout;
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let request = nri::ConfigureRequest {
             config,
             runtime_name: "dockbridge".to_owned(),
             runtime_version: env!("CARGO_PKG_VERSION").to_owned(),
             registration_timeout: millis(self.settings.registration_timeout),
-            request_timeout: millis(limit),
+            request_timeout: millis(plugin.limit),
             nri_version: NRI_VERSION.to_owned(),
         };
         let answer: nri::ConfigureResponse =
-            self.call_required(plugin, "Configure", &request, limit).await?;
+            call_required(plugin, "Configure", &request, plugin.limit).await?;
         // No events mean all. Unknown events will not happen, so a newer plugin works with the others.
         let events = if answer.events == 0 { ALL_EVENTS } else { answer.events };
         let unknown = events & !ALL_EVENTS;
@@ -128,114 +129,21 @@ impl Shared {
     /// Sends the plugin all existing objects. From then on it is asked about everything.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
         let _turn = self.synchronizing.lock().await;
-        let mut plugins = self.plugins().await;
+        let mut turn = self.turn().await;
         // This must precede the read of the store, so that all later objects are asked about.
         self.creations.set_asking(true);
-        let updates = self.synchronise(plugin, &mut plugins).await;
+        let updates = turn.synchronise(plugin).await;
         if updates.is_ok() {
-            plugins.connected.push(Arc::clone(plugin));
-            sort(&mut plugins.connected);
+            turn.plugins.connected.push(Arc::clone(plugin));
+            sort(&mut turn.plugins.connected);
         }
-        self.sweep(&mut plugins);
-        drop(plugins);
+        drop(turn);
         self.carry_out(RequestedUpdates {
             plugin: plugin.full_name(),
             updates: updates?,
             evictions: Vec::new(),
         });
         Ok(())
-    }
-
-    async fn synchronise(
-        self: &Arc<Self>,
-        plugin: &Plugin,
-        plugins: &mut Plugins,
-    ) -> Result<Vec<nri::ContainerUpdate>, CloseReason> {
-        let synced = self.store.synced(SYNC_TIMEOUT).await;
-        let now = synced.map_err(|_| CloseReason::NotReady)?;
-        // Other plugins first receive the events that this one no longer gets.
-        self.catch_up(plugins, &now).await;
-        let (pods, containers) = self.existing(&now, plugins);
-        let limit = self.settings.registration_timeout.max(self.settings.request_timeout);
-        let mut portions = portions(pods, containers).into_iter().peekable();
-        while let Some(mut portion) = portions.next() {
-            portion.more = portions.peek().is_some();
-            let answer: nri::SynchronizeResponse =
-                self.call_required(plugin, "Synchronize", &portion, limit).await?;
-            if !portion.more {
-                return Ok(answer.update);
-            }
-            if !answer.more || !answer.update.is_empty() {
-                let reason =
-                    "it does not support Synchronize in several messages, which this node needs";
-                return Err(CloseReason::Violation(reason.to_owned()));
-            }
-        }
-        Ok(Vec::new())
-    }
-
-    /// The existing objects. If other plugins are connected, these are the objects that they know. Objects
-    /// that they do not know were refused or will be asked about, so the new plugin does not get them
-    /// either.
-    fn existing(
-        &self,
-        now: &Snapshot,
-        Plugins { connected, lifecycles }: &mut Plugins,
-    ) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
-        let (is_first, mut found) = (connected.is_empty(), (Vec::new(), Vec::new()));
-        for record in now.sandboxes().iter().rev() {
-            let is_known = lifecycles.pods.contains_key(record.id.as_str());
-            if !is_known && (!is_first || self.is_unasked(&Identity::pod(record))) {
-                continue;
-            }
-            let pod = render::nri::pod(&self.pod_view(now, record));
-            if !fits(&pod.id, pod.encoded_len()) {
-                continue;
-            }
-            if !is_known {
-                let is_ready = record.state() == SandboxState::Ready;
-                lifecycles.add_pod(record, if is_ready { Stage::Running } else { Stage::Stopped });
-            }
-            found.0.push(pod);
-        }
-        for record in now.containers().iter().rev() {
-            let known = lifecycles.stage_of(record.id.as_str());
-            if known.is_none() && (!is_first || self.is_unasked(&Identity::container(record))) {
-                continue;
-            }
-            let mut container = render::nri::container(&self.container_view(now, record));
-            if !fits(&container.id, container.encoded_len()) {
-                continue;
-            }
-            match known {
-                None => lifecycles.add_container(record, stage(&record.process)),
-                Some(Stage::Stopped) => container.set_state(nri::ContainerState::ContainerStopped),
-                // Its end is reported after its start.
-                Some(Stage::Starting) if record.process.has_ended() => {
-                    container.set_state(nri::ContainerState::ContainerCreated);
-                }
-                Some(_) => {}
-            }
-            found.1.push(container);
-        }
-        found
-    }
-
-    /// A call that the plugin must answer to stay connected.
-    async fn call_required<A: Message + Default>(
-        &self,
-        plugin: &Plugin,
-        method: &'static str,
-        request: &impl Message,
-        limit: Duration,
-    ) -> Result<A, CloseReason> {
-        match plugin.call(method, request, limit, &self.metrics).await {
-            Answer::Done(answer) => Ok(answer),
-            Answer::Refused { message, .. } => {
-                Err(CloseReason::Violation(format!("it refused {method}: {message}")))
-            }
-            Answer::None => Err(plugin.connection.closed().await),
-        }
     }
 
     /// Answers the plugin's own calls until its connection ends.
@@ -246,12 +154,9 @@ impl Shared {
     ) -> CloseReason {
         let connection = &plugin.connection;
         loop {
-            let Incoming { stream, request } = tokio::select! {
-                call = calls.recv() => match call {
-                    Some(call) => call,
-                    None => return connection.closed().await,
-                },
-                reason = connection.closed() => return reason,
+            let Incoming { stream, request } = match next_call(connection, calls).await {
+                Ok(call) => call,
+                Err(reason) => return reason,
             };
             if request.service == RUNTIME_SERVICE && request.method == "RegisterPlugin" {
                 return CloseReason::Violation("it registered twice".to_owned());
@@ -281,19 +186,117 @@ impl Shared {
     }
 }
 
+impl Turn<'_> {
+    async fn synchronise(
+        &mut self,
+        plugin: &Plugin,
+    ) -> Result<Vec<nri::ContainerUpdate>, CloseReason> {
+        let synced = self.shared.store.synced(SYNC_TIMEOUT).await;
+        let now = synced.map_err(|_| CloseReason::NotReady)?;
+        // Other plugins first receive the events that this one no longer gets.
+        self.catch_up(&now).await;
+        let (pods, containers) = self.existing(&now);
+        let limit = self.shared.settings.registration_timeout.max(plugin.limit);
+        let mut portions = portions(pods, containers).into_iter().peekable();
+        while let Some(mut portion) = portions.next() {
+            portion.more = portions.peek().is_some();
+            let answer: nri::SynchronizeResponse =
+                call_required(plugin, "Synchronize", &portion, limit).await?;
+            if !portion.more {
+                return Ok(answer.update);
+            }
+            if !answer.more || !answer.update.is_empty() {
+                let reason =
+                    "it does not support Synchronize in several messages, which this node needs";
+                return Err(CloseReason::Violation(reason.to_owned()));
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The existing objects. If other plugins are connected, these are the objects that they know. Objects
+    /// that they do not know were refused or will be asked about, so the new plugin does not get them
+    /// either.
+    fn existing(&mut self, now: &Snapshot) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
+        let Plugins { connected, pods, containers } = &mut *self.plugins;
+        let shared = self.shared;
+        let (is_first, mut found) = (connected.is_empty(), (Vec::new(), Vec::new()));
+        for record in now.sandboxes().iter().rev() {
+            let is_known = pods.stage_of(record.id.as_str()).is_some();
+            if !is_known && (!is_first || shared.creations.is_unasked(&Identity::pod(record))) {
+                continue;
+            }
+            let pod = render::nri::pod(&shared.pod_view(now, record));
+            if !fits(&pod.id, pod.encoded_len()) {
+                continue;
+            }
+            if !is_known {
+                let is_ready = record.state() == SandboxState::Ready;
+                let stage = if is_ready { Stage::Running } else { Stage::Stopped };
+                pods.add(record.id.as_str(), record, stage);
+            }
+            found.0.push(pod);
+        }
+        for record in now.containers().iter().rev() {
+            let known = containers.stage_of(record.id.as_str());
+            if known.is_none()
+                && (!is_first || shared.creations.is_unasked(&Identity::container(record)))
+            {
+                continue;
+            }
+            let mut container = render::nri::container(&shared.container_view(now, record));
+            if !fits(&container.id, container.encoded_len()) {
+                continue;
+            }
+            match known {
+                None => containers.add(record.id.as_str(), record, stage(&record.process)),
+                Some(Stage::Stopped) => container.set_state(nri::ContainerState::ContainerStopped),
+                // Its end is reported after its start.
+                Some(Stage::Starting) if record.process.has_ended() => {
+                    container.set_state(nri::ContainerState::ContainerCreated);
+                }
+                Some(_) => {}
+            }
+            found.1.push(container);
+        }
+        found
+    }
+}
+
+/// A call that the plugin must answer to stay connected.
+async fn call_required<A: Message + Default>(
+    plugin: &Plugin,
+    method: &'static str,
+    request: &impl Message,
+    limit: Duration,
+) -> Result<A, CloseReason> {
+    match plugin.call(method, request, limit).await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(plugin.connection.closed().await),
+        Err(Refusal { message, .. }) => {
+            Err(CloseReason::Violation(format!("it refused {method}: {message}")))
+        }
+    }
+}
+
+/// The next call of the plugin, or why there is none.
+async fn next_call(
+    connection: &Connection,
+    calls: &mut mpsc::Receiver<Incoming>,
+) -> Result<Incoming, CloseReason> {
+    tokio::select! {
+        Some(call) = calls.recv() => Ok(call),
+        reason = connection.closed() => Err(reason),
+    }
+}
+
 /// Waits for the plugin's first call, which has its index and name.
 async fn registration(
     connection: &Connection,
     calls: &mut mpsc::Receiver<Incoming>,
 ) -> Result<(String, String), CloseReason> {
     loop {
-        let call = tokio::select! {
-            call = calls.recv() => call,
-            reason = connection.closed() => return Err(reason),
-        };
-        let Some(Incoming { stream, request }) = call else {
-            return Err(connection.closed().await);
-        };
+        let Incoming { stream, request } = next_call(connection, calls).await?;
         if request.service != RUNTIME_SERVICE || request.method != "RegisterPlugin" {
             let early = refusal(FAILED_PRECONDITION, "the plugin is not registered yet");
             connection.answer(stream, Err(early)).await;

@@ -2,6 +2,7 @@
 //! protobuf message. NRI only uses single requests and single responses. docs/decisions/0034 says why
 //! dockbridge has its own implementation.
 
+use bytes::{Buf, BytesMut};
 use prost::{
     Message,
     encoding::{DecodeContext, decode_key, skip_field},
@@ -77,60 +78,35 @@ impl Envelope {
 /// Assembles messages. Buffers at most one message of the maximum length.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    buffer: Vec<u8>,
+    buffer: BytesMut,
 }
 
 impl Decoder {
     /// Adds a piece, and passes on the messages that it completes.
     pub(super) fn push(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &[u8],
         mut deliver: impl FnMut(Envelope) -> Result<(), ProtocolError>,
     ) -> Result<(), ProtocolError> {
-        loop {
-            let wanted = self.wanted()?;
-            let (more, rest) = bytes.split_at(bytes.len().min(wanted - self.buffer.len()));
-            self.buffer.extend_from_slice(more);
-            bytes = rest;
-            // The header may just have been completed, so the length is only known now.
-            if self.buffer.len() < wanted || self.wanted()? > self.buffer.len() {
-                if bytes.is_empty() {
-                    return Ok(());
-                }
-                continue;
+        self.buffer.extend_from_slice(bytes);
+        while let Some([a, b, c, d, e, f, g, h, kind, _]) = self.buffer.first_chunk().copied() {
+            let length = u32::from_be_bytes([a, b, c, d]);
+            let size = usize::try_from(length).ok().filter(|size| *size <= MESSAGE_LIMIT);
+            let size = size.ok_or(ProtocolError::Length(length))?;
+            if self.buffer.len() < HEADER + size {
+                break;
             }
-            deliver(self.taken())?;
+            self.buffer.advance(HEADER);
+            let payload = self.buffer.split_to(size).to_vec();
+            deliver(Envelope { kind, stream: u32::from_be_bytes([e, f, g, h]), payload })?;
         }
+        Ok(())
     }
 
     /// Bytes of an incomplete message.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
-    }
-
-    /// How many bytes the next step needs: a header, or a header with its payload.
-    fn wanted(&self) -> Result<usize, ProtocolError> {
-        let [a, b, c, d, ..] = *self.buffer.as_slice() else { return Ok(HEADER) };
-        if self.buffer.len() < HEADER {
-            return Ok(HEADER);
-        }
-        let length = u32::from_be_bytes([a, b, c, d]);
-        let size = usize::try_from(length).map_err(|_| ProtocolError::Length(length))?;
-        if size > MESSAGE_LIMIT {
-            return Err(ProtocolError::Length(length));
-        }
-        Ok(HEADER + size)
-    }
-
-    fn taken(&mut self) -> Envelope {
-        let mut payload = std::mem::take(&mut self.buffer);
-        let header: Vec<u8> = payload.drain(..HEADER.min(payload.len())).collect();
-        let (kind, stream) = match *header.as_slice() {
-            [_, _, _, _, a, b, c, d, kind, _] => (kind, u32::from_be_bytes([a, b, c, d])),
-            _ => (0, 0),
-        };
-        Envelope { kind, stream, payload }
     }
 }
 

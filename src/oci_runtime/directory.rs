@@ -191,13 +191,7 @@ impl EditsDirectory {
     pub fn unmount(&self, id: &str) -> Result<(), HostError> {
         let directory = self.of(id);
         let mounts = directory.join(MOUNTS);
-        let mut points = vec![directory.join(ROOT)];
-        match fs::read_dir(&mounts) {
-            Ok(entries) => points.extend(entries.flatten().map(|entry| entry.path())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(HostError::new("list", &mounts, e)),
-        }
-        for point in points {
+        for point in [vec![directory.join(ROOT)], entries(&mounts)?].concat() {
             id_map::unmount(&point)?;
         }
         remove_directory(&mounts)
@@ -210,15 +204,10 @@ impl EditsDirectory {
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
-        let entries = match fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(HostError::new("list", &directory, e)),
-        };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if name == FILE || name == RESTORED || name.to_str().is_some_and(file::is_draft) {
-                file::remove_if_present(&entry.path(), Durability::Written)?;
+        for path in entries(&directory)? {
+            let is_ours = |name| name == FILE || name == RESTORED || file::is_draft(name);
+            if name(&path).is_some_and(is_ours) {
+                file::remove_if_present(&path, Durability::Written)?;
             }
         }
         remove_directory(&directory)
@@ -226,13 +215,16 @@ impl EditsDirectory {
 
     /// The containers that have a directory.
     pub fn ids(&self) -> Result<Vec<String>, HostError> {
-        let entries = match fs::read_dir(&self.root) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(HostError::new("list", &self.root, e)),
-        };
-        Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+        Ok(entries(&self.root)?.iter().filter_map(|path| name(path).map(str::to_owned)).collect())
     }
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, HostError> {
+    file::entries(directory).map_err(|e| HostError::new("list", directory, e))
+}
+
+fn name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
 }
 
 fn version(fields: &Map<String, Value>) -> u32 {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     elf::{self, Machine},
-    ustar::Archive,
+    ustar,
 };
 
 /// The archive for this host's processor, for `POST /images/load`. The bytes are always the same, so the
@@ -38,16 +38,12 @@ pub fn archive_for(machine: Machine) -> Bytes {
     ];
     let blobs = [&layer, &config, &manifest].map(|blob| (blob.path(), blob.content.clone()));
     let files = descriptions.map(|(name, value)| (name.to_owned(), value.to_string().into()));
-    blobs
-        .into_iter()
-        .chain(files)
-        .fold(Archive::default(), |tar, (name, content)| tar.file(&name, 0o644, &content))
-        .finish()
-        .into()
+    let files: Vec<_> = blobs.into_iter().chain(files).collect();
+    ustar::archive(files.iter().map(|(name, content)| (&**name, 0o644, &**content))).into()
 }
 
 fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
-    let layer = Blob::new(Archive::default().file("pause", 0o755, &elf::program(machine)).finish());
+    let layer = Blob::new(ustar::archive([("pause", 0o755, &*elf::program(machine))]));
     let config = Blob::json(&config(machine, &layer));
     let manifest = Blob::json(&manifest(&config, &layer));
     (layer, config, manifest)
@@ -67,8 +63,7 @@ struct Blob {
 
 impl Blob {
     fn new(content: Vec<u8>) -> Self {
-        let sha256 = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { content, sha256 }
+        Self { sha256: hex::encode(Sha256::digest(&content)), content }
     }
 
     fn json(value: &Value) -> Self {

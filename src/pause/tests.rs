@@ -103,7 +103,7 @@ fn image_is_known_by_its_id() {
 fn tar_is_what_tar_reads() {
     let home = tempfile::tempdir().unwrap();
     let content = vec![b'x'; 513];
-    let tar = ustar::Archive::default().file("a", 0o755, b"").file("b/c", 0o600, &content).finish();
+    let tar = ustar::archive([("a", 0o755, &b""[..]), ("b/c", 0o600, &content)]);
     fs::write(home.path().join("x.tar"), &tar).unwrap();
     let run = Command::new("tar").args(["-xpf", "x.tar"]).current_dir(home.path()).status();
     let Ok(status) = run else {

@@ -29,8 +29,8 @@ impl RuntimeRpc {
         let live = self.live.current();
         let mut config = (*self.config).clone();
         if let Some(config) = config.as_object_mut() {
-            config.insert("cniConfDir".to_owned(), json!(live.cni_conf_dir));
-            config.insert("cniBinDirs".to_owned(), json!(live.cni_bin_dirs));
+            config.insert("cniConfDir".to_owned(), json!(live.cni.conf_dir));
+            config.insert("cniBinDirs".to_owned(), json!(live.cni.bin_dirs));
         }
         [("config", Some(config.to_string())), ("engine", engine)]
             .into_iter()

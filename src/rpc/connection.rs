@@ -16,21 +16,21 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
     net,
     time::{Sleep, sleep},
 };
 use tonic::transport::server::Connected;
 
 use super::authority_filter::AuthorityFilter;
-use crate::host::readiness::Registered;
+use crate::host::readiness::register;
 
 /// A connection that is registered for reading, and for writing after it was full for the first time. Reads
 /// and writes must come from the same task.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// None only if it could not be registered again. The connection then counts as closed.
-    socket: Option<Registered<UnixStream>>,
+    socket: Option<AsyncFd<UnixStream>>,
     has_been_full: bool,
     filter: AuthorityFilter,
     /// When to disconnect a client that has not sent the HTTP/2 preface.
@@ -44,7 +44,7 @@ impl Connection {
     /// # Errors
     /// The runtime cannot register it.
     pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
-        let socket = Registered::new(stream.into_std()?, Interest::READABLE)?;
+        let socket = register(stream.into_std()?, Interest::READABLE)?;
         let opening = Some(Box::pin(sleep(time_limit)));
         let filter = AuthorityFilter::new();
         Ok(Self { socket: Some(socket), has_been_full: false, filter, opening })
@@ -56,18 +56,18 @@ impl Connection {
         self.opening.take_if(|_| self.filter.has_begun());
     }
 
-    fn socket(&self) -> io::Result<&Registered<UnixStream>> {
+    fn socket(&self) -> io::Result<&AsyncFd<UnixStream>> {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn try_write(&self, turn: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let socket = self.socket()?;
         if !self.has_been_full {
-            return Poll::Ready(socket.get().write_vectored(pieces));
+            return Poll::Ready(socket.get_ref().write_vectored(pieces));
         }
         loop {
-            let mut writable = ready!(socket.readiness().poll_write_ready(turn))?;
-            if let Ok(done) = writable.try_io(|_| socket.get().write_vectored(pieces)) {
+            let mut writable = ready!(socket.poll_write_ready(turn))?;
+            if let Ok(done) = writable.try_io(|_| socket.get_ref().write_vectored(pieces)) {
                 return Poll::Ready(done);
             }
         }
@@ -77,9 +77,9 @@ impl Connection {
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
         // A pending read is registered with the old descriptor, so it has to register again.
         turn.waker().wake_by_ref();
-        if let Some(socket) = self.socket.take().map(Registered::into_inner) {
+        if let Some(socket) = self.socket.take().map(AsyncFd::into_inner) {
             self.has_been_full = true;
-            self.socket = Some(Registered::new(socket, Interest::READABLE | Interest::WRITABLE)?);
+            self.socket = Some(register(socket, Interest::READABLE | Interest::WRITABLE)?);
         }
         Ok(())
     }
@@ -99,10 +99,10 @@ impl AsyncRead for Connection {
         }
         let socket = this.socket()?;
         loop {
-            let mut ready = ready!(socket.readiness().poll_read_ready(turn))?;
+            let mut ready = ready!(socket.poll_read_ready(turn))?;
             let free = buffer.initialize_unfilled();
             let wanted = free.len();
-            match ready.try_io(|_| socket.get().read(free)) {
+            match ready.try_io(|_| socket.get_ref().read(free)) {
                 Ok(Ok(read)) => {
                     // The read was shorter than possible, so the kernel will report when there is more.
                     if 0 < read && read < wanted {
@@ -155,7 +155,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _turn: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket()?.get().shutdown(Shutdown::Write))
+        Poll::Ready(self.socket()?.get_ref().shutdown(Shutdown::Write))
     }
 }
 

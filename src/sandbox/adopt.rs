@@ -21,7 +21,7 @@ use super::pod_network::{checkpoint, netns_dir, pod_network};
 use crate::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     engine::client::Engine,
-    error::chain,
+    error::{Failure, Kind, chain},
     host::file::Durability,
     model::{
         attachment::{Attachment, AttachmentIntent, PodNetwork},
@@ -29,7 +29,7 @@ use crate::{
         network::NetworkMode,
         record::{Observed, Process, SandboxRecord},
     },
-    network::{error::NetworkError, service::Network},
+    network::service::Network,
 };
 
 /// Adopts pods. Clones share everything.
@@ -134,7 +134,7 @@ impl Adopter {
     pub async fn find_intent(
         &self,
         pod: &SandboxRecord,
-    ) -> Result<Option<AttachmentIntent>, NetworkError> {
+    ) -> Result<Option<AttachmentIntent>, Failure> {
         if pod.document.network != NetworkMode::Cni {
             return Ok(None);
         }
@@ -145,7 +145,7 @@ impl Adopter {
         }
         match self.network.prepare(network.clone()).await {
             // A pod with such an annotation was never connected, but it must be possible to remove it.
-            Err(NetworkError::Argument(_)) => {
+            Err(refused) if refused.kind() == Kind::InvalidArgument => {
                 let annotations = BTreeMap::new();
                 Ok(Some(self.network.prepare(PodNetwork { annotations, ..network }).await?))
             }

@@ -12,7 +12,7 @@ use clap::Args;
 use super::{
     daemon_json::{self, Entry, PROGRAM},
     error::SetupError,
-    reading::{self, Daemon, DaemonFlags, Reached, Reading, USUAL_FILE, Wanted},
+    reading::{self, Daemon, DaemonFlags, Reading, USUAL_FILE},
 };
 use crate::{
     host::{capability, file, processes::Processes},
@@ -106,9 +106,10 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     }
     let has_usual_file = daemon.as_ref().is_none_or(|daemon| daemon.flags.config_file.is_none());
     let text = changed.as_deref().unwrap_or(&old);
-    let wanted = program.as_ref().map_or(Wanted::Absent, |at| Wanted::Present(Path::new(at)));
+    let wanted = program.as_ref().map(Path::new);
     let reading = Reading { socket, path: &path, text, wanted, is_changed: changed.is_some() };
-    let Reached { is_done, told } = reading.run(&processes, daemon)?;
+    let reached = reading.run(&processes, daemon)?;
+    let (Ok(told) | Err(told)) = &reached;
     writeln!(out, "{told}")?;
     if is_restored {
         backup.remove()?;
@@ -116,7 +117,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         // dockbridge had created this file.
         fs::remove_file(&path)?;
     }
-    Ok(is_done)
+    Ok(reached.is_ok())
 }
 
 /// The file as it was before the entry.

@@ -20,7 +20,7 @@ use crate::{
     host::{
         file::{self, is_same},
         pidfd::{ProcessHandle, ProcessSignal},
-        processes::Processes,
+        processes::{Processes, flag_values},
     },
     model::{engine::EngineInfo, oci_edits::RUNTIME},
 };
@@ -44,58 +44,31 @@ pub struct DaemonFlags {
     pub ulimits: Vec<String>,
 }
 
-/// What dockerd should know afterwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted<'a> {
-    /// Our runtime, with this path.
-    Present(&'a Path),
-    /// No runtime with our name.
-    Absent,
-}
-
 /// The written file, which dockerd must read.
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
-    pub(super) wanted: Wanted<'a>,
+    /// The path of our runtime, which dockerd should know afterwards; none if it should know no such runtime.
+    pub(super) wanted: Option<&'a Path>,
     pub(super) is_changed: bool,
-}
-
-pub(super) struct Reached {
-    /// Whether there is nothing left to do.
-    pub(super) is_done: bool,
-    pub(super) told: String,
 }
 
 impl DaemonFlags {
     /// Parses the words of a command line, the program first. If a flag is repeated, the last one counts.
     pub fn read(words: &[String]) -> Self {
-        let mut flags = Self::default();
-        let mut words = words.iter().skip(1);
-        while let Some(word) = words.next() {
-            let (name, attached) = match word.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (word.as_str(), None),
-            };
-            let mut value =
-                || attached.or_else(|| words.next().map(String::as_str)).map(str::to_owned);
-            match name {
-                "--config-file" => flags.config_file = value(),
-                "--log-opt" => flags.log_options.extend(value()),
-                "--default-ulimit" => flags.ulimits.extend(value()),
-                "--add-runtime" => flags.adds_runtimes = true,
-                _ => {}
-            }
+        let values = |name| flag_values(words, name).into_iter().map(str::to_owned);
+        Self {
+            config_file: values("--config-file").next_back(),
+            adds_runtimes: values("--add-runtime").next().is_some(),
+            log_options: values("--log-opt").collect(),
+            ulimits: values("--default-ulimit").collect(),
         }
-        flags
     }
 }
 
-impl Reached {
-    fn restart(why: &str) -> Self {
-        Self { is_done: false, told: format!("{why}: restart Docker ({ENDS})") }
-    }
+fn restart(why: &str) -> String {
+    format!("{why}: restart Docker ({ENDS})")
 }
 
 /// For each runtime of the engine other than runc, whether `dockbridge-runtime` will run it, as lines of text.
@@ -128,12 +101,13 @@ fn wait<T>(work: impl Future<Output = T>) -> Result<T, SetupError> {
 }
 
 impl Reading<'_> {
-    /// Makes dockerd read the file, and waits until it reports the change.
+    /// Makes dockerd read the file, and waits until it reports the change. The result says what happened, or
+    /// what is left to do.
     pub(super) fn run(
         self,
         processes: &Processes,
         daemon: Option<Daemon>,
-    ) -> Result<Reached, SetupError> {
+    ) -> Result<Result<String, String>, SetupError> {
         wait(self.ask(processes, daemon))?
     }
 
@@ -141,37 +115,33 @@ impl Reading<'_> {
         self,
         processes: &Processes,
         daemon: Option<Daemon>,
-    ) -> Result<Reached, SetupError> {
+    ) -> Result<Result<String, String>, SetupError> {
         let engine = Engine::new(self.socket.to_owned(), Timeouts::default());
         if let Err(error) = engine.negotiate().await {
             let error = chain(&error);
             return Ok(match daemon {
                 Some(Daemon { pid, .. }) => {
-                    Reached::restart(&format!("dockerd (process {pid}) does not answer: {error}"))
+                    Err(restart(&format!("dockerd (process {pid}) does not answer: {error}")))
                 }
                 None if self.is_changed => {
-                    let told = format!("Docker will read the file when it starts ({error})");
-                    Reached { is_done: true, told }
+                    Ok(format!("Docker will read the file when it starts ({error})"))
                 }
-                None => Reached { is_done: true, told: "nothing was changed".to_owned() },
+                None => Ok("nothing was changed".to_owned()),
             });
         }
         if !self.is_changed && self.is_reached(&engine).await {
-            return Ok(self.reached());
+            return Ok(Ok(self.reached()));
         }
         let Some(Daemon { pid, flags }) = daemon else {
             let why = format!("no dockerd of this host listens on {}", self.socket.display());
-            return Ok(Reached::restart(&why));
+            return Ok(Err(restart(&why)));
         };
         let read = flags.config_file.unwrap_or_else(|| USUAL_FILE.to_owned());
         if !is_same(Path::new(&read), self.path) {
-            let told = format!("dockerd (process {pid}) reads another file: {read}");
-            return Ok(Reached { is_done: false, told });
+            return Ok(Err(format!("dockerd (process {pid}) reads another file: {read}")));
         }
-        let passing = match self.wanted {
-            Wanted::Absent if !flags.adds_runtimes => daemon_json::with_runtimes(self.text),
-            Wanted::Absent | Wanted::Present(_) => None,
-        };
+        let is_empty = self.wanted.is_none() && !flags.adds_runtimes;
+        let passing = if is_empty { daemon_json::with_runtimes(self.text) } else { None };
         if let Some(text) = &passing {
             file::replace_in_place(self.path, text.as_bytes())?;
         }
@@ -182,51 +152,46 @@ impl Reading<'_> {
         Ok(reached)
     }
 
-    async fn hang_up(&self, processes: &Processes, pid: u32, engine: &Engine) -> Reached {
+    async fn hang_up(
+        &self,
+        processes: &Processes,
+        pid: u32,
+        engine: &Engine,
+    ) -> Result<String, String> {
         let process = processes.get(pid).map(|one| ProcessHandle::take(processes, one.who));
         let asked = match process {
             Some(Ok(Some(handle))) => handle.signal(ProcessSignal::HangUp),
             Some(Err(error)) => Err(error),
             Some(Ok(None)) | None => {
-                return Reached::restart(&format!("dockerd (process {pid}) has ended"));
+                return Err(restart(&format!("dockerd (process {pid}) has ended")));
             }
         };
-        if let Err(error) = asked {
-            let why = format!("cannot signal dockerd (process {pid}) to read the file: {error}");
-            return Reached::restart(&why);
-        }
+        asked.map_err(|error| {
+            restart(&format!("cannot signal dockerd (process {pid}) to read the file: {error}"))
+        })?;
         let end = Instant::now() + TIME_TO_READ;
         while !self.is_reached(engine).await {
             if Instant::now() > end {
                 // A file that dockerd refuses would prevent its next start.
-                let told = format!(
+                return Err(format!(
                     "dockerd (process {pid}) did not apply the file; its log says why. Restart Docker ({ENDS}) once \
                      this succeeds: dockerd --validate --config-file {}",
                     self.path.display()
-                );
-                return Reached { is_done: false, told };
+                ));
             }
             sleep(INTERVAL).await;
         }
-        self.reached()
+        Ok(self.reached())
     }
 
     async fn is_reached(&self, engine: &Engine) -> bool {
         let Ok(info) = engine.info().await else { return false };
-        match self.wanted {
-            Wanted::Present(program) => {
-                info.runtimes.get(RUNTIME).is_some_and(|ours| Path::new(&ours.path) == program)
-            }
-            Wanted::Absent => !info.runtimes.contains_key(RUNTIME),
-        }
+        info.runtimes.get(RUNTIME).map(|ours| Path::new(&ours.path)) == self.wanted
     }
 
-    fn reached(&self) -> Reached {
-        let has = match self.wanted {
-            Wanted::Present(_) => "has",
-            Wanted::Absent => "no longer has",
-        };
-        Reached { is_done: true, told: format!("Docker {has} the runtime {RUNTIME:?}") }
+    fn reached(&self) -> String {
+        let has = if self.wanted.is_some() { "has" } else { "no longer has" };
+        format!("Docker {has} the runtime {RUNTIME:?}")
     }
 }
 

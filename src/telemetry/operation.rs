@@ -73,6 +73,11 @@ impl<const N: usize> Operation<N> {
         Self { span_guard: Some(SpanGuard::new(span)), ..self }
     }
 
+    /// Ends the operation. Its result is the kind of the failure. Returns the measured time.
+    pub fn ended(self, failure: Option<Kind>) -> Duration {
+        self.finish(failure.map_or(OK, Kind::word), failure)
+    }
+
     /// Ends the operation with this result, and with the failure if it failed. Returns the measured time.
     pub fn finish(self, result: &'static str, failure: Option<Kind>) -> Duration {
         if let Some(span_guard) = self.span_guard {

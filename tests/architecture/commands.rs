@@ -3,8 +3,8 @@
 
 use std::{ffi::OsString, fs};
 
-use clap::{CommandFactory as _, error::ErrorKind};
-use dockbridge::cli::command_line::{CommandLine, Invocation};
+use clap::error::ErrorKind;
+use dockbridge::cli::command_line::Invocation;
 
 use super::{
     figures::{pages, read},
@@ -57,7 +57,7 @@ fn is_understood(words: &[&str]) -> bool {
 
 fn is_flag(flag: &str) -> bool {
     let name = flag.trim_start_matches("--").split(['=', ' ']).next().unwrap();
-    let command = CommandLine::command();
+    let command = Invocation::command();
     let all = std::iter::once(&command).chain(command.get_subcommands());
     let mut flags = all.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
     name == "version" || name == "help" || flags.any(|known| known == name)

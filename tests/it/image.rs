@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
-    config::live::{Live, LiveSettings},
+    config::{live::LiveSettings, settings::Settings},
     engine::client::{Engine, Timeouts},
     error::Kind,
     host::disk,
-    image::{
-        kubelet_images::KubeletImages,
-        service::{ImageSettings, Images},
-    },
+    image::{kubelet_images::KubeletImages, service::Images},
     model::{
         id::ImageId,
         image::{Credentials, FilesystemUsage, PullRequest},
@@ -50,21 +47,21 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
-        Self::with(ImageSettings::default()).await
+        Self::with(Settings::default()).await
     }
 
-    async fn with(settings: ImageSettings) -> Self {
+    async fn with(settings: Settings) -> Self {
         let docker = FakeDockerd::start().await;
         Self::over(docker, settings).await
     }
 
-    async fn over(docker: FakeDockerd, settings: ImageSettings) -> Self {
+    async fn over(docker: FakeDockerd, settings: Settings) -> Self {
         let bench = Self::unsynced(docker, settings).await;
         bench.store.synced(LONG).await.unwrap();
         bench
     }
 
-    async fn unsynced(docker: FakeDockerd, settings: ImageSettings) -> Self {
+    async fn unsynced(docker: FakeDockerd, settings: Settings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), TIMEOUT);
         // Next to the engine's root, so that a second bench with the same fake has the same state.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
@@ -76,7 +73,13 @@ impl Bench {
             NoHooks,
             OomDetector::default(),
         );
-        let images = Images::new(engine, store.clone(), settings, pulled, &TaskTracker::new());
+        let images = Images::new(
+            engine,
+            store.clone(),
+            LiveSettings::new(settings),
+            pulled,
+            &TaskTracker::new(),
+        );
         Self { docker, store, images }
     }
 
@@ -237,8 +240,7 @@ async fn a_pull_without_progress_is_given_up() {
     ];
     for (silence, rest) in silences {
         let pull_progress_deadline = Some(Duration::from_secs(1));
-        let bench =
-            Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
+        let bench = Bench::with(Settings { pull_progress_deadline, ..Default::default() }).await;
         bench.docker.inject(Rule::new(PULL, silence.clone()));
         let pull = bench.images.pull(request("app:1"));
         let error = hurry(PAUSE, Duration::from_millis(500), pull).await.unwrap_err();
@@ -254,7 +256,7 @@ async fn a_pull_without_progress_is_given_up() {
 #[tokio::test]
 async fn a_pull_that_only_talks_is_given_up() {
     let pull_progress_deadline = Some(Duration::from_millis(300));
-    let bench = Bench::with(ImageSettings { pull_progress_deadline, ..Default::default() }).await;
+    let bench = Bench::with(Settings { pull_progress_deadline, ..Default::default() }).await;
     let chunk = downloading(5);
     bench.docker.inject(Rule::new(PULL, Fault::Stream(vec![chunk; 2000])));
     let error = bench.images.pull(request("app:1")).await.unwrap_err();
@@ -264,7 +266,7 @@ async fn a_pull_that_only_talks_is_given_up() {
 #[tokio::test]
 async fn a_slow_pull_that_moves_is_not_cut() {
     let deadline = Duration::from_secs(2);
-    let settings = ImageSettings { pull_progress_deadline: Some(deadline), ..Default::default() };
+    let settings = Settings { pull_progress_deadline: Some(deadline), ..Default::default() };
     let bench = Bench::with(settings).await;
     let image = bench.docker.world(|world| world.add_image("app:1"));
     bench.docker.inject(Rule::new(PULL, Fault::Stream((0..300).map(downloading).collect())));
@@ -462,12 +464,12 @@ async fn the_built_in_pause_is_loaded_once_and_again_when_it_went() {
 async fn a_pause_that_is_there_is_not_loaded() {
     let docker = FakeDockerd::start().await;
     let Bench { docker, .. } = {
-        let bench = Bench::over(docker, ImageSettings::default()).await;
+        let bench = Bench::over(docker, Settings::default()).await;
         bench.images.pause().await.unwrap();
         bench
     };
     docker.forget_requests();
-    let bench = Bench::unsynced(docker, ImageSettings::default()).await;
+    let bench = Bench::unsynced(docker, Settings::default()).await;
     assert!(archive::is_of(bench.images.pause().await.unwrap().as_str()));
     assert_eq!(bench.docker.count(LOAD), 0);
 }
@@ -477,7 +479,7 @@ async fn a_pause_that_is_there_is_not_loaded() {
 async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image(archive::reference()));
-    let bench = Bench::unsynced(docker, ImageSettings::default()).await;
+    let bench = Bench::unsynced(docker, Settings::default()).await;
     let own = bench.images.pause().await.unwrap();
     assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
@@ -500,9 +502,9 @@ async fn a_configured_pause_is_pulled_with_credentials() {
     let config = home.path().join("config.json");
     std::fs::write(&config, r#"{"auths":{"r.test:5000":{"auth":"bWU6c2VjcmV0"}}}"#).unwrap();
     let name = "r.test:5000/pause:3.10".to_owned();
-    let settings = ImageSettings {
+    let settings = Settings {
         sandbox_image: Some(name.clone()),
-        live: LiveSettings::new(Live { registry_config: Some(config), ..Default::default() }),
+        registry_config: Some(config),
         ..Default::default()
     };
     let bench = Bench::with(settings).await;
@@ -518,13 +520,13 @@ async fn a_configured_pause_is_pulled_with_credentials() {
 
 #[tokio::test]
 async fn a_pause_by_id_cannot_be_pulled() {
-    let settings = ImageSettings { sandbox_image: Some(ZEROS.to_owned()), ..Default::default() };
+    let settings = Settings { sandbox_image: Some(ZEROS.to_owned()), ..Default::default() };
     let bench = Bench::with(settings).await;
     let error = bench.images.pause().await.unwrap_err();
     assert!(error.to_string().contains("is missing and cannot be pulled"), "{error}");
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     let there = bench.docker.world(|world| world.add_image("app:1"));
-    let settings = ImageSettings { sandbox_image: Some(there.clone()), ..Default::default() };
+    let settings = Settings { sandbox_image: Some(there.clone()), ..Default::default() };
     let Bench { docker, .. } = bench;
     let bench = Bench::over(docker, settings).await;
     assert_eq!(bench.images.pause().await.unwrap(), id(&there));
@@ -551,8 +553,7 @@ async fn images_are_pinned_by_name_and_by_label() {
     let names = ["r.test/keep/*", "busybox"].map(|text| text.parse().unwrap()).to_vec();
     let labels = vec!["keep=yes".parse().unwrap()];
     let pins = PinnedImages { names, labels };
-    let live = LiveSettings::new(Live { pins, ..Default::default() });
-    let bench = Bench::with(ImageSettings { live, ..Default::default() }).await;
+    let bench = Bench::with(Settings { pins, ..Default::default() }).await;
     let pinned = ["r.test/keep/app:1", "busybox:1", "labelled:1"];
     let others = ["r.test/app:1", "other:1"];
     bench.docker.world(|world| {
@@ -590,7 +591,7 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
         let pod = world.add_container("k8s_x_a_b_c_0", work);
         (world.add_container("early", json!({ "Image": "app:1" })), pod)
     });
-    let bench = Bench::over(docker, ImageSettings::default()).await;
+    let bench = Bench::over(docker, Settings::default()).await;
     assert!(bench.pinned("app:1") && bench.pinned("pause:old"));
     assert!(!bench.pinned("pod:1") && !bench.pinned("late:1"), "kubelet knows the pod's");
     let late = bench.docker.world(|world| world.add_container("late", json!({"Image": "late:1"})));
@@ -603,8 +604,7 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
 
 #[tokio::test]
 async fn kubelet_may_have_only_what_it_pulled() {
-    let live = LiveSettings::new(Live { collect: CollectImages::Pulled, ..Default::default() });
-    let settings = ImageSettings { live, ..Default::default() };
+    let settings = Settings { collect: CollectImages::Pulled, ..Default::default() };
     let docker = FakeDockerd::start().await;
     docker.world(|world| {
         world.add_image("built:1");
@@ -638,7 +638,7 @@ async fn kubelet_may_have_only_what_it_pulled() {
     let file = bench.docker.directory().join("state/pulled-images.json");
     eventually(|| !file.exists()).await;
 
-    let bench = Bench::over(bench.docker, ImageSettings::default()).await;
+    let bench = Bench::over(bench.docker, Settings::default()).await;
     assert!(!bench.pinned("built:1"), "without the setting nothing of it counts");
 }
 
@@ -649,7 +649,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
         world.add_image("app:1");
         std::fs::create_dir_all(&world.root).unwrap();
     });
-    let bench = Bench::over(docker, ImageSettings::default()).await;
+    let bench = Bench::over(docker, Settings::default()).await;
     let usage = bench.measured(1_234_567).await;
     assert!(usage.measured_at.is_set() && usage.mountpoint.is_dir());
     assert_eq!(usage.mountpoint, bench.docker.world(|world| world.root.clone()));
@@ -684,7 +684,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
         world.root.clone()
     });
     docker.inject(Rule::new("GET /system/df", Fault::StalledHeaders));
-    let bench = Bench::over(docker, ImageSettings::default()).await;
+    let bench = Bench::over(docker, Settings::default()).await;
     let began = Instant::now();
     let usage = hurry(PAUSE, Duration::from_millis(100), bench.images.filesystem()).await.unwrap();
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
@@ -696,7 +696,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
 async fn without_an_engine_there_is_no_file_system() {
     let docker = FakeDockerd::start().await;
     docker.stop().await;
-    let bench = Bench::unsynced(docker, ImageSettings::default()).await;
+    let bench = Bench::unsynced(docker, Settings::default()).await;
     let error = bench.images.filesystem().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
 }

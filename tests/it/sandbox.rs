@@ -7,17 +7,17 @@ use std::{
 use dockbridge::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
-    config::live::{Live, LiveSettings},
+    config::{
+        live::LiveSettings,
+        settings::{CniSettings, Settings},
+    },
     container::{
         limits::service::Limits, node, oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot,
         saved_changes::SavedChanges, service::Containers,
     },
     engine::client::{Engine, Timeouts},
     host::{cgroup::Cgroups, file::Durability, netns},
-    image::{
-        kubelet_images::KubeletImages,
-        service::{ImageSettings, Images},
-    },
+    image::{kubelet_images::KubeletImages, service::Images},
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
@@ -29,7 +29,7 @@ use dockbridge::{
         sandbox::SandboxSpec,
         time::Nanos,
     },
-    network::service::{Network, NetworkSettings},
+    network::service::Network,
     oci_runtime::directory::EditsDirectory,
     sandbox::{
         adopt::Adopter,
@@ -111,20 +111,17 @@ impl Node {
         let images = Images::new(
             engine.clone(),
             store.clone(),
-            ImageSettings::default(),
+            LiveSettings::default(),
             KubeletImages::load(checkpoints.clone()).await,
             &tokio_util::task::TaskTracker::new(),
         );
-        let network = Network::start(NetworkSettings {
-            mode: NetworkMode::Cni,
-            live: LiveSettings::new(Live {
-                cni_conf_dir: self.root.path().join("conf"),
-                cni_bin_dirs: vec![self.root.path().join("bin")],
-                ..Live::default()
-            }),
+        let cni = CniSettings {
+            conf_dir: self.root.path().join("conf"),
+            bin_dirs: vec![self.root.path().join("bin")],
             cache_dir: self.root.path().join("cache"),
-            plugin_timeout: LONG,
-        });
+        };
+        let settings = Settings { cni, ..Settings::default() };
+        let network = Network::start(LiveSettings::new(settings), LONG);
         let rooms = SandboxDependencies { node, checkpoints, network, images, limits, containers };
         let run = self.root.path().join("run");
         let network = rooms.network.clone();

@@ -11,8 +11,8 @@
     reason = "it runs on a developer's machine and fails by panicking"
 )]
 
-use clap::{Command, CommandFactory as _};
-use dockbridge::cli::command_line::CommandLine;
+use clap::Command;
+use dockbridge::cli::command_line::Invocation;
 
 #[path = "../architecture/source.rs"]
 #[allow(dead_code, reason = "the tests of the structure use all of it")]
@@ -33,7 +33,7 @@ fn main() {
     for (kind, place, text) in found {
         println!("{kind:5} {place}: {}", text.replace('\n', "\n      "));
     }
-    print_help(&CommandLine::command(), "");
+    print_help(&Invocation::command(), "");
 }
 
 /// Prints the help of a command and of its subcommands.

@@ -221,14 +221,7 @@ fn not_set(field: &str, value: &str, cause: HostError) -> Failure {
 async fn set_property(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
-    let ran = run(Program {
-        executable: Path::new("systemctl"),
-        arguments: &arguments,
-        environment: &[],
-        input: &[],
-        time_limit: SYSTEMD_TIMEOUT,
-        output_limit: OUTPUT_LIMIT,
-    });
+    let ran = run(Program::new(Path::new("systemctl"), &arguments, SYSTEMD_TIMEOUT));
     match ran.await {
         Ok(ran) if ran.exit == ProcessExit::Code(0) => return true,
         Ok(ran) => {
@@ -258,5 +251,3 @@ const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long systemd may take to apply a property, and how often that is checked.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The largest output of systemctl that is read. It prints nothing on success.
-const OUTPUT_LIMIT: usize = 64 << 10;

@@ -3,7 +3,7 @@
 //! cri-dockerd uses the same cache, so each can release the pods of the other.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -95,11 +95,11 @@ impl ResultCache {
 
     /// Removes drafts that earlier processes of dockbridge did not finish. Blocks on the disk.
     pub fn remove_drafts(&self) {
-        let Ok(entries) = fs::read_dir(&self.results) else { return };
-        let abandoned =
-            |entry: &fs::DirEntry| file::is_abandoned_draft(&entry.file_name().to_string_lossy());
-        let abandoned = entries.flatten().filter(abandoned);
-        abandoned.for_each(|draft| file::remove_draft(&draft.path()));
+        let mut paths = file::entries(&self.results).unwrap_or_default();
+        let name =
+            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        paths.retain(|path| file::is_abandoned_draft(&name(path)));
+        paths.iter().for_each(|draft| file::remove_draft(draft));
     }
 
     /// All readable entries, in no order, and why others cannot be read. Blocks on the disk.
@@ -144,13 +144,10 @@ impl ResultCache {
 
     /// All files without drafts; none if the directory does not exist.
     fn files(&self) -> Result<Vec<PathBuf>, HostError> {
-        let fail = |error| HostError::new("list", &self.results, error);
-        let entries = match fs::read_dir(&self.results) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(fail)?,
-        };
-        let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-        Ok(paths.map_err(fail)?.into_iter().filter(|path| !is_hidden(path)).collect())
+        let mut paths = file::entries(&self.results)
+            .map_err(|error| HostError::new("list", &self.results, error))?;
+        paths.retain(|path| !is_hidden(path));
+        Ok(paths)
     }
 
     /// All parts were checked before: the network's name, the engine's id, the interface.

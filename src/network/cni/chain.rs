@@ -8,21 +8,10 @@ use tokio::time::Instant;
 
 use super::{
     config::{NetworkConfigList, PluginConfig},
-    plugin::{Call, Plugins, malformed},
+    plugin::{Plugins, RuntimeConf, malformed},
     plugin_error::PluginError,
     version::Version,
 };
-
-/// One container's interface on one network: libcni's `RuntimeConf`.
-#[derive(Clone, Debug, Default)]
-pub struct RuntimeConf {
-    pub container: String,
-    /// Path of its namespace; empty if the namespace is gone.
-    pub netns: String,
-    pub interface: String,
-    pub arguments: String,
-    pub capabilities: Map<String, Value>,
-}
 
 /// A network and its plugins. `timeout` applies to all calls of one command together.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +32,7 @@ impl Chain<'_> {
         let mut result = None;
         for plugin in &self.list.plugins {
             let input = plugin.input(self.list, &conf.capabilities, result.as_ref());
-            let printed = self.call(plugin, conf.call("ADD"), &input, remaining(end)).await?;
+            let printed = self.call(plugin, ("ADD", conf), &input, remaining(end)).await?;
             result = Some(self.result(plugin, &printed)?);
         }
         Ok(result.unwrap_or_default())
@@ -61,7 +50,7 @@ impl Chain<'_> {
         for (plugin, left) in plugins.zip((1..=self.count()).rev()) {
             let input = plugin.input(self.list, &conf.capabilities, previous);
             let timeout = remaining(end) / left;
-            failures.extend(self.call(plugin, conf.call("DEL"), &input, timeout).await.err());
+            failures.extend(self.call(plugin, ("DEL", conf), &input, timeout).await.err());
         }
         failures
     }
@@ -81,7 +70,7 @@ impl Chain<'_> {
         for (plugin, left) in self.list.plugins.iter().zip((1..=self.count()).rev()) {
             let mut input = plugin.input(self.list, &Map::new(), None);
             input.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
-            let call = Call { command: "GC", ..Call::default() };
+            let call = ("GC", &RuntimeConf::default());
             failures.extend(self.call(plugin, call, &input, remaining(end) / left).await.err());
         }
         failures
@@ -98,7 +87,7 @@ impl Chain<'_> {
         let end = Instant::now() + self.timeout;
         for plugin in &self.list.plugins {
             let input = plugin.input(self.list, &Map::new(), None);
-            let call = Call { command: "STATUS", ..Call::default() };
+            let call = ("STATUS", &RuntimeConf::default());
             self.call(plugin, call, &input, remaining(end)).await?;
         }
         Ok(())
@@ -107,7 +96,7 @@ impl Chain<'_> {
     async fn call(
         &self,
         plugin: &PluginConfig,
-        call: Call<'_>,
+        call: (&'static str, &RuntimeConf),
         input: &Map<String, Value>,
         timeout: Duration,
     ) -> Result<Vec<u8>, PluginError> {
@@ -132,18 +121,6 @@ impl Chain<'_> {
 
     fn count(&self) -> u32 {
         u32::try_from(self.list.plugins.len()).unwrap_or(u32::MAX)
-    }
-}
-
-impl RuntimeConf {
-    fn call(&self, command: &'static str) -> Call<'_> {
-        Call {
-            command,
-            container: &self.container,
-            netns: &self.netns,
-            interface: &self.interface,
-            arguments: &self.arguments,
-        }
     }
 }
 

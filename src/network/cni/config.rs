@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use super::version::{Version, listed};
 use crate::wire::nullable::nullable;
@@ -37,32 +36,9 @@ pub struct PluginConfig {
     body: Map<String, Value>,
 }
 
-/// Why a text is not a usable configuration.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    #[error("not a network configuration: {0}")]
-    Malformed(String),
-    #[error("\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file")]
-    ListInSingle,
-    #[error("{file}: {reason}")]
-    Folder { file: String, reason: String },
-    #[error("no plugins")]
-    Empty,
-    /// The name is missing or not safe in plugins' own file names.
-    #[error(
-        "network name {0:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
-    )]
-    Name(String),
-    /// The plugin has no name, or its name is not a plain file name.
-    #[error("plugin type {0:?} is not a plain file name")]
-    PluginType(String),
-    #[error("requests CNI {0}; supported are 0.1.0 to 1.1.0")]
-    Version(String),
-}
-
 impl NetworkConfigList {
     /// Reads the content of a `.conflist` file.
-    pub fn from_list(text: &str) -> Result<Self, ConfigError> {
+    pub fn from_list(text: &str) -> Result<Self, String> {
         Self::from_object(object(text)?)
     }
 
@@ -70,11 +46,11 @@ impl NetworkConfigList {
     /// folder next to it that has the network's name (CNI 1.1). [`Self::text`] contains them all.
     ///
     /// # Errors
-    /// See [`ConfigError`]. A plugin's file may also be unreadable.
+    /// The reason why it cannot be used. A plugin's file may also be unreadable.
     pub fn from_file(
         text: &str,
-        in_folder: impl FnOnce(&str) -> Result<Vec<String>, ConfigError>,
-    ) -> Result<Self, ConfigError> {
+        in_folder: impl FnOnce(&str) -> Result<Vec<String>, String>,
+    ) -> Result<Self, String> {
         let mut raw = object(text)?;
         let mut fields: ListFields = decode(Value::Object(raw.clone()))?;
         let name = fields.name.unwrap_or_default();
@@ -89,10 +65,12 @@ impl NetworkConfigList {
     }
 
     /// Reads the content of a `.conf` or `.json` file: one plugin.
-    pub fn from_single(text: &str) -> Result<Self, ConfigError> {
+    pub fn from_single(text: &str) -> Result<Self, String> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {
-            return Err(ConfigError::ListInSingle);
+            let reason =
+                "\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file";
+            return Err(reason.to_owned());
         }
         let shared = SHARED
             .iter()
@@ -126,18 +104,20 @@ impl NetworkConfigList {
         self.plugins.iter().any(|plugin| plugin.capabilities.contains(capability))
     }
 
-    fn from_object(raw: Map<String, Value>) -> Result<Self, ConfigError> {
+    fn from_object(raw: Map<String, Value>) -> Result<Self, String> {
         let fields: ListFields = decode(Value::Object(raw.clone()))?;
         let name = fields.name.unwrap_or_default();
         if !is_network_name(&name) {
-            return Err(ConfigError::Name(name));
+            return Err(format!(
+                "network name {name:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
+            ));
         }
         let versions = known_versions(fields.version.as_deref(), &fields.versions)?;
-        let plugins: Result<Vec<PluginConfig>, ConfigError> =
+        let plugins: Result<Vec<PluginConfig>, String> =
             fields.plugins.into_iter().map(PluginConfig::from_object).collect();
         let plugins = plugins?;
         if plugins.is_empty() {
-            return Err(ConfigError::Empty);
+            return Err("no plugins".to_owned());
         }
         Ok(Self {
             name,
@@ -151,11 +131,11 @@ impl NetworkConfigList {
 }
 
 impl PluginConfig {
-    fn from_object(body: Map<String, Value>) -> Result<Self, ConfigError> {
+    fn from_object(body: Map<String, Value>) -> Result<Self, String> {
         let fields: PluginFields = decode(Value::Object(body.clone()))?;
         let kind = fields.kind.unwrap_or_default();
         if kind.is_empty() || kind.contains(['/', '\0']) || kind == "." || kind == ".." {
-            return Err(ConfigError::PluginType(kind));
+            return Err(format!("plugin type {kind:?} is not a plain file name"));
         }
         let requested = fields.capabilities.into_iter();
         let capabilities = requested.filter(|(_, on)| *on == Some(true));
@@ -235,27 +215,32 @@ impl Default for Flag {
     }
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, ConfigError> {
-    serde_json::from_str(text).map_err(|e| ConfigError::Malformed(e.to_string()))
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(malformed)
 }
 
-fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, ConfigError> {
-    serde_json::from_value(value).map_err(|e| ConfigError::Malformed(e.to_string()))
+fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> String {
+    format!("not a network configuration: {error}")
 }
 
 /// The known ones among the requested versions, in rising order.
-fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, ConfigError> {
+fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, String> {
     let one = one.filter(|text| !text.is_empty());
     if one.is_none() && more.is_empty() {
         return Ok(vec![Version::OLDEST]);
     }
     let requested: BTreeSet<&str> =
         one.into_iter().chain(more.iter().map(String::as_str)).collect();
-    let read = requested.iter().filter_map(|text| text.parse::<Version>().ok());
-    let known: BTreeSet<Version> = read.filter(|v| Version::KNOWN.contains(v)).collect();
+    let known = requested.iter().filter_map(|text| text.parse().ok());
+    let known: BTreeSet<Version> = known.collect();
     if known.is_empty() {
-        let requested: Vec<&str> = requested.into_iter().collect();
-        return Err(ConfigError::Version(requested.join(", ")));
+        let requested = requested.into_iter().collect::<Vec<_>>().join(", ");
+        let reason = format!("requests CNI {requested}; supported are 0.1.0 to 1.1.0");
+        return Err(reason);
     }
     Ok(known.into_iter().collect())
 }

@@ -1,14 +1,10 @@
 //! Selects the network configuration of a directory, which is the first usable one by file name. The reason
 //! why each earlier file was refused is kept for the operator.
 
-use std::{
-    fmt, fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt, fs, io, path::Path, time::Duration};
 
 use super::{
-    config::{ConfigError, NetworkConfigList, negotiate_version},
+    config::{NetworkConfigList, negotiate_version},
     plugin::Plugins,
 };
 use crate::{concurrency::blocking::blocking, host::file};
@@ -52,42 +48,30 @@ pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> S
         Err(error) => return Selection { problem: Some(explain(&error)), ..Selection::default() },
     };
     let mut selection = Selection::default();
-    for candidate in candidates {
-        let negotiated = match candidate.list {
+    for (file, list) in candidates {
+        let negotiated = match list {
             Ok(list) => negotiate(list, plugins, timeout).await,
             Err(reason) => Err(reason),
         };
         match negotiated {
             Ok(list) => {
-                selection.selected = Some(SelectedConfig { file: candidate.file, list });
+                selection.selected = Some(SelectedConfig { file, list });
                 return selection;
             }
-            Err(reason) => selection.refused.push(Refused { file: candidate.file, reason }),
+            Err(reason) => selection.refused.push(Refused { file, reason }),
         }
     }
     selection
 }
 
-struct Candidate {
-    file: String,
-    list: Result<NetworkConfigList, String>,
-}
-
-fn candidates(directory: &Path) -> io::Result<Vec<Candidate>> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if Form::of(&path).is_some() && !path.is_dir() {
-            paths.push(path);
-        }
-    }
+/// The possible files, with their configurations or the reasons why they cannot be used.
+fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigList, String>)>> {
+    let listed = fs::read_dir(directory)?;
+    let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| Form::of(path).is_some() && !path.is_dir());
     paths.sort();
-    Ok(paths.iter().map(|path| candidate(path)).collect())
-}
-
-fn candidate(path: &Path) -> Candidate {
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Candidate { file, list: read(path) }
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(paths.iter().map(|path| (name(path), read(path))).collect())
 }
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
@@ -99,29 +83,22 @@ fn read(path: &Path) -> Result<NetworkConfigList, String> {
         }
         _ => NetworkConfigList::from_single(&text),
     };
-    list.map_err(|e| e.to_string())
+    list
 }
 
 /// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.
-fn in_folder(folder: &Path) -> Result<Vec<String>, ConfigError> {
+fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
     let name = folder.file_name().unwrap_or_default();
-    let refused = |file: &Path, reason: String| ConfigError::Folder {
-        file: Path::new(name).join(file.file_name().unwrap_or_default()).display().to_string(),
-        reason,
+    let refused = |file: &Path, reason: String| {
+        let file = Path::new(name).join(file.file_name().unwrap_or_default());
+        format!("{}: {reason}", file.display())
     };
-    let entries = match fs::read_dir(folder) {
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            return Ok(Vec::new());
-        }
+    let entries = match file::entries(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
         entries => entries,
     };
-    let entries = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.map_err(|error| refused(Path::new(""), explain(&error)))?;
-    let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    let mut paths = entries.map_err(|error| refused(Path::new(""), explain(&error)))?;
     paths.retain(|path| path.extension().is_some_and(|end| end == "conf") && !path.is_dir());
-    paths.sort();
     paths.iter().map(|path| text(path).map_err(|reason| refused(path, reason))).collect()
 }
 

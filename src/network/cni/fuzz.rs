@@ -6,7 +6,7 @@ use super::{
     cache, config,
     config::NetworkConfigList,
     plugin, result,
-    version::{Version, VersionReply, listed},
+    version::{VERSIONS, Version, VersionReply, listed},
 };
 use crate::{fuzz_input::texts, network::quantity};
 
@@ -29,7 +29,6 @@ pub(crate) fn result(bytes: &[u8]) {
     }
     if let Ok(supported) = serde_json::from_slice::<VersionReply>(bytes) {
         let known = supported.known();
-        assert!(known.iter().all(|version| Version::KNOWN.contains(version)));
         let _ = listed(&known);
     }
     for text in texts(bytes) {
@@ -64,7 +63,7 @@ pub(crate) fn configuration(bytes: &[u8]) {
         }
         let (requested, versions) = (list.has_capability("portMappings"), list.versions.clone());
         let _ = (requested, list.is_loopback());
-        for version in Version::KNOWN {
+        for version in VERSIONS.iter().filter_map(|text| text.parse().ok()) {
             let agreed = config::negotiate_version(&list, &[("plugin".to_owned(), vec![version])]);
             assert_eq!(agreed.is_ok(), versions.contains(&version));
             let one = list.clone().with_version(version);

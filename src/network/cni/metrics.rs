@@ -23,19 +23,9 @@ impl CniMetrics {
         command: &'static str,
         container: &str,
         span: &Span,
-    ) -> RunningCall {
+    ) -> Operation<2> {
         let what = format!("{command} {plugin} {container}");
-        RunningCall(self.0.begin("cni", what, [command, ""]).shown_by(span))
-    }
-}
-
-/// A call of a plugin that has not ended.
-#[derive(Debug)]
-pub(super) struct RunningCall(Operation<2>);
-
-impl RunningCall {
-    pub(super) fn finish(self, failure: Option<&Failure>) {
-        self.0.finish(result(failure), failure.map(Failure::kind));
+        self.0.begin("cni", what, [command, ""]).shown_by(span)
     }
 }
 
@@ -50,7 +40,8 @@ impl RegisterMetrics for CniMetrics {
     }
 }
 
-const fn result(failure: Option<&Failure>) -> &'static str {
+/// How a call ended, as a label.
+pub(super) const fn result(failure: Option<&Failure>) -> &'static str {
     match failure {
         None => OK,
         Some(Failure::Missing { .. } | Failure::NotExecutable { .. }) => "missing",

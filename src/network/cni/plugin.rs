@@ -13,17 +13,17 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Semaphore, time};
-use tracing::{Instrument as _, Span, debug, info_span, warn};
+use tracing::{Instrument as _, debug, info_span, warn};
 
 use super::{
-    metrics::CniMetrics,
+    metrics::{self, CniMetrics},
     plugin_error::{Failure, PluginError},
     version::{Version, VersionReply},
 };
 use crate::{
     concurrency::blocking::blocking,
-    config::live::{Live, LiveSettings},
-    host::process::{Finished, ProcessError, ProcessExit, Program, run},
+    config::live::LiveSettings,
+    host::process::{ProcessError, ProcessExit, Program, run},
     telemetry::trace::TRACED,
     wire::nullable::nullable,
 };
@@ -37,25 +37,20 @@ pub struct Plugins {
     pub metrics: CniMetrics,
 }
 
-/// The environment of one call, except `CNI_PATH`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Call<'a> {
-    pub command: &'static str,
-    pub container: &'a str,
-    /// `CNI_NETNS`; empty if the namespace is gone.
-    pub netns: &'a str,
-    pub interface: &'a str,
-    pub arguments: &'a str,
+/// One container's interface on one network: libcni's `RuntimeConf`.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeConf {
+    pub container: String,
+    /// Path of its namespace; empty if the namespace is gone.
+    pub netns: String,
+    pub interface: String,
+    pub arguments: String,
+    pub capabilities: Map<String, Value>,
 }
 
 impl Plugins {
-    /// Plugins are searched for in `directories`, in order.
-    pub fn new(directories: Vec<PathBuf>) -> Self {
-        Self::of(LiveSettings::new(Live { cni_bin_dirs: directories, ..Live::default() }))
-    }
-
     /// Plugins are searched for in the directories that are set at the time.
-    pub fn of(live: LiveSettings) -> Self {
+    pub fn new(live: LiveSettings) -> Self {
         let metrics = CniMetrics::default();
         let searches = Arc::new(Semaphore::new(MAX_SEARCHES));
         Self { live, versions: Mutex::default(), searches, metrics }
@@ -64,7 +59,7 @@ impl Plugins {
     /// The directories, in the form of `PATH`.
     fn path(&self) -> String {
         let live = self.live.current();
-        let names = live.cni_bin_dirs.iter().map(|directory| directory.display().to_string());
+        let names = live.cni.bin_dirs.iter().map(|directory| directory.display().to_string());
         names.collect::<Vec<_>>().join(":")
     }
 
@@ -76,7 +71,7 @@ impl Plugins {
         timeout: Duration,
     ) -> Result<(PathBuf, ExecutableVersion), Failure> {
         let paths: Vec<PathBuf> =
-            self.live.current().cni_bin_dirs.iter().map(|dir| dir.join(kind)).collect();
+            self.live.current().cni.bin_dirs.iter().map(|dir| dir.join(kind)).collect();
         let searching = async {
             let permit = Arc::clone(&self.searches).acquire_owned().await;
             let search = move || {
@@ -102,17 +97,21 @@ impl Plugins {
     pub async fn call(
         &self,
         kind: &str,
-        call: Call<'_>,
+        (command, conf): (&'static str, &RuntimeConf),
         input: &Map<String, Value>,
         timeout: Duration,
     ) -> Result<Vec<u8>, PluginError> {
-        let span = span(kind, call);
-        let run = self.metrics.begin(kind, call.command, call.container, &span);
-        let done = self.attempt(kind, call, input, timeout).instrument(span).await;
-        run.finish(done.as_ref().err());
+        let span = info_span!(
+            target: TRACED, "cni", name = %format_args!("cni {command} {kind}"),
+            container = conf.container.as_str(),
+        );
+        let run = self.metrics.begin(kind, command, &conf.container, &span);
+        let done = self.attempt(kind, (command, conf), input, timeout).instrument(span).await;
+        let failure = done.as_ref().err();
+        run.finish(metrics::result(failure), failure.map(Failure::kind));
         done.map_err(|failure| PluginError {
             plugin: kind.to_owned(),
-            command: call.command,
+            command,
             failure: Box::new(failure),
         })
     }
@@ -139,7 +138,7 @@ impl Plugins {
         }
         let input = json!({"cniVersion": Version::HAS_STATUS.to_string()});
         let input = input.as_object().cloned().unwrap_or_default();
-        let call = Call { command: VERSION, ..Call::default() };
+        let call = (VERSION, &RuntimeConf::default());
         let printed = self.call(kind, call, &input, timeout).await?;
         let reply: VersionReply =
             serde_json::from_slice(&printed).map_err(|e| fail(malformed(&e, &printed)))?;
@@ -156,7 +155,7 @@ impl Plugins {
     async fn attempt(
         &self,
         kind: &str,
-        call: Call<'_>,
+        (command, conf): (&str, &RuntimeConf),
         input: &Map<String, Value>,
         timeout: Duration,
     ) -> Result<Vec<u8>, Failure> {
@@ -165,12 +164,12 @@ impl Plugins {
         let path = self.path();
         // All variables are set, even empty ones, so that none is inherited.
         let environment = [
-            ("CNI_COMMAND", call.command),
-            ("CNI_CONTAINERID", call.container),
-            ("CNI_NETNS", call.netns),
-            ("CNI_IFNAME", call.interface),
-            ("CNI_ARGS", call.arguments),
-            ("CNI_PATH", path.as_str()),
+            ("CNI_COMMAND", command),
+            ("CNI_CONTAINERID", &conf.container),
+            ("CNI_NETNS", &conf.netns),
+            ("CNI_IFNAME", &conf.interface),
+            ("CNI_ARGS", &conf.arguments),
+            ("CNI_PATH", &path),
         ];
         let job = Program {
             executable: &program,
@@ -180,43 +179,32 @@ impl Plugins {
             time_limit: timeout,
             output_limit: OUTPUT_LIMIT,
         };
-        let done = run(job).await.inspect_err(|error| log_stderr(kind, call, error))?;
-        check(kind, call, done)
-    }
-}
-
-fn span(kind: &str, call: Call<'_>) -> Span {
-    let name = format_args!("cni {} {kind}", call.command);
-    info_span!(target: TRACED, "cni", name = %name, container = call.container)
-}
-
-fn check(kind: &str, call: Call<'_>, done: Finished) -> Result<Vec<u8>, Failure> {
-    if done.exit == ProcessExit::Code(0) {
-        if !done.stderr.is_empty() {
-            debug!(plugin = %kind, command = %call.command, stderr = %done.stderr, "CNI plugin output");
+        let done = run(job).await.inspect_err(|error| {
+            if let ProcessError::Deadline { stderr, .. } = error
+                && !stderr.is_empty()
+            {
+                warn!(
+                    plugin = %kind, %command, container = %conf.container, %stderr,
+                    "CNI plugin did not finish in time and was killed"
+                );
+            }
+        })?;
+        let stderr = &done.stderr;
+        if done.exit == ProcessExit::Code(0) {
+            if !stderr.is_empty() {
+                debug!(plugin = %kind, %command, %stderr, "CNI plugin output");
+            }
+            return Ok(done.stdout);
         }
-        return Ok(done.stdout);
-    }
-    if !done.stderr.is_empty() {
-        warn!(
-            plugin = %kind, command = %call.command, container = %call.container,
-            stderr = %done.stderr, "CNI plugin failed"
-        );
-    }
-    Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
-        exit: done.exit,
-        output: output_excerpt(&done.stdout, &done.stderr),
-    }))
-}
-
-fn log_stderr(kind: &str, call: Call<'_>, error: &ProcessError) {
-    if let ProcessError::Deadline { stderr, .. } = error
-        && !stderr.is_empty()
-    {
-        warn!(
-            plugin = %kind, command = %call.command, container = %call.container, %stderr,
-            "CNI plugin did not finish in time and was killed"
-        );
+        if !stderr.is_empty() {
+            warn!(
+                plugin = %kind, %command, container = %conf.container, %stderr, "CNI plugin failed"
+            );
+        }
+        Err(reported(&done.stdout).unwrap_or_else(|| Failure::Exit {
+            exit: done.exit,
+            output: output_excerpt(&done.stdout, stderr),
+        }))
     }
 }
 

@@ -1,17 +1,17 @@
 //! Errors of plugin calls, and whether a retry helps.
 
-use std::{error::Error as _, path::PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
 use crate::{
-    error::Kind,
+    error::{self, Kind, chain},
     host::process::{ProcessError, ProcessExit},
 };
 
 /// A plugin that failed.
 #[derive(Debug, Error)]
-#[error("network plugin {plugin}, {command}: {}", with_causes(failure))]
+#[error("network plugin {plugin}, {command}: {}", chain(failure))]
 pub struct PluginError {
     /// Its name in the configuration.
     pub plugin: String,
@@ -70,6 +70,16 @@ impl PluginError {
     }
 }
 
+/// Makes one failure of the errors of a chain. All plugins were called.
+///
+/// # Errors
+/// There is an error. The kind is that of the first one.
+pub(in crate::network) fn all_succeeded(errors: &[PluginError]) -> Result<(), error::Failure> {
+    let Some(first) = errors.first() else { return Ok(()) };
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Err(error::Failure::new(first.kind(), texts.join("; ")))
+}
+
 impl Failure {
     /// A retry helps if the plugin says so, or if the plugin may be installed later.
     pub fn kind(&self) -> Kind {
@@ -81,17 +91,6 @@ impl Failure {
             Self::Reported { .. } | Self::Exit { .. } | Self::Malformed { .. } => Kind::Unknown,
         }
     }
-}
-
-/// A failure with its causes in one text. Several failures are joined, which would lose their chains.
-fn with_causes(failure: &Failure) -> String {
-    let mut text = failure.to_string();
-    let mut cause = failure.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 /// "Try again later", and the two of STATUS that mean "not now".

@@ -13,26 +13,20 @@ use crate::wire::nullable::nullable;
 
 /// Why a result cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum ResultError {
-    #[error("not a CNI result: {0}")]
-    Malformed(String),
-    #[error("{0:?} is not an IP address")]
-    Address(String),
-    #[error("address {address} belongs to interface {index}, but only {known} are listed")]
-    Interface {
-        address: String,
-        /// Its index into the list, from 0.
-        index: i64,
-        known: usize,
-    },
-    #[error("no address for interface {0}")]
-    None(String),
+#[error("{text}")]
+pub struct ResultError {
+    text: String,
+    /// Whether plugins could not parse the result either. As `prevResult` it would make every DEL fail.
+    pub is_malformed: bool,
 }
 
 impl ResultError {
-    /// Whether plugins could not parse the result either. As `prevResult` it would make every DEL fail.
-    pub const fn is_malformed(&self) -> bool {
-        matches!(self, Self::Malformed(_) | Self::Address(_))
+    fn malformed(text: String) -> Self {
+        Self { text, is_malformed: true }
+    }
+
+    fn unusable(text: String) -> Self {
+        Self { text, is_malformed: false }
     }
 }
 
@@ -41,8 +35,8 @@ impl ResultError {
 /// Addresses without an interface are the pod's. Addresses on other interfaces (a bridge on the host, a
 /// second interface in the pod) are not.
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
-    let fields =
-        AddResult::deserialize(result).map_err(|e| ResultError::Malformed(e.to_string()))?;
+    let fields = AddResult::deserialize(result)
+        .map_err(|e| ResultError::malformed(format!("not a CNI result: {e}")))?;
     let interfaces = fields.interfaces.unwrap_or_default();
     let mut found = Vec::new();
     for ip in fields.ips.unwrap_or_default() {
@@ -54,7 +48,7 @@ pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultE
         found.push(address(&old.ip)?);
     }
     if found.is_empty() {
-        return Err(ResultError::None(interface.to_owned()));
+        return Err(ResultError::unusable(format!("no address for interface {interface}")));
     }
     Ok(found)
 }
@@ -105,8 +99,10 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
     let Some(index) = ip.interface else { return Ok(true) };
     let found = usize::try_from(index).ok().and_then(|index| interfaces.get(index));
     let Some(found) = found else {
-        let (address, known) = (ip.address.clone(), interfaces.len());
-        return Err(ResultError::Interface { address, index, known });
+        let (address, known) = (&ip.address, interfaces.len());
+        return Err(ResultError::unusable(format!(
+            "address {address} belongs to interface {index}, but only {known} are listed"
+        )));
     };
     // Some plugins leave the sandbox out. The name alone then decides.
     let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
@@ -116,7 +112,7 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
 
 fn address(text: &str) -> Result<IpAddr, ResultError> {
     let bare = text.split_once('/').map_or(text, |(address, _)| address);
-    bare.parse().map_err(|_| ResultError::Address(text.to_owned()))
+    bare.parse().map_err(|_| ResultError::malformed(format!("{text:?} is not an IP address")))
 }
 
 #[cfg(test)]

@@ -6,53 +6,35 @@ use serde::Deserialize;
 
 use crate::wire::nullable::nullable;
 
-/// A version of the CNI specification.
+/// A supported version of the CNI specification, by its place in [`VERSIONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
-    major: u16,
-    minor: u16,
-    patch: u16,
-}
+pub struct Version(usize);
 
 impl Version {
     /// The version of a configuration without `cniVersion`.
-    pub const OLDEST: Self = Self::new(0, 1, 0);
+    pub const OLDEST: Self = Self(0);
     /// `prevResult` on DEL.
-    pub const HAS_PREVIOUS_ON_DEL: Self = Self::new(0, 4, 0);
+    pub const HAS_PREVIOUS_ON_DEL: Self = Self(4);
     /// GC and STATUS.
-    pub const HAS_STATUS: Self = Self::new(1, 1, 0);
-    /// Every version supported here.
-    pub const KNOWN: [Self; 7] = [
-        Self::OLDEST,
-        Self::new(0, 2, 0),
-        Self::new(0, 3, 0),
-        Self::new(0, 3, 1),
-        Self::HAS_PREVIOUS_ON_DEL,
-        Self::new(1, 0, 0),
-        Self::HAS_STATUS,
-    ];
-
-    const fn new(major: u16, minor: u16, patch: u16) -> Self {
-        Self { major, minor, patch }
-    }
+    pub const HAS_STATUS: Self = Self(6);
 }
 
 impl FromStr for Version {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut parts = text.split('.').map(|part| part.parse().map_err(|_| ()));
-        let mut next = || parts.next().unwrap_or(Err(()));
-        let version = Self::new(next()?, next()?, next()?);
-        if parts.next().is_none() { Ok(version) } else { Err(()) }
+        VERSIONS.iter().position(|known| *known == text).map(Self).ok_or(())
     }
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+        f.write_str(VERSIONS.get(self.0).copied().unwrap_or_default())
     }
 }
+
+/// Every supported version, in rising order.
+pub const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
 #[derive(Debug, Deserialize)]
 pub(super) struct VersionReply {
@@ -62,8 +44,7 @@ pub(super) struct VersionReply {
 
 impl VersionReply {
     pub(super) fn known(&self) -> Vec<Version> {
-        let parsed = self.supported.iter().filter_map(|text| text.parse().ok());
-        parsed.filter(|version| Version::KNOWN.contains(version)).collect()
+        self.supported.iter().filter_map(|text| text.parse().ok()).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{client::Client, size::Sizes};
 use crate::{
-    engine::hijack::{Hijacked, Input},
+    engine::hijack::{Input, Output},
     error::chain,
     exec::follow::{Process, Sink, follow},
     model::stream::{Source, TerminalSize},
@@ -52,12 +52,11 @@ pub enum SessionEnd<Outcome> {
 /// Copies until the process ends, the client disconnects, or a short time after `stop`.
 pub async fn copy<P: Terminal>(
     client: &mut Client,
-    hijacked: Hijacked,
+    (output, mut input): (Output, Input),
     process: &P,
     input_end: InputEnd,
     stop: &CancellationToken,
 ) -> SessionEnd<P::Outcome> {
-    let (output, mut input) = hijacked.split();
     let (sizes, stdin) = (client.sizes.take(), client.stdin.take());
     let mut outputs = Outputs { stdout: &mut client.stdout, stderr: &mut client.stderr };
     let mut delivering = pin!(follow(process, output, &mut outputs));

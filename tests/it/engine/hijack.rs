@@ -5,7 +5,7 @@ use dockbridge::{
     engine::{
         error::EngineError,
         exec::{ExecRequest, ExecState},
-        hijack::{Hijacked, Output},
+        hijack::{Input, Output},
     },
     error::{Kind, WithKind},
     model::stream::{Source, Streams, TerminalSize},
@@ -33,7 +33,7 @@ async fn set(script: Script) -> (FakeDockerd, String) {
     (docker, id)
 }
 
-async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> Hijacked {
+async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> (Output, Input) {
     let engine = engine(docker);
     let size = Some(TerminalSize { width: 80, height: 24 });
     let command = ["x".to_owned()];
@@ -72,7 +72,7 @@ async fn frames_are_put_together_however_they_come() {
     cut.push(Step::Err(b"!".to_vec()));
     for status in [101, 200] {
         let (docker, id) = set(Script { status, ..Script::of(cut.clone()) }).await;
-        let (mut output, _input) = begin(&docker, &id, BOTH).await.split();
+        let (mut output, _input) = begin(&docker, &id, BOTH).await;
         let (out, err, failed) = all(&mut output).await;
         assert!(failed.is_none(), "{failed:?}");
         assert!(out == big, "{} bytes", out.len());
@@ -84,7 +84,7 @@ async fn frames_are_put_together_however_they_come() {
 async fn a_terminal_is_never_cut() {
     let bytes = b"\x01\0\0\0\0\0\0\x05plain".to_vec();
     let (docker, id) = set(Script::of([Step::Raw(bytes.clone())])).await;
-    let (mut output, _input) = begin(&docker, &id, TERMINAL).await.split();
+    let (mut output, _input) = begin(&docker, &id, TERMINAL).await;
     let (out, _, failed) = all(&mut output).await;
     assert!(failed.is_none(), "{failed:?}");
     assert_eq!(out, bytes);
@@ -99,7 +99,7 @@ async fn input_is_written_and_closed() {
         } else {
             begin(&docker, &id, BOTH).await
         };
-        let (mut output, mut input) = connection.split();
+        let (mut output, mut input) = connection;
         let sent = vec![b'i'; 2_000_000];
         let copy = Bytes::from(sent.clone());
         let writer = tokio::spawn(async move {
@@ -128,7 +128,7 @@ async fn input_is_written_and_closed() {
 async fn an_invalid_frame_differs_from_a_truncated_one() {
     let check = async |steps: Vec<Step>, kind: Kind, word: &str| {
         let (docker, id) = set(Script::of(steps)).await;
-        let (mut output, _input) = begin(&docker, &id, BOTH).await.split();
+        let (mut output, _input) = begin(&docker, &id, BOTH).await;
         let (out, _, failed) = all(&mut output).await;
         let error = failed.expect(word);
         assert_eq!((error.kind(), out.as_slice()), (kind, &b"ok"[..]), "{error}");
@@ -154,7 +154,7 @@ async fn an_exec_is_inspected_and_resized() {
     let exec = engine.create_exec(&id, &wish).await.unwrap();
     let fresh = ExecState { running: false, pid: None, exit_code: None };
     assert_eq!(engine.inspect_exec(&exec).await.unwrap(), fresh);
-    let (mut output, mut input) = engine.start_exec(&exec, true).await.unwrap().split();
+    let (mut output, mut input) = engine.start_exec(&exec, true).await.unwrap();
     let begun = ExecState { running: true, pid: Some(4711), exit_code: None };
     assert_eq!(engine.inspect_exec(&exec).await.unwrap(), begun);
     engine.resize_exec(&exec, TerminalSize { width: 132, height: 43 }).await.unwrap();

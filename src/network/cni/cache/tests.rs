@@ -1,5 +1,7 @@
 //! The format is that of the reference library, in both directions.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::*;

@@ -29,7 +29,7 @@ impl Scene {
             .collect();
         let text = json!({"name": "pods", "cniVersion": version, "plugins": plugins});
         let list = NetworkConfigList::from_list(&text.to_string()).unwrap();
-        let plugins = Plugins::new(node.bin_dirs());
+        let plugins = Plugins::new(node.live());
         Self { node, plugins, list }
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::network::fixture::TestNode;
 
 async fn select_from(node: &TestNode) -> Selection {
-    let plugins = Plugins::new(node.bin_dirs());
+    let plugins = Plugins::new(node.live());
     select(&node.path("conf"), &plugins, Duration::from_secs(300)).await
 }
 

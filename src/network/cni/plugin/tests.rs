@@ -11,12 +11,16 @@ use crate::{clock::forward, error::Kind, network::fixture::TestNode};
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn plugins(node: &TestNode) -> Plugins {
-    Plugins::new(node.bin_dirs())
+    Plugins::new(node.live())
 }
 
 async fn run_as(node: &TestNode, timeout: Duration) -> Result<Vec<u8>, PluginError> {
-    let call = Call { command: "ADD", container: "abc", netns: "/run/n", ..Call::default() };
-    plugins(node).call("p", call, &Map::new(), timeout).await
+    let conf = RuntimeConf {
+        container: "abc".to_owned(),
+        netns: "/run/n".to_owned(),
+        ..RuntimeConf::default()
+    };
+    plugins(node).call("p", ("ADD", &conf), &Map::new(), timeout).await
 }
 
 async fn failure(body: &str) -> PluginError {
@@ -29,14 +33,14 @@ async fn failure(body: &str) -> PluginError {
 async fn a_plugin_gets_all_cni_variables() {
     let node = TestNode::new();
     node.plugin("p", "echo ok");
-    let call = Call {
-        command: "ADD",
-        container: "abc",
-        netns: "/run/n",
-        interface: "eth0",
-        arguments: "A=1;B=2",
+    let conf = RuntimeConf {
+        container: "abc".to_owned(),
+        netns: "/run/n".to_owned(),
+        interface: "eth0".to_owned(),
+        arguments: "A=1;B=2".to_owned(),
+        capabilities: Map::new(),
     };
-    let printed = plugins(&node).call("p", call, &Map::new(), TIMEOUT).await.unwrap();
+    let printed = plugins(&node).call("p", ("ADD", &conf), &Map::new(), TIMEOUT).await.unwrap();
     assert_eq!(printed, b"ok\n");
     let path = [node.path("nothing"), node.path("bin")].map(|p| p.display().to_string());
     assert_eq!(

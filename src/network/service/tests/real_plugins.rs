@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::skips::{Lack, skip};
 use crate::{
-    config::live::Live,
+    config::live::LiveSettings,
     host::{
         netns::{self, resident::enter_new_namespace},
         process::{self, ProcessExit, Program},
@@ -65,10 +65,9 @@ fn bridge(node: &TestNode, version: &str, ranges: &Value) -> Value {
 }
 
 fn start(node: &TestNode, plugins: PathBuf) -> Network {
-    let settings = node.settings();
-    let live = (*settings.live.current()).clone();
-    settings.live.replace(Live { cni_bin_dirs: vec![plugins], ..live });
-    Network::start(settings)
+    let mut settings = (*node.live().current()).clone();
+    settings.cni.bin_dirs = vec![plugins];
+    Network::start(LiveSettings::new(settings), Duration::from_secs(300))
 }
 
 fn reservations(node: &TestNode) -> Vec<String> {
