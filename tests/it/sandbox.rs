@@ -6,7 +6,7 @@ use std::{
 
 use dockbridge::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
-    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
+    concurrency::{keyed_locks::KeyedLocks, named::Named},
     config::live::{Live, LiveSettings},
     container::{
         limits::service::Limits, node, oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot,
@@ -102,7 +102,7 @@ impl Node {
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(checkpoints.clone()).await,
             locks: KeyedLocks::default(),
-            cancellations: Cancellations::default(),
+            cancellations: Named::default(),
             pod_files: PodFilesRoot::new(state.join("pods")),
             oom_floor: Default::default(),
         });
