@@ -6,13 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    convert::Buffers,
-    cri_tail::LastWritten,
-    cri_writer::{CriWriter, Existing},
-    entry::LogEntry,
-    error::LogError,
-    log_path::LogPath,
-    position::Position,
+    convert::Buffers, cri_tail::LastWritten, cri_writer::CriWriter, entry::LogEntry,
+    error::LogError, log_path::LogPath, position::Position,
 };
 
 /// Writes one container's log from the entries that it receives.
@@ -28,11 +23,8 @@ pub struct ApiLog {
 impl ApiLog {
     /// Starts a log, or continues after the end of its CRI file. Creates the file and its directories.
     pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
-        let (writer, before) = CriWriter::open(target, position.as_ref())?;
-        let start = match before {
-            Existing::Written(written) => written.last,
-            Existing::Nothing | Existing::Link => None,
-        };
+        let (mut writer, _) = CriWriter::open(target, position.as_ref())?;
+        let start = writer.written()?.and_then(|written| written.last);
         Ok(Self { writer, passing: start.clone(), start })
     }
 

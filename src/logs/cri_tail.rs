@@ -71,12 +71,6 @@ impl Written {
         }
     }
 
-    /// How many lines have this time.
-    pub fn lines_of(&self, time: &str) -> u32 {
-        let lines = time.parse().ok().and_then(|time: Timestamp| self.lines.get(&time));
-        lines.copied().unwrap_or(0)
-    }
-
     fn left(&mut self, time: &str) -> Option<&mut u32> {
         self.lines.get_mut(&time.parse::<Timestamp>().ok()?)
     }
@@ -112,6 +106,22 @@ fn add(count: &mut u32, more: u32) {
 pub fn last(file: &File) -> io::Result<Option<Written>> {
     let is_enough = |found: &Option<Written>| found.as_ref().is_some_and(|it| it.lines.len() > 1);
     at_end(file, last_in, is_enough)
+}
+
+/// Whether a CRI file ends with exactly these entries, after others.
+pub fn ends_with(file: &File, last: &Group) -> io::Result<bool> {
+    let is_end = |bytes: &[u8], whole: bool| {
+        let times = complete_lines(bytes, whole)?.rev().map(time_of);
+        let mut lines = 0;
+        for time in times {
+            if time != Some(last.time.as_str()) {
+                return Some(lines > 0 && lines == last.lines);
+            }
+            lines += 1;
+        }
+        None
+    };
+    Ok(at_end(file, is_end, |_| true)?.unwrap_or(false))
 }
 
 /// Truncates the file after the last newline. Returns the number of removed bytes.
@@ -151,12 +161,8 @@ fn at_end<T>(
 
 /// The entries at the end of a file. `bytes` is the whole file or its last part. Entries with the last time
 /// are only counted completely if an entry with another time precedes them.
-pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
-    if !whole {
-        bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
-    }
-    let lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
-    let mut times = lines.rev().map(time_of).peekable();
+pub(super) fn last_in(bytes: &[u8], whole: bool) -> Option<Written> {
+    let mut times = complete_lines(bytes, whole)?.rev().map(time_of).peekable();
     let time = (*times.peek()?)?.to_owned();
     let mut last = LastWritten { latest: time.clone(), count: 0, time };
     let mut found = Written::default();
@@ -172,6 +178,14 @@ pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     }
     found.last = Some(last);
     Some(found)
+}
+
+/// The lines of a file, or of its last part.
+fn complete_lines(mut bytes: &[u8], whole: bool) -> Option<impl DoubleEndedIterator<Item = &[u8]>> {
+    if !whole {
+        bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
+    }
+    Some(bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n'))
 }
 
 fn time_of(line: &[u8]) -> Option<&str> {

@@ -10,20 +10,9 @@ use super::{
     cri_tail::{self, Written},
     error::LogError,
     log_path::LogPath,
-    position::{Identity, Position, SourcePosition},
+    position::{Group, Identity, Position, SourcePosition},
 };
 use crate::host::{beneath, error::HostError};
-
-/// What the log's path contained when the log was opened.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Nothing was written yet, or nothing readable.
-    Nothing,
-    /// A symbolic link to the engine's file, because another log format was used before.
-    Link,
-    /// A log, with these entries at its end.
-    Written(Written),
-}
 
 /// The open CRI file of one log.
 #[derive(Debug)]
@@ -41,11 +30,9 @@ pub struct CriWriter {
 }
 
 impl CriWriter {
-    /// Opens the log and finds out what was written.
-    pub fn open(
-        target: LogPath,
-        position: Option<&Position>,
-    ) -> Result<(Self, Existing), LogError> {
+    /// Opens the log. Also returns whether there was a symbolic link to the engine's file, because another
+    /// log format was used before.
+    pub fn open(target: LogPath, position: Option<&Position>) -> Result<(Self, bool), LogError> {
         let cri_files = CriFiles::list(&target)?;
         // A renamed file without a successor is continued. If kubelet cannot get the log reopened, it gives
         // the file its old name back.
@@ -56,18 +43,16 @@ impl CriWriter {
         let file = file.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&target, e))?;
         let identity = Identity::of(&metadata);
-        let mut writer = Self {
+        let writer = Self {
             file,
             identity,
-            older: Vec::new(),
+            older: cri_files.others(&identity).map(|file| file.identity).collect(),
             repeated: 0,
             #[cfg(test)]
             room: None,
             target,
         };
-        let nothing = if cri_files.link { Existing::Link } else { Existing::Nothing };
-        let before = writer.written()?.map_or(nothing, Existing::Written);
-        Ok((writer, before))
+        Ok((writer, cri_files.link))
     }
 
     /// Writes the lines of the next entries, without those that were written before.
@@ -135,10 +120,10 @@ impl CriWriter {
         self.repeated > 0
     }
 
-    /// Whether the open file ends with an entry of this time.
-    pub fn ends_with(&self, time: &str) -> Result<bool, LogError> {
-        let last = cri_tail::last(&self.file).map_err(|e| read_error(&self.target, e))?;
-        Ok(last.and_then(|written| written.last).is_some_and(|last| last.time == time))
+    /// Whether the open file ends with exactly these entries. An incomplete last line is removed.
+    pub fn ends_with(&self, last: &Group) -> Result<bool, LogError> {
+        let ends = cri_tail::cut(&self.file).and_then(|_| cri_tail::ends_with(&self.file, last));
+        ends.map_err(|e| write_error(&self.target, e))
     }
 
     /// The position after everything that was passed, which ends at this place.
@@ -148,7 +133,7 @@ impl CriWriter {
 
     /// The last entries in the log's files. Incomplete last lines are removed. If a file is renamed
     /// meanwhile, the files are listed again.
-    fn written(&mut self) -> Result<Option<Written>, LogError> {
+    pub fn written(&mut self) -> Result<Option<Written>, LogError> {
         for _ in 0..MOST_LISTINGS {
             let cri_files = CriFiles::list(&self.target)?;
             if let Some(newest_first) = self.last_entries(&cri_files)? {

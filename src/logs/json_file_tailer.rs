@@ -7,7 +7,7 @@ use std::{os::unix::fs::FileExt, path::Path};
 use super::{
     convert::{Buffers, Converted, convert},
     cri_tail::Written,
-    cri_writer::{CriWriter, Existing},
+    cri_writer::CriWriter,
     error::LogError,
     log_path::LogPath,
     position::{Group, Identity, Place, Position, SourcePosition},
@@ -86,7 +86,7 @@ impl JsonFileTailer {
     ) -> Result<Self, LogError> {
         let wanted = position.as_ref().and_then(|at| at.source.clone());
         let (chain, same_file) = RotatedFiles::begin(source, wanted.as_ref().map(|at| &at.file))?;
-        let (writer, before) = CriWriter::open(target, position.as_ref())?;
+        let (writer, was_link) = CriWriter::open(target, position.as_ref())?;
         let (place, last) = wanted
             .clone()
             .filter(|_| same_file)
@@ -102,31 +102,31 @@ impl JsonFileTailer {
             losses: Losses::default(),
         };
         let found = same_file && tailer.is_continued()?;
+        // This is the usual case: nothing was written after the position was saved.
+        if found && tailer.writer.ends_with(&tailer.last)? {
+            return Ok(tailer);
+        }
         let is_counted = wanted.is_some() && !found;
         tailer.losses.gaps += u64::from(is_counted);
-        let is_first_run = wanted.as_ref().is_none_or(|at| at.last.lines == 0);
-        let otherwise = wanted.filter(|_| same_file && !found).map(|at| at.file);
-        match before {
-            Existing::Nothing if found => {}
-            Existing::Nothing => tailer.restart(),
-            Existing::Link => {
-                tailer.restart();
-                tailer.leave_out(ADOPTED)?;
-            }
-            // Nothing was written after the position was saved.
-            Existing::Written(written)
-                if found
-                    && written.lines_of(&tailer.last.time) == tailer.last.lines
-                    && tailer.writer.ends_with(&tailer.last.time)? => {}
-            Existing::Written(written) => {
+        match tailer.writer.written()? {
+            Some(written) => {
                 // Lines of an earlier container are not in this log, which is not a loss. They are searched
                 // for anyway, because the clock may have been set back.
+                let is_first_run = wanted.as_ref().is_none_or(|at| at.last.lines == 0);
                 let is_foreign = is_first_run && written.ends_before(created_at);
                 let is_counted = is_counted || is_foreign;
                 if found {
                     tailer.search_on(written, is_counted);
                 } else {
+                    let otherwise = wanted.filter(|_| same_file).map(|at| at.file);
                     tailer.search(written, otherwise, is_counted)?;
+                }
+            }
+            None if found && !was_link => {}
+            None => {
+                tailer.restart();
+                if was_link {
+                    tailer.leave_out(ADOPTED)?;
                 }
             }
         }
