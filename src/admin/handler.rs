@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::oneshot};
-use tracing::{info, level_filters::LevelFilter};
+use tracing::info;
 
 use super::{
     context::{AdminContext, ReloadRequest},
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    config::source::Variables,
+    config::{source::Variables, value::log_level},
     model::{attachment::NetworkStatus, engine::EngineHealth},
-    store::{handle::Store, snapshot::Snapshot},
+    store::snapshot::Snapshot,
     telemetry::registry::MEDIA_TYPE,
 };
 
@@ -77,7 +77,7 @@ async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
 }
 
 async fn health(context: &AdminContext) -> Response<Full<Bytes>> {
-    if is_alive(&context.store).await {
+    if context.store.answers(ANSWER_TIMEOUT).await {
         return text(StatusCode::OK, "ok\n");
     }
     let words = "the store of dockbridge does not answer: restart dockbridge\n";
@@ -119,14 +119,7 @@ async fn set_level(request: Request<Incoming>, context: &AdminContext) -> Respon
     let Ok(body) = body else { return text(StatusCode::PAYLOAD_TOO_LARGE, CHOICE) };
     let body = body.to_bytes();
     let word = std::str::from_utf8(&body).unwrap_or_default().trim().to_ascii_lowercase();
-    let level = match word.as_str() {
-        "error" => LevelFilter::ERROR,
-        "warn" => LevelFilter::WARN,
-        "info" => LevelFilter::INFO,
-        "debug" => LevelFilter::DEBUG,
-        "trace" => LevelFilter::TRACE,
-        _ => return text(StatusCode::BAD_REQUEST, CHOICE),
-    };
+    let Ok(level) = log_level(&word) else { return text(StatusCode::BAD_REQUEST, CHOICE) };
     context.log.set_level(level);
     info!(%level, "log level changed");
     text(StatusCode::OK, format!("{level}\n"))
@@ -168,11 +161,6 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     answer
-}
-
-/// Whether the store's task still answers.
-async fn is_alive(store: &Store) -> bool {
-    store.answers(ANSWER_TIMEOUT).await
 }
 
 /// Why pods cannot run, for operators. Not a reason to restart a process that works. Empty when they can.

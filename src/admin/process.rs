@@ -13,29 +13,10 @@ use crate::telemetry::registry::{Registry, Sample, counted};
 /// Registers metrics of memory, processor time, descriptors, threads, tasks and watches. Call it inside the
 /// runtime whose tasks are to be counted.
 pub fn register(registry: &mut Registry) {
-    registry.register_fn(
-        "process_resident_memory_bytes",
-        &[],
-        "Resident memory of dockbridge",
-        || of(status_bytes("VmRSS:")),
-    );
-    registry
-        .register_fn("process_threads", &[], "Threads of dockbridge", || of(status("Threads:")));
-    registry.register_fn(
-        "process_cpu_seconds_total",
-        &[],
-        "Processor time of dockbridge, in user and in system mode",
-        || of(cpu_seconds()),
-    );
-    registry.register_fn("process_open_fds", &[], "Open file descriptors", || {
-        of(fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))))
-    });
-    registry.register_fn(
-        "dockbridge_inotify_watches",
-        &[],
-        "Files and directories watched with inotify",
-        || of(watches()),
-    );
+    for (name, help, read) in FIGURES {
+        registry
+            .register_fn(name, &[], help, move || read().map(Sample::single).unwrap_or_default());
+    }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     registry.register_fn(
         "process_start_time_seconds",
@@ -49,19 +30,10 @@ pub fn register(registry: &mut Registry) {
     });
 }
 
-fn of(figure: Option<f64>) -> Vec<Sample<0>> {
-    figure.map(Sample::single).unwrap_or_default()
-}
-
 fn status(name: &str) -> Option<f64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-/// Reads a number that is in KiB there.
-fn status_bytes(name: &str) -> Option<f64> {
-    status(name).map(|kib| kib * 1024.0)
 }
 
 /// From `utime` and `stime`, the 14th and 15th word of `/proc/self/stat`. The second word is the program's
@@ -88,6 +60,22 @@ fn watches() -> Option<f64> {
     Some(counted(infos.map(lines).sum()))
 }
 
+/// The name, the meaning and the value of each metric.
+const FIGURES: [(&str, &str, fn() -> Option<f64>); 5] = [
+    ("process_resident_memory_bytes", "Resident memory of dockbridge", || {
+        status("VmRSS:").map(|kib| kib * 1024.0)
+    }),
+    ("process_threads", "Threads of dockbridge", || status("Threads:")),
+    (
+        "process_cpu_seconds_total",
+        "Processor time of dockbridge, in user and in system mode",
+        cpu_seconds,
+    ),
+    ("process_open_fds", "Open file descriptors", || {
+        fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1)))
+    }),
+    ("dockbridge_inotify_watches", "Files and directories watched with inotify", watches),
+];
 const DESCRIPTORS: &str = "/proc/self/fd";
 /// The kernel reports times to programs in hundredths of a second, whatever its own clock is.
 const TICKS: f64 = 100.0;

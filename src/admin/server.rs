@@ -16,6 +16,7 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
+use tokio_util::net::Listener;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -61,7 +62,7 @@ impl Listeners {
             info!(%address, "serving metrics and health");
             tcp = Some(bound);
         }
-        let unix = listener::bind_private(&run_dir.join(SOCKET)).await;
+        let unix = listener::bind(&run_dir.join(SOCKET), MODE, "--run-dir").await;
         let unix = unix.inspect_err(|error| {
             warn!(
                 error = chain(error),
@@ -75,19 +76,13 @@ impl Listeners {
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
         let Self { tcp, unix } = self;
-        let mut anybody = ListenerConnections::new(&context, Access::Public);
-        let for_anybody = async move {
+        let for_anybody = async {
             let Some(tcp) = tcp else { return pending().await };
-            loop {
-                anybody.admit(tcp.accept().await.map(|(stream, _)| stream)).await;
-            }
+            accept(tcp, &context, Access::Public).await
         };
-        let mut root = ListenerConnections::new(&context, Access::Root);
-        let for_root = async move {
+        let for_root = async {
             let Some((_socket, unix)) = unix else { return pending().await };
-            loop {
-                root.admit(unix.accept().await.map(|(stream, _)| stream)).await;
-            }
+            accept(unix, &context, Access::Root).await
         };
         tokio::select! {
             never = for_anybody => never,
@@ -96,29 +91,18 @@ impl Listeners {
     }
 }
 
-/// The connections of one listener. They are closed when this is dropped.
-struct ListenerConnections {
-    context: Arc<AdminContext>,
-    access: Access,
-    connections: ConnectionLimit,
-    tasks: JoinSet<()>,
-}
-
-impl ListenerConnections {
-    fn new(context: &Arc<AdminContext>, access: Access) -> Self {
-        let (connections, tasks) = (ConnectionLimit::new(MOST_CONNECTIONS), JoinSet::new());
-        Self { context: Arc::clone(context), access, connections, tasks }
-    }
-
-    async fn admit<I>(&mut self, stream: io::Result<I>)
-    where
-        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        match stream {
-            Ok(stream) => {
-                while self.tasks.try_join_next().is_some() {}
-                let connection = receive(stream, Arc::clone(&self.context), self.access);
-                self.connections.add(self.tasks.spawn(connection));
+/// Serves the connections of one listener. They are closed when the future is dropped.
+async fn accept<L>(mut listener: L, context: &Arc<AdminContext>, access: Access) -> Infallible
+where
+    L: Listener<Io: AsyncRead + AsyncWrite + Send + Unpin + 'static>,
+{
+    let (mut connections, mut tasks) = (ConnectionLimit::new(MOST_CONNECTIONS), JoinSet::new());
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                while tasks.try_join_next().is_some() {}
+                let connection = receive(stream, Arc::clone(context), access);
+                connections.add(tasks.spawn(connection));
             }
             Err(error) => {
                 // Most likely there are no free descriptors.
@@ -152,6 +136,8 @@ where
     }
 }
 
+/// Only for root.
+const MODE: u32 = 0o600;
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 /// How long a client may take to send the head of its request.

@@ -15,7 +15,7 @@ use crate::{
         directory::Checkpoints,
         record::{PodCidrs, SandboxCheckpoint},
     },
-    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
+    concurrency::{keyed_locks::KeyedLocks, named::Named},
     config::{live::LiveSettings, settings::Settings},
     container::{
         dump::service::Dumps, exec_sync::Commands, limits::service::Limits, node::Node,
@@ -147,7 +147,7 @@ async fn node(
         live: live.clone(),
         cgroups: cgroups.clone(),
         locks: KeyedLocks::default(),
-        cancellations: Cancellations::default(),
+        cancellations: Named::default(),
         pod_files: PodFilesRoot::new(settings.state_dir.join("pods")),
         oci_runtime_files: OciRuntimeFiles::new(
             EditsDirectory::default(),

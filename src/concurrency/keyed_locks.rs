@@ -4,50 +4,32 @@
 //! it (run, stop, remove) write-lock it. tokio's lock is fair: a writer waits for earlier callers and runs
 //! before later ones.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use super::named::Named;
 
 /// A table of locks. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyedLocks {
-    table: Arc<Mutex<HashMap<String, Weak<RwLock<()>>>>>,
+    locks: Arc<Named<RwLock<()>>>,
 }
 
 impl KeyedLocks {
     /// A read lock: waits until no caller changes `name`. While the guard exists, no caller changes it.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
-        self.lock_of(name).read_owned().await
+        self.locks.of(name).read_owned().await
     }
 
     /// A write lock: waits until no caller uses `name`. While the guard exists, no other caller uses it.
     pub async fn write(&self, name: &str) -> OwnedRwLockWriteGuard<()> {
-        self.lock_of(name).write_owned().await
+        self.locks.of(name).write_owned().await
     }
 
     /// A write lock without waiting, if no caller uses `name` or waits for it. It is for work that can be
     /// skipped, because a waiting writer delays all later callers.
     pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
-        self.lock_of(name).try_write_owned().ok()
-    }
-
-    fn lock_of(&self, name: &str) -> Arc<RwLock<()>> {
-        let mut table = self.table.lock();
-        if let Some(lock) = table.get(name).and_then(Weak::upgrade) {
-            return lock;
-        }
-        if table.len() >= SWEEP_AT {
-            table.retain(|_, lock| lock.strong_count() > 0);
-        }
-        let lock = Arc::new(RwLock::new(()));
-        table.insert(name.to_owned(), Arc::downgrade(&lock));
-        lock
+        self.locks.of(name).try_write_owned().ok()
     }
 }
-
-/// Unused entries are removed when the table has this many names.
-const SWEEP_AT: usize = 512;

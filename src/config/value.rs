@@ -144,7 +144,7 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
 }
 
 /// Our five levels, and cri-dockerd's names for them.
-pub(super) fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
+pub fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
         "warn" | "warning" => Ok(LevelFilter::WARN),

@@ -121,7 +121,7 @@ impl Commands {
         let left = self.command_records.left().into_iter();
         let ended = left.map(async |one| {
             if self.end_left(&one).await {
-                self.command_records.forget(one).await;
+                one.record.done().await;
             }
         });
         join_all(ended).await;
@@ -129,7 +129,7 @@ impl Commands {
 
     /// Returns whether the command has ended. Otherwise its record stays for the next start of dockbridge.
     async fn end_left(&self, one: &AbandonedCommand) -> bool {
-        let id = &one.container;
+        let id = &one.record.container;
         // If the container cannot be inspected, its state from the list is used.
         let now =
             self.node.store.inspected(id).await.unwrap_or_else(|_| self.node.store.snapshot());

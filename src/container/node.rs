@@ -4,12 +4,13 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     oci_runtime_files::OciRuntimeFiles, pod_files::PodFilesRoot, saved_changes::SavedChanges,
 };
 use crate::{
-    concurrency::{blocking::blocking, cancellations::Cancellations, keyed_locks::KeyedLocks},
+    concurrency::{blocking::blocking, keyed_locks::KeyedLocks, named::Named},
     config::live::LiveSettings,
     engine::client::Engine,
     error::{Failure, Kind, chain},
@@ -40,7 +41,7 @@ pub struct Node {
     /// changes. A container (by id) is write-locked while it changes. A pod being created is locked by name.
     pub locks: KeyedLocks,
     /// By sandbox id. Cancelled by a caller that waits for a pod's lock to stop the pod.
-    pub cancellations: Cancellations,
+    pub cancellations: Named<CancellationToken>,
     /// The files of a pod that the engine does not create.
     pub pod_files: PodFilesRoot,
     /// The files that our OCI runtime reads.

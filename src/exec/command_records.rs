@@ -20,7 +20,7 @@ use super::process::Exec;
 use crate::{
     concurrency::blocking::blocking,
     engine::client::Engine,
-    host::{error::HostError, file},
+    host::file::{self, Durability},
     model::record::ContainerRecord,
 };
 
@@ -33,20 +33,19 @@ pub struct CommandRecords {
 
 /// The record of a running command. Dropping it keeps the file. [`done`](Self::done) removes the file when
 /// all processes of the command have ended.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRecord {
+    /// Full id of the container in which the command runs.
+    pub container: String,
     /// `NAME=value` for the environment of the command.
     pub variable: String,
-    container: String,
     file: PathBuf,
 }
 
 /// A command that was running when its server died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
-    /// Full id of the container in which the command ran.
-    pub container: String,
-    number: String,
+    pub record: CommandRecord,
     /// The engine's id of the exec. Empty if its record was not written completely.
     exec: String,
 }
@@ -65,22 +64,14 @@ impl CommandRecords {
     /// The record of a command that will run in this container, with a unique number. It is on disk from
     /// [`CommandRecord::write`] on.
     pub fn record(&self, container: &str, number: u128) -> CommandRecord {
-        let number = format!("{number:032x}");
-        let file = self.place.join(format!("{container}.{number}"));
-        let container = container.to_owned();
-        CommandRecord { variable: format!("{MARKER}={number}"), container, file }
+        let file = self.place.join(format!("{container}.{number:032x}"));
+        let variable = format!("{MARKER}={number:032x}");
+        CommandRecord { container: container.to_owned(), variable, file }
     }
 
     /// The commands that a killed server left. Returned only once.
     pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock())
-    }
-
-    /// Removes the record of a command of which nothing is left.
-    pub async fn forget(&self, left: AbandonedCommand) {
-        let AbandonedCommand { container, number, .. } = left;
-        let file = self.place.join(format!("{container}.{number}"));
-        CommandRecord { variable: String::new(), container, file }.done().await;
     }
 }
 
@@ -97,11 +88,8 @@ impl CommandRecord {
 
     /// All processes of the command have ended, or the remaining ones may continue.
     pub async fn done(self) {
-        let file = self.file.clone();
-        if let Err(source) = blocking(move || fs::remove_file(file)).await
-            && source.kind() != io::ErrorKind::NotFound
-        {
-            let error = HostError::new("remove", &self.file, source);
+        let removed = blocking(move || file::remove_if_present(&self.file, Durability::Written));
+        if let Err(error) = removed.await {
             warn!(%error, "cannot remove the record of a finished exec command; it stays");
         }
     }
@@ -110,8 +98,8 @@ impl CommandRecord {
 impl AbandonedCommand {
     /// The command, in its running container.
     pub fn exec(&self, engine: &Engine, container: &ContainerRecord) -> Exec {
-        let marker = format!("{MARKER}={}", self.number);
-        Exec::left(engine, self.exec.clone(), container, marker)
+        let marker = Some(self.record.variable.clone());
+        Exec::of(engine, self.exec.clone(), false, container, marker)
     }
 
     /// Reads the file's name and content.
@@ -121,12 +109,14 @@ impl AbandonedCommand {
         if !(whole && is_hexadecimal(container) && is_hexadecimal(number)) {
             return None;
         }
-        let (container, number) = (container.to_owned(), number.to_owned());
+        let variable = format!("{MARKER}={number}");
+        let record =
+            CommandRecord { container: container.to_owned(), variable, file: file.to_owned() };
         let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
         let exec = String::from_utf8(exec).unwrap_or_default();
         // Any other text could lead to another path of the Engine API.
         let is_id = exec.len() == 64 && is_hexadecimal(&exec);
-        Some(Self { container, number, exec: if is_id { exec } else { String::new() } })
+        Some(Self { record, exec: if is_id { exec } else { String::new() } })
     }
 }
 
@@ -176,12 +166,11 @@ mod tests {
         }
         let next = CommandRecords::open(place.clone());
         let left = next.left();
-        let number = open.variable.strip_prefix("DOCKBRIDGE_EXEC=").unwrap().to_owned();
         let exec = "e".repeat(64);
-        assert_eq!(left, [AbandonedCommand { container: two.clone(), number, exec }]);
+        assert_eq!(left, [AbandonedCommand { record: open, exec }]);
         assert!(next.left().is_empty(), "returned once");
-        assert_eq!(left[0].container, two);
-        next.forget(left[0].clone()).await;
+        assert_eq!(left[0].record.container, two);
+        left[0].record.clone().done().await;
         assert!(CommandRecords::open(place).left().is_empty());
     }
 

@@ -48,20 +48,6 @@ pub trait Sink {
     fn take(&mut self, source: Source, bytes: Bytes) -> impl Future<Output = ()> + Send;
 }
 
-/// The engine's reports so far.
-enum State<Report> {
-    Running,
-    Reported { report: Report, answers: u32 },
-}
-
-/// What happens next.
-enum Event<Report> {
-    Output(Source, Bytes),
-    OutputEnded,
-    Reported(Report),
-    Answered,
-}
-
 /// Reads all output of a process into `sink` and returns how the process ended.
 ///
 /// # Errors
@@ -90,39 +76,26 @@ async fn read<P: Process>(
 ) -> Result<Option<P::Report>, ExecError> {
     // Dropped on return. An unpolled future must not delay the next question.
     let mut reported = pin!(process.reported());
-    let mut state = State::Running;
+    let (mut report, mut quiet_answers) = (None, 0);
     loop {
-        let event = tokio::select! {
+        tokio::select! {
             biased;
-            piece = output.next() => match piece.transpose()? {
-                Some((source, bytes)) => Event::Output(source, bytes),
-                None => Event::OutputEnded,
-            },
-            report = &mut reported, if matches!(state, State::Running) => Event::Reported(report),
-            () = quiet(process), if !matches!(state, State::Running) => Event::Answered,
-        };
-        state = match (state, event) {
-            (state, Event::Output(source, bytes)) => {
+            piece = output.next() => {
+                let Some((source, bytes)) = piece.transpose()? else { return Ok(report) };
                 if source == Source::Stdout && said.len() < LONGEST_REFUSAL {
                     said.extend_from_slice(bytes.get(..LONGEST_REFUSAL).unwrap_or(&bytes));
                 }
                 sink.take(source, bytes).await;
-                match state {
-                    State::Running => State::Running,
-                    State::Reported { report, .. } => State::Reported { report, answers: 0 },
+                quiet_answers = 0;
+            }
+            now = &mut reported, if report.is_none() => report = Some(now),
+            () = quiet(process), if report.is_some() => {
+                quiet_answers += 1;
+                if quiet_answers == QUIET_ANSWERS {
+                    return Ok(report);
                 }
             }
-            (State::Running, Event::OutputEnded) => return Ok(None),
-            (State::Reported { report, .. }, Event::OutputEnded) => return Ok(Some(report)),
-            (_, Event::Reported(report)) => State::Reported { report, answers: 0 },
-            (State::Reported { report, answers }, Event::Answered) => {
-                if answers + 1 == QUIET_ANSWERS {
-                    return Ok(Some(report));
-                }
-                State::Reported { report, answers: answers + 1 }
-            }
-            (State::Running, Event::Answered) => State::Running,
-        };
+        }
     }
 }
 

@@ -56,17 +56,9 @@ impl Exec {
         Ok(Self::of(engine, id, request.streams.tty, container, request.env.first().cloned()))
     }
 
-    /// A process of an earlier dockbridge. `id` may be empty if it is not known.
-    pub(super) fn left(
-        engine: &Engine,
-        id: String,
-        container: &ContainerRecord,
-        marker: String,
-    ) -> Self {
-        Self::of(engine, id, false, container, Some(marker))
-    }
-
-    fn of(
+    /// A process that was created before, perhaps by an earlier dockbridge. `id` may be empty if it is not
+    /// known.
+    pub(super) fn of(
         engine: &Engine,
         id: String,
         tty: bool,

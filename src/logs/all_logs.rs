@@ -10,7 +10,7 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    log_state::{LogState, ObserveReply},
+    log_state::LogState,
     log_task::LogTask,
     logged_container::{LoggedContainer, RunState},
     poll::{Log, Shared},
@@ -61,7 +61,7 @@ impl AllLogs {
         self: &Arc<Self>,
         container: LoggedContainer,
         run: RunState,
-    ) -> Option<ObserveReply> {
+    ) -> Option<watch::Receiver<Progress>> {
         let mut known = self.known.lock();
         if known.removed.contains(&container.id) || self.shared.permits.is_closed() {
             return None;

@@ -29,15 +29,8 @@ pub(super) struct ApiReader {
     /// Messages from the queue that may not be written yet.
     pending: Vec<LogMessage>,
     reader: AbortHandle,
-    end: Option<ResponseEnd>,
-}
-
-/// How an answer ended.
-#[derive(Clone, Debug)]
-pub(super) enum ResponseEnd {
-    /// Normally: the container or the engine has ended.
-    Finished,
-    Failed(EngineError),
+    /// How the answer ended, once it has: normally, because the container or the engine has ended, or not.
+    end: Option<Result<(), EngineError>>,
 }
 
 impl ApiReader {
@@ -76,13 +69,13 @@ impl ApiReader {
         self.api_log.reopen()
     }
 
-    pub(super) fn position(&self) -> Option<Position> {
+    pub(super) fn position(&self) -> Position {
         self.api_log.position()
     }
 
     /// How the answer ended. None until all of it is written.
-    pub(super) fn end(&self) -> Option<&ResponseEnd> {
-        self.end.as_ref().filter(|_| self.pending.is_empty())
+    pub(super) fn end(&self) -> Option<Result<(), EngineError>> {
+        self.end.clone().filter(|_| self.pending.is_empty())
     }
 
     /// Takes as many messages from the queue as one poll may write. Returns whether there are more.
@@ -94,9 +87,9 @@ impl ApiReader {
                     size += message.text.len();
                     self.pending.push(message);
                 }
-                Ok(Err(error)) => self.end = Some(ResponseEnd::Failed(error)),
+                Ok(Err(error)) => self.end = Some(Err(error)),
                 Err(TryRecvError::Disconnected) => {
-                    self.end.get_or_insert(ResponseEnd::Finished);
+                    self.end.get_or_insert(Ok(()));
                     return false;
                 }
                 Err(TryRecvError::Empty) => return false,

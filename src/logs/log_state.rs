@@ -30,19 +30,9 @@ struct Wanted {
     /// The start of the run that has ended, if one has.
     ended: Option<Nanos>,
     complete: Option<Nanos>,
-    /// The run whose end was shown before its log was complete.
-    given_up: Option<Nanos>,
     reopen: Vec<oneshot::Sender<Result<(), Arc<LogError>>>>,
     is_removed: bool,
     progress: watch::Sender<Progress>,
-}
-
-/// The answer to a container that was seen.
-#[derive(Debug)]
-pub(super) struct ObserveReply {
-    pub(super) progress: watch::Receiver<Progress>,
-    /// Whether it makes sense to wait until the log is complete.
-    pub(super) worth_waiting: bool,
 }
 
 /// The next poll, and the callers that wait for it.
@@ -62,7 +52,6 @@ impl LogState {
             container,
             ended: complete,
             complete,
-            given_up: None,
             reopen: Vec::new(),
             is_removed: false,
             progress: watch::Sender::new(progress),
@@ -74,7 +63,11 @@ impl LogState {
         Self { wake, wanted: Mutex::new(wanted) }
     }
 
-    pub(super) fn observe(&self, container: LoggedContainer, run: RunState) -> ObserveReply {
+    pub(super) fn observe(
+        &self,
+        container: LoggedContainer,
+        run: RunState,
+    ) -> watch::Receiver<Progress> {
         let mut wanted = self.wanted.lock();
         wanted.container = container;
         let changed = match run {
@@ -86,18 +79,15 @@ impl LogState {
         };
         if let Some(ended) = changed {
             (wanted.ended, wanted.complete) = (ended, None);
-            wanted.progress.send_modify(|now| now.complete = false);
+            wanted.progress.send_modify(|now| (now.complete, now.given_up) = (false, false));
             self.wake.notify_one();
         }
-        let ended = wanted.ended;
-        let worth_waiting = ended.is_some() && ended != wanted.complete && ended != wanted.given_up;
-        ObserveReply { progress: wanted.progress.subscribe(), worth_waiting }
+        wanted.progress.subscribe()
     }
 
     /// Callers no longer wait for the log of this run.
     pub(super) fn give_up(&self) {
-        let mut wanted = self.wanted.lock();
-        wanted.given_up = wanted.ended;
+        self.wanted.lock().progress.send_modify(|now| now.given_up = true);
     }
 
     pub(super) fn reopen(&self, reply: oneshot::Sender<Result<(), Arc<LogError>>>) {

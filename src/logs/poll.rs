@@ -10,7 +10,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    api_reader::{ApiReader, ResponseEnd},
+    api_reader::ApiReader,
     convert::Buffers,
     error::LogError,
     json_file_tailer::{JsonFileTailer, ReadProgress},
@@ -161,8 +161,8 @@ impl Log {
     /// Closes everything, and saves the position if it has changed.
     pub(super) fn close(self, positions: &PositionStore) {
         if let Some(writer) = self.writer {
-            let position = writer.position().or(self.position);
-            positions.save(&self.container.id, &Saved::new(position, None));
+            let position = Some(writer.position());
+            positions.save(&self.container.id, &Saved { position, complete: None });
         }
     }
 
@@ -212,18 +212,17 @@ impl Log {
                 return Ok(());
             }
             Some(Writer::ApiReader(reader, after_the_end)) => {
-                reader.end().map(|end| (end.clone(), *after_the_end))
+                reader.end().map(|end| (end, *after_the_end))
             }
             _ => None,
         };
         let Some((end, after_the_end)) = end else { return Ok(()) };
-        let position = self.writer.take().and_then(|writer| writer.position());
-        self.position = position.or(self.position.take());
+        self.position = self.writer.take().map(|writer| writer.position());
         match end {
-            ResponseEnd::Finished if after_the_end => outcome.state = ReadState::Complete,
-            ResponseEnd::Finished if request.ended.is_some() => outcome.state = ReadState::More,
-            ResponseEnd::Finished => return Err(LogError::Interrupted),
-            ResponseEnd::Failed(error) => return Err(LogError::Engine(error)),
+            Ok(()) if after_the_end => outcome.state = ReadState::Complete,
+            Ok(()) if request.ended.is_some() => outcome.state = ReadState::More,
+            Ok(()) => return Err(LogError::Interrupted),
+            Err(error) => return Err(LogError::Engine(error)),
         }
         Ok(())
     }
@@ -251,7 +250,7 @@ impl Log {
         }
         let Some(writer) = &self.writer else {
             if complete.is_some() {
-                let saved = Saved::new(self.position.clone(), complete);
+                let saved = Saved { position: self.position.clone(), complete };
                 shared.positions.save(&self.container.id, &saved);
             }
             return;
@@ -260,9 +259,10 @@ impl Log {
         let finished = generation != self.generation || outcome.reopened.is_some();
         let old = outcome.bytes > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
         if finished || old || complete.is_some() {
-            self.position = writer.position().or(self.position.take());
+            self.position = Some(writer.position());
             (self.generation, self.saved_at) = (generation, now);
-            shared.positions.save(&self.container.id, &Saved::new(self.position.clone(), complete));
+            let saved = Saved { position: self.position.clone(), complete };
+            shared.positions.save(&self.container.id, &saved);
         }
         if complete.is_some() {
             self.writer = None;
@@ -289,7 +289,7 @@ impl Log {
     }
 
     fn remaining(&self) -> Option<u64> {
-        let position = self.writer.as_ref()?.position()?;
+        let position = self.writer.as_ref()?.position();
         let length = std::fs::metadata(self.container.source.as_ref()?).ok()?.len();
         Some(length.saturating_sub(position.source?.place.offset))
     }
@@ -310,9 +310,9 @@ impl Writer {
         }
     }
 
-    fn position(&self) -> Option<Position> {
+    fn position(&self) -> Position {
         match self {
-            Self::JsonFileTailer(tailer) => Some(tailer.position()),
+            Self::JsonFileTailer(tailer) => tailer.position(),
             Self::ApiReader(reader, _) => reader.position(),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::{
     sync::watch,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 /// The state of a log for callers.
@@ -16,6 +16,8 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     /// The CRI file has the container's whole output, or will never have more.
     pub(super) complete: bool,
+    /// The run's end was shown before its log was complete.
+    pub(super) given_up: bool,
     /// Bytes of the engine's log that are not converted yet, if that is known.
     pub(super) remaining: Option<u64>,
 }
@@ -24,34 +26,18 @@ pub(super) struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut(pub(super) Progress);
 
-/// How long callers wait for a log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WaitLimits {
-    pub(super) standstill: Duration,
-    pub(super) in_all: Duration,
-}
-
-impl Default for WaitLimits {
-    fn default() -> Self {
-        Self { standstill: Duration::from_secs(2), in_all: Duration::from_secs(10) }
-    }
-}
-
-/// Returns when the whole log is written.
+/// Returns when the whole log is written, or at once if an earlier caller waited too long for it.
 ///
 /// # Errors
 /// The log is not complete within the time limit.
-pub(super) async fn completion(
-    mut log: watch::Receiver<Progress>,
-    time_limit: WaitLimits,
-) -> Result<(), TimedOut> {
-    let give_up = Instant::now() + time_limit.in_all;
+pub(super) async fn completion(mut log: watch::Receiver<Progress>) -> Result<(), TimedOut> {
+    let give_up = Instant::now() + LONGEST_WAIT;
     loop {
         let now = *log.borrow_and_update();
-        if now.complete {
+        if now.complete || now.given_up {
             return Ok(());
         }
-        let until = give_up.min(Instant::now() + time_limit.standstill);
+        let until = give_up.min(Instant::now() + STANDSTILL);
         let change = log.wait_for(|later| later.complete || later.bytes != now.bytes);
         let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
             return Err(TimedOut(*log.borrow()));
@@ -67,14 +53,15 @@ pub(super) async fn completion(
 ///
 /// # Errors
 /// The file does not exist within the time limit.
-pub(super) async fn opening(
-    mut log: watch::Receiver<Progress>,
-    time_limit: WaitLimits,
-) -> Result<(), TimedOut> {
+pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), TimedOut> {
     let there = log.wait_for(|now| now.opened || now.complete);
-    let late = tokio::time::timeout(time_limit.standstill, there).await.is_err();
+    let late = timeout(STANDSTILL, there).await.is_err();
     if late { Err(TimedOut(*log.borrow())) } else { Ok(()) }
 }
+
+/// How long callers wait for more of a log, and for the whole log.
+const STANDSTILL: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use super::{
     metrics::LogMetrics,
     poll::Shared,
     position_store::PositionStore,
-    progress::{TimedOut, WaitLimits, completion, opening},
+    progress::{TimedOut, completion, opening},
     watches::Watches,
 };
 use crate::{
@@ -92,10 +92,10 @@ impl Logs {
         async move {
             let (Some(all), Some((container, run))) = (all, wanted) else { return };
             let id = container.id.clone();
-            let Some(log) = all.observe(container, run).filter(|log| log.worth_waiting) else {
-                return;
-            };
-            if let Err(late) = completion(log.progress, WaitLimits::default()).await {
+            let Some(log) = all.observe(container, run) else { return };
+            if matches!(run, RunState::Ended(_))
+                && let Err(late) = completion(log).await
+            {
                 warn_late(&id, late);
                 if let Some(log) = all.find(&id) {
                     log.give_up();
@@ -110,7 +110,7 @@ impl Logs {
         let Some(all) = &self.all else { return self.make_link(container).await };
         let id = container.id.clone();
         let Some(log) = all.observe(container, run) else { return Ok(()) };
-        if opening(log.progress, WaitLimits::default()).await.is_err() {
+        if opening(log).await.is_err() {
             warn!(container = %id, "the container log was not created in time; continuing without it");
         }
         Ok(())

@@ -14,48 +14,32 @@
 //! A name given as an index into the dynamic table is not followed, because encoders use the index of
 //! `:authority` in the static table.
 
-/// The position in a connection's bytes.
-#[derive(Debug)]
+/// The position in a connection's bytes (RFC 9113, sections 3.4, 4.1 and 6.2).
+#[derive(Debug, Default)]
 pub(super) struct AuthorityFilter {
-    part: Part,
+    /// Bytes of the preface that have arrived.
+    preface: usize,
+    frame: Frame,
     field: Field,
 }
 
-/// A part of the connection (RFC 9113, sections 3.4, 4.1 and 6.2), with the bytes that are left of it.
-#[derive(Clone, Copy, Debug)]
-enum Part {
-    Preface {
-        left: usize,
-    },
-    FrameHeader {
-        bytes: [u8; 9],
-        known: usize,
-    },
-    PadLength {
-        block: Block,
-        has_priority: bool,
-    },
-    Priority {
-        left: usize,
-        block: Block,
-    },
-    Fields(Block),
-    /// Payload of other frames, and padding.
-    Skipped {
-        left: usize,
-    },
-}
-
-/// A header block, or the piece of one in a frame.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    left: usize,
+/// A frame, as far as it has arrived.
+#[derive(Debug, Default)]
+struct Frame {
+    header: u128,
+    header_length: usize,
+    kind: u8,
+    flags: u8,
+    /// Bytes of the payload: all, those that have arrived, and those of the padding at its end.
+    length: usize,
+    arrived: usize,
     padding: usize,
 }
 
 /// A part of a header block (RFC 7541, sections 5 and 6). A block may run over several frames.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Field {
+    #[default]
     Start,
     /// Further bytes of an index. `:authority` has an index of only one byte.
     LongIndex {
@@ -86,126 +70,102 @@ enum Text {
 }
 
 impl AuthorityFilter {
-    pub(super) fn new() -> Self {
-        Self { part: Part::Preface { left: PREFACE }, field: Field::Start }
-    }
-
     /// Whether the client has sent the HTTP/2 preface.
-    pub(super) fn has_begun(&self) -> bool {
-        !matches!(self.part, Part::Preface { .. })
+    pub(super) const fn has_begun(&self) -> bool {
+        self.preface == PREFACE
     }
 
     /// Handles the next bytes that were read, and overwrites the authorities in them.
-    pub(super) fn overwrite(&mut self, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
-            let taken = self.take(bytes);
-            bytes = bytes.get_mut(taken..).unwrap_or_default();
-        }
-    }
-
-    /// Advances by at least one part, which may be empty. Returns the number of handled bytes.
-    fn take(&mut self, bytes: &mut [u8]) -> usize {
-        let first = bytes.first().copied().unwrap_or_default();
-        match &mut self.part {
-            Part::Preface { left } | Part::Skipped { left } => {
-                let taken = count(left, bytes.len());
-                if *left == 0 {
-                    self.part = Part::FrameHeader { bytes: [0; 9], known: 0 };
+    pub(super) fn overwrite(&mut self, bytes: &mut [u8]) {
+        let preface = bytes.len().min(PREFACE - self.preface);
+        self.preface += preface;
+        let mut rest = bytes.get_mut(preface..).unwrap_or_default();
+        while let Some(first) = rest.first_mut() {
+            let mut taken = 1;
+            if self.frame.header_length < HEADER {
+                if self.frame.take_header(*first) == Some(HEADERS) {
+                    self.field = Field::Start;
                 }
-                taken
+            } else if matches!(self.frame.kind, HEADERS | CONTINUATION) {
+                if self.frame.take_payload(*first) {
+                    self.field = self.field.overwrite(first);
+                }
+            } else {
+                taken = self.frame.skip(rest.len());
             }
-            Part::FrameHeader { bytes, known } => {
-                if let Some(byte) = bytes.get_mut(*known) {
-                    *byte = first;
-                }
-                *known += 1;
-                if *known == bytes.len() {
-                    let header = *bytes;
-                    self.part = self.payload(header);
-                }
-                1
-            }
-            Part::PadLength { block, has_priority } => {
-                let padding = usize::from(first).min(block.left);
-                let block = Block { left: block.left - padding, padding };
-                self.part = if *has_priority { priority(block) } else { Part::Fields(block) };
-                1
-            }
-            Part::Priority { left, block } => {
-                let taken = count(left, bytes.len());
-                if *left == 0 {
-                    self.part = Part::Fields(*block);
-                }
-                taken
-            }
-            Part::Fields(block) => {
-                let taken = count(&mut block.left, bytes.len());
-                if block.left == 0 {
-                    self.part = Part::Skipped { left: block.padding };
-                }
-                self.field.overwrite(bytes.get_mut(..taken).unwrap_or_default());
-                taken
-            }
-        }
-    }
-
-    /// The part after a frame's header.
-    fn payload(&mut self, header: [u8; 9]) -> Part {
-        let [long, middle, short, kind, flags, ..] = header;
-        let length = usize::from(long) << 16 | usize::from(middle) << 8 | usize::from(short);
-        let block = Block { left: length, padding: 0 };
-        match kind {
-            HEADERS => {
-                self.field = Field::Start;
-                let has_priority = flags & PRIORITY != 0;
-                if flags & PADDED == 0 {
-                    return if has_priority { priority(block) } else { Part::Fields(block) };
-                }
-                match length.checked_sub(1) {
-                    Some(left) => Part::PadLength { block: Block { left, ..block }, has_priority },
-                    None => Part::Skipped { left: 0 },
-                }
-            }
-            CONTINUATION => Part::Fields(block),
-            _ => Part::Skipped { left: length },
+            rest = rest.get_mut(taken..).unwrap_or_default();
         }
     }
 }
 
-fn priority(block: Block) -> Part {
-    match block.left.checked_sub(PRIORITY_LENGTH) {
-        Some(left) => Part::Priority { left: PRIORITY_LENGTH, block: Block { left, ..block } },
-        None => Part::Skipped { left: block.left + block.padding },
+impl Frame {
+    /// Takes one byte of the header. Returns the type of the frame after the last one.
+    fn take_header(&mut self, byte: u8) -> Option<u8> {
+        self.header = self.header << 8 | u128::from(byte);
+        self.header_length += 1;
+        if self.header_length < HEADER {
+            return None;
+        }
+        let [.., long, middle, short, kind, flags, _, _, _, _] = self.header.to_be_bytes();
+        self.length = usize::from(long) << 16 | usize::from(middle) << 8 | usize::from(short);
+        (self.kind, self.arrived, self.padding) = (kind, 0, 0);
+        self.flags = if kind == HEADERS { flags } else { 0 };
+        self.skip(0);
+        Some(kind)
     }
-}
 
-/// The number of bytes that can be taken now. Subtracts it from `left`.
-fn count(left: &mut usize, there: usize) -> usize {
-    let taken = there.min(*left);
-    *left -= taken;
-    taken
+    /// Takes one byte of the payload of a frame with headers. Returns whether the byte belongs to them.
+    fn take_payload(&mut self, byte: u8) -> bool {
+        let mut before = PRIORITY_LENGTH * usize::from(self.flags & PRIORITY != 0);
+        if self.flags & PADDED != 0 {
+            before += 1;
+            if self.arrived == 0 {
+                self.padding = usize::from(byte);
+            }
+        }
+        let is_field = self.arrived >= before && self.arrived + self.padding < self.length;
+        self.skip(1);
+        is_field
+    }
+
+    /// Takes at most this many bytes of the payload, and returns their number. After the last one, the next
+    /// frame begins.
+    fn skip(&mut self, most: usize) -> usize {
+        let taken = most.min(self.length - self.arrived);
+        self.arrived += taken;
+        if self.arrived == self.length {
+            self.header_length = 0;
+        }
+        taken
+    }
 }
 
 impl Field {
-    fn overwrite(&mut self, mut bytes: &mut [u8]) {
-        while let Some(first) = bytes.first().copied() {
-            let mut taken = 1;
-            *self = match *self {
-                Self::Start => Self::of(first),
-                Self::LongIndex { has_value } if first & MORE == 0 => Self::behind_index(has_value),
-                Self::LongIndex { has_value } => Self::LongIndex { has_value },
-                Self::Length(text) => Self::content(text.coded_as(first), first & !CODED),
-                Self::LongLength { text, length, shift } => {
-                    Self::longer(text, length, shift, first)
+    /// The field after one more byte, which is overwritten if it belongs to an authority.
+    fn overwrite(self, byte: &mut u8) -> Self {
+        match self {
+            Self::Start => Self::of(*byte),
+            Self::LongIndex { has_value } if *byte & MORE == 0 => Self::behind_index(has_value),
+            Self::Length(text) => {
+                let (text, length) = (text.coded_as(*byte), usize::from(*byte & !CODED));
+                if length == LONGEST {
+                    Self::LongLength { text, length, shift: 0 }
+                } else {
+                    Self::content(text, length)
                 }
-                Self::Content { text, mut left } => {
-                    taken = count(&mut left, bytes.len());
-                    let text = text.overwrite(bytes.get_mut(..taken).unwrap_or_default());
-                    if left == 0 { text.next() } else { Self::Content { text, left } }
+            }
+            // Far longer than any accepted header list.
+            Self::LongLength { shift: 22.., .. } => Self::Invalid,
+            Self::LongLength { text, length, shift } => {
+                let length = length + (usize::from(*byte & !MORE) << shift);
+                if *byte & MORE == 0 {
+                    Self::content(text, length)
+                } else {
+                    Self::LongLength { text, length, shift: shift + 7 }
                 }
-                Self::Invalid => return,
-            };
-            bytes = bytes.get_mut(taken..).unwrap_or_default();
+            }
+            Self::Content { text, left } => Self::content(text.overwrite(byte), left - 1),
+            Self::LongIndex { .. } | Self::Invalid => self,
         }
     }
 
@@ -225,31 +185,12 @@ impl Field {
         }
     }
 
-    fn behind_index(has_value: bool) -> Self {
+    const fn behind_index(has_value: bool) -> Self {
         if has_value { Self::Length(Text::Value { letter: None }) } else { Self::Start }
     }
 
-    /// The content that a length of one byte announces, or the rest of the length.
-    fn content(text: Text, length: u8) -> Self {
-        let (length, left) = (usize::from(length), usize::from(length));
-        if length == LONGEST {
-            Self::LongLength { text, length, shift: 0 }
-        } else {
-            Self::Content { text, left }
-        }
-    }
-
-    fn longer(text: Text, length: usize, shift: u32, byte: u8) -> Self {
-        // Far longer than any accepted header list.
-        if shift > 21 {
-            return Self::Invalid;
-        }
-        let length = length + (usize::from(byte & !MORE) << shift);
-        if byte & MORE == 0 {
-            Self::Content { text, left: length }
-        } else {
-            Self::LongLength { text, length, shift: shift + 7 }
-        }
+    const fn content(text: Text, left: usize) -> Self {
+        if left == 0 { text.next() } else { Self::Content { text, left } }
     }
 }
 
@@ -268,22 +209,21 @@ impl Text {
         }
     }
 
-    /// Reads or overwrites a piece of the field.
-    fn overwrite(self, piece: &mut [u8]) -> Self {
+    /// Reads or overwrites one byte of the text.
+    fn overwrite(self, byte: &mut u8) -> Self {
         match self {
             Self::Name { missing } => {
-                return Self::Name {
-                    missing: missing.and_then(|missing| missing.strip_prefix(&*piece)),
-                };
+                let missing = missing.and_then(|missing| missing.strip_prefix(&[*byte]));
+                return Self::Name { missing };
             }
-            Self::Value { letter: Some(letter) } => piece.fill(letter),
+            Self::Value { letter: Some(letter) } => *byte = letter,
             Self::Value { letter: None } | Self::Authority => {}
         }
         self
     }
 
     /// The field after this one.
-    fn next(self) -> Field {
+    const fn next(self) -> Field {
         match self {
             Self::Name { missing: Some([]) } => Field::Length(Self::Authority),
             Self::Name { .. } => Field::Length(Self::Value { letter: None }),
@@ -294,6 +234,8 @@ impl Text {
 
 /// Length of the HTTP/2 preface.
 const PREFACE: usize = 24;
+/// Length of a frame's header.
+const HEADER: usize = 9;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const PADDED: u8 = 0x8;

@@ -4,6 +4,8 @@
 //! the first message is sent. If dockbridge stops, the stream ends with an error, because an incomplete
 //! list must not look complete.
 
+use std::iter::Peekable;
+
 use futures_util::{StreamExt, stream};
 use prost::Message;
 use tokio_util::sync::CancellationToken;
@@ -25,17 +27,15 @@ where
     T: Message + 'static,
     R: Send + 'static,
 {
-    let chunks = Chunks { items, held: None };
-    let messages = stream::unfold(Some(chunks), move |chunks| {
+    let messages = stream::unfold(Some(items.peekable()), move |items| {
         let ending = shutdown.is_cancelled();
         async move {
-            let mut chunks = chunks?;
+            let mut items = items?;
             if ending {
                 let reason = "dockbridge is shutting down: the list is incomplete".to_owned();
                 return Some((Err(status(Kind::Unavailable, reason)), None));
             }
-            let chunk = chunks.next()?;
-            Some((Ok::<R, Status>(to_message(chunk)), Some(chunks)))
+            Some((Ok::<R, Status>(to_message(next_chunk(&mut items)?)), Some(items)))
         }
     });
     Response::new(messages.boxed())
@@ -57,32 +57,17 @@ pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status>
     Err(status(Kind::ResourceExhausted, text))
 }
 
-/// Groups items that are neither too many nor too large, in their order. No group is empty.
-#[derive(Debug)]
-pub(super) struct Chunks<I: Iterator> {
-    pub(super) items: I,
-    /// An item that was too large for the last group.
-    pub(super) held: Option<I::Item>,
-}
-
-impl<I: Iterator<Item: Message>> Iterator for Chunks<I> {
-    type Item = Vec<I::Item>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let first = self.held.take().or_else(|| self.items.next())?;
-        let mut size = first.encoded_len();
-        let mut chunk = vec![first];
-        while chunk.len() < MOST_ITEMS {
-            let Some(item) = self.items.next() else { break };
-            size = size.saturating_add(item.encoded_len());
-            if size > MOST_BYTES {
-                self.held = Some(item);
-                break;
-            }
-            chunk.push(item);
-        }
-        Some(chunk)
+/// The next items that are neither too many nor too large together. Never empty.
+fn next_chunk<I: Iterator<Item: Message>>(items: &mut Peekable<I>) -> Option<Vec<I::Item>> {
+    let mut chunk = vec![items.next()?];
+    let mut size: usize = chunk.iter().map(Message::encoded_len).sum();
+    while chunk.len() < MOST_ITEMS
+        && let Some(item) = items.next_if(|item| size + item.encoded_len() <= MOST_BYTES)
+    {
+        size += item.encoded_len();
+        chunk.push(item);
     }
+    Some(chunk)
 }
 
 /// kubelet refuses larger answers, and sends no larger requests.

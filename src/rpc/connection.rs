@@ -46,7 +46,7 @@ impl Connection {
     pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
         let socket = register(stream.into_std()?, Interest::READABLE)?;
         let opening = Some(Box::pin(sleep(time_limit)));
-        let filter = AuthorityFilter::new();
+        let filter = AuthorityFilter::default();
         Ok(Self { socket: Some(socket), has_been_full: false, filter, opening })
     }
 

@@ -63,7 +63,7 @@ impl CriSocket {
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
         if inherited.is_empty() {
-            let (own, listener) = bind(&path).await?;
+            let (own, listener) = bind(&path, MODE, "--listen").await?;
             return Ok(Opened { listeners: vec![listener], own: Some(own) });
         }
         let listeners = inherited.into_iter().map(|InheritedSocket { path, listener, .. }| {
@@ -82,6 +82,9 @@ fn is_meant(listen: &Listen, socket: &InheritedSocket) -> bool {
         }
     }
 }
+
+/// The mode of the socket of the CRI.
+const MODE: u32 = 0o660;
 
 /// Names and paths, for messages.
 fn describe(sockets: &[InheritedSocket]) -> String {

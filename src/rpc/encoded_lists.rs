@@ -5,12 +5,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
-use prost::{Message, bytes::Bytes};
+use prost::bytes::Bytes;
 
-use crate::{
-    model::record::{ContainerRecord, SandboxRecord},
-    translate::render,
-};
+use crate::model::record::{ContainerRecord, SandboxRecord};
 
 /// The encoded items of the last listed tables.
 #[derive(Debug, Default)]
@@ -30,13 +27,9 @@ pub(super) struct Item<R> {
     pub(super) message: Bytes,
 }
 
-pub(super) trait ListItem {
-    fn message(&self) -> Bytes;
-}
-
-impl<R: ListItem> Items<R> {
+impl<R> Items<R> {
     /// The items of all these records. Only new records are rendered, because a record never changes.
-    pub(super) fn of(&self, records: &[Arc<R>]) -> Arc<Vec<Item<R>>> {
+    pub(super) fn of(&self, records: &[Arc<R>], render: impl Fn(&R) -> Bytes) -> Arc<Vec<Item<R>>> {
         let known = self.0.load_full();
         if known.iter().map(|item| Arc::as_ptr(&item.record)).eq(records.iter().map(Arc::as_ptr)) {
             return known;
@@ -45,7 +38,7 @@ impl<R: ListItem> Items<R> {
             known.iter().map(|item| (Arc::as_ptr(&item.record), &item.message)).collect();
         let message = |record: &Arc<R>| {
             let message = kept.get(&Arc::as_ptr(record));
-            message.map_or_else(|| record.message(), |message| (*message).clone())
+            message.map_or_else(|| render(record), |message| (*message).clone())
         };
         let item = |record: &Arc<R>| Item { record: Arc::clone(record), message: message(record) };
         let items = Arc::new(records.iter().map(item).collect::<Vec<_>>());
@@ -57,18 +50,6 @@ impl<R: ListItem> Items<R> {
 impl<R> Default for Items<R> {
     fn default() -> Self {
         Self(ArcSwap::default())
-    }
-}
-
-impl ListItem for SandboxRecord {
-    fn message(&self) -> Bytes {
-        render::sandbox::item(self).encode_to_vec().into()
-    }
-}
-
-impl ListItem for ContainerRecord {
-    fn message(&self) -> Bytes {
-        render::container::item(self).encode_to_vec().into()
     }
 }
 

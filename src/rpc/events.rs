@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, codegen::BoxStream};
 
-use super::status::{failed, status};
+use super::status::status;
 use crate::{
     container::{limits::service::Limits, node::Node},
     error::Kind,
@@ -99,7 +99,7 @@ impl Events {
         &self,
         listening: GaugeGuard,
     ) -> Result<BoxStream<cri::ContainerEventResponse>, Status> {
-        self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
+        self.store.synced(SYNC_TIMEOUT).await?;
         Ok(listener_stream(self.join(), listening)
             .take_until(self.shutdown.clone().cancelled_owned())
             .boxed())
@@ -113,7 +113,7 @@ impl Events {
         let (sender, events) = broadcast::channel(QUEUED_BATCHES);
         let (batches, queue) = mpsc::channel(QUEUED_BATCHES);
         let now = self.store.snapshot();
-        let tracker = ChangeTracker::new(&self.shown(&now));
+        let tracker = ChangeTracker::new(&self.nri.shown(Arc::clone(&now)));
         tokio::spawn(self.clone().follow(now, tracker, batches));
         tokio::spawn(self.clone().render(queue, sender.clone()));
         *listeners = Some(sender);
@@ -148,7 +148,9 @@ impl Events {
             }
             let at = Nanos(clock::nanos());
             now = self.store.snapshot();
-            let shown = self.shown(&now);
+            // Without objects that plugins have not accepted yet. Their events are sent once plugins have
+            // accepted them.
+            let shown = self.nri.shown(Arc::clone(&now));
             pending.push(tracker.changes(&shown), Instant::now());
             let changes = pending.take_ready(&shown, Instant::now());
             // Rendering reads cgroup files and never the engine, so the queue only fills up on an
@@ -186,12 +188,6 @@ impl Events {
             *listeners = None;
         }
         is_unheard
-    }
-
-    /// Without objects that plugins have not accepted yet. Their events are sent once plugins have accepted
-    /// them.
-    fn shown(&self, now: &Arc<Snapshot>) -> Arc<Snapshot> {
-        self.nri.shown(Arc::clone(now))
     }
 }
 

@@ -6,8 +6,8 @@ use crate::fuzz_input::portions;
 /// For any split, the same bytes are overwritten.
 pub(crate) fn authorities(bytes: &[u8]) {
     let mut whole = bytes.to_vec();
-    AuthorityFilter::new().overwrite(&mut whole);
-    let mut filter = AuthorityFilter::new();
+    AuthorityFilter::default().overwrite(&mut whole);
+    let mut filter = AuthorityFilter::default();
     let cut = portions(bytes).into_iter().flat_map(|piece| {
         let mut piece = piece.to_vec();
         filter.overwrite(&mut piece);

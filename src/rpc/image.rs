@@ -8,7 +8,6 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use super::{
     chunks::{chunks, whole},
     layer::about,
-    status::failed,
 };
 use crate::{
     host::clock,
@@ -32,12 +31,13 @@ pub struct ImageRpc {
 
 impl ImageRpc {
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        self.store.images().await.map_err(failed)
+        Ok(self.store.images().await?)
     }
 
     /// Waits until dockbridge may change the engine, which may belong to another server.
     async fn changeable(&self) -> Result<(), Status> {
-        self.store.described(SYNC_TIMEOUT).await.map(drop).map_err(failed)
+        self.store.described(SYNC_TIMEOUT).await?;
+        Ok(())
     }
 
     fn render(&self, image: &ImageRecord) -> cri::Image {
@@ -69,8 +69,8 @@ impl ImageService for ImageRpc {
         request: Request<cri::ImageStatusRequest>,
     ) -> Result<Response<cri::ImageStatusResponse>, Status> {
         let request = request.into_inner();
-        let name = parse::image::image_name(request.image.as_ref()).map_err(failed)?;
-        let image = self.store.inspected_image(&name).await.map_err(failed)?;
+        let name = parse::image::image_name(request.image.as_ref())?;
+        let image = self.store.inspected_image(&name).await?;
         let info = image.as_deref().filter(|_| request.verbose).map(render::image::info);
         Ok(Response::new(cri::ImageStatusResponse {
             image: image.map(|image| self.render(&image)),
@@ -83,11 +83,10 @@ impl ImageService for ImageRpc {
         request: Request<cri::PullImageRequest>,
     ) -> Result<Response<cri::PullImageResponse>, Status> {
         let request = request.into_inner();
-        let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref());
-        let wanted = wanted.map_err(failed)?;
+        let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref())?;
         about(&wanted.reference);
         self.changeable().await?;
-        let id = self.images.pull(wanted).await.map_err(failed)?;
+        let id = self.images.pull(wanted).await?;
         Ok(Response::new(cri::PullImageResponse { image_ref: id.into() }))
     }
 
@@ -95,10 +94,10 @@ impl ImageService for ImageRpc {
         &self,
         request: Request<cri::RemoveImageRequest>,
     ) -> Result<Response<cri::RemoveImageResponse>, Status> {
-        let name = parse::image::image_name(request.get_ref().image.as_ref()).map_err(failed)?;
+        let name = parse::image::image_name(request.get_ref().image.as_ref())?;
         about(printable(&name));
         self.changeable().await?;
-        self.images.remove(&name).await.map_err(failed)?;
+        self.images.remove(&name).await?;
         Ok(Response::new(cri::RemoveImageResponse {}))
     }
 
@@ -106,7 +105,7 @@ impl ImageService for ImageRpc {
         &self,
         _request: Request<cri::ImageFsInfoRequest>,
     ) -> Result<Response<cri::ImageFsInfoResponse>, Status> {
-        let usage = self.images.filesystem().await.map_err(failed)?;
+        let usage = self.images.filesystem().await?;
         let (layers, now) = (self.stats.layer_bytes(), Nanos(clock::nanos()));
         Ok(Response::new(render::image::filesystem(&usage, layers, now)))
     }

@@ -12,36 +12,24 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use tonic::{Code, Status, body::Body, server::NamedService};
-use tower::{Layer, Service};
+use tower::Service;
 use tracing::{Instrument, Span, debug, error, field, info_span, warn};
 
 use super::{
     deadline,
-    metrics::{CALL, RpcMetrics, note},
+    metrics::{CALL, RpcMetrics, note, word},
 };
 use crate::{
     store::handle::Store,
     telemetry::trace::{self, SpanGuard},
 };
 
-/// Wraps a service in [`Guarded`] and counts its calls.
-#[derive(Clone, Debug)]
-pub struct Guard(pub RpcMetrics, pub Store);
-
-impl<S> Layer<S> for Guard {
-    type Service = Guarded<S>;
-
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, metrics: self.0.clone(), store: self.1.clone() }
-    }
-}
-
 /// A service whose calls are logged and counted, and cannot panic the process.
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
-    inner: S,
-    metrics: RpcMetrics,
-    store: Store,
+    pub inner: S,
+    pub metrics: RpcMetrics,
+    pub store: Store,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -92,7 +80,7 @@ where
             let status = Status::from_header_map(answer.headers());
             let code = status.as_ref().map_or(Code::Ok, Status::code);
             span_guard.finish((code != Code::Ok).then_some(code));
-            log_call(&rpc, call.answered(code), status.as_ref());
+            log_call(&rpc, call.finish(word(code)), status.as_ref());
             Ok(answer)
         };
         Box::pin(CALL.scope(ongoing, logged.instrument(span)))

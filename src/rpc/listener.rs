@@ -43,17 +43,9 @@ fn not_inherited(passed: &str) -> String {
     }
 }
 
-/// The socket of the CRI, with mode 0660. If a socket exists that nobody serves, it is replaced.
-pub async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), ListenError> {
-    bind_as(path, 0o660, "--listen").await
-}
-
-/// A socket only for root, with mode 0600, at a path that `--run-dir` determines.
-pub async fn bind_private(path: &Path) -> Result<(ListeningSocket, UnixListener), ListenError> {
-    bind_as(path, 0o600, "--run-dir").await
-}
-
-async fn bind_as(
+/// A socket with this mode, at a path that `flag` determines. If a socket exists that nobody serves, it is
+/// replaced.
+pub async fn bind(
     path: &Path,
     mode: u32,
     flag: &'static str,

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use prost::bytes::Bytes;
+use prost::{Message, bytes::Bytes};
 use tonic::Status;
 
-use super::{image::ImageRpc, runtime::RuntimeRpc, status::failed};
+use super::{image::ImageRpc, runtime::RuntimeRpc};
 use crate::{
     model::{
         record::{ContainerRecord, ImageRecord, SandboxRecord},
@@ -31,7 +31,10 @@ impl RuntimeRpc {
         filter: Option<&cri::PodSandboxFilter>,
     ) -> Result<Vec<Bytes>, Status> {
         let now = self.now().await?;
-        let all = self.encoded.sandboxes.of(now.sandboxes());
+        let all = self
+            .encoded
+            .sandboxes
+            .of(now.sandboxes(), |pod| render::sandbox::item(pod).encode_to_vec().into());
         let asked = all.iter().filter(|item| lists_sandbox(filter, &item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
@@ -41,7 +44,9 @@ impl RuntimeRpc {
         filter: Option<&cri::ContainerFilter>,
     ) -> Result<Vec<Bytes>, Status> {
         let now = self.now().await?;
-        let all = self.encoded.containers.of(now.containers());
+        let all = self.encoded.containers.of(now.containers(), |container| {
+            render::container::item(container).encode_to_vec().into()
+        });
         let asked = all.iter().filter(|item| lists_container(filter, &item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
@@ -52,8 +57,8 @@ impl RuntimeRpc {
     ) -> Result<impl Iterator<Item = cri::ContainerStats> + Send + use<>, Status> {
         let now = self.now().await?;
         let is_asked = |record: &ContainerRecord| measures_container(filter, record);
-        let read = self.stats.containers(&now, is_asked, Detail::Usage).await;
-        Ok(rendered(read.map_err(failed)?, render::stats::container))
+        let read = self.stats.containers(&now, is_asked, Detail::Usage).await?;
+        Ok(rendered(read, render::stats::container))
     }
 
     pub(super) async fn listed_sandbox_stats(
@@ -62,15 +67,15 @@ impl RuntimeRpc {
     ) -> Result<impl Iterator<Item = cri::PodSandboxStats> + Send + use<>, Status> {
         let now = self.now().await?;
         let is_asked = |record: &SandboxRecord| measures_sandbox(filter, record);
-        let read = self.stats.pods(&now, is_asked, Detail::Usage).await;
-        Ok(rendered(read.map_err(failed)?, render::stats::pod))
+        let read = self.stats.pods(&now, is_asked, Detail::Usage).await?;
+        Ok(rendered(read, render::stats::pod))
     }
 
     pub(super) async fn listed_metrics(
         &self,
     ) -> Result<impl Iterator<Item = cri::PodSandboxMetrics> + Send + use<>, Status> {
         let now = self.now().await?;
-        let read = self.stats.pods(&now, |_| true, Detail::Everything).await.map_err(failed)?;
+        let read = self.stats.pods(&now, |_| true, Detail::Everything).await?;
         let (disks, pause) = (self.stats.disks(), Arc::clone(&self.sandbox_image));
         Ok(rendered(read, move |pod| render::metrics::response::pod(pod, &disks, &pause)))
     }

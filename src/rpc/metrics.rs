@@ -1,6 +1,6 @@
 //! The metrics of CRI calls.
 
-use std::{fmt::Display, time::Duration};
+use std::fmt::Display;
 
 use tonic::Code;
 
@@ -31,23 +31,12 @@ impl RpcMetrics {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
-    /// A call starts. The client chooses its name, so only methods of the CRI become labels.
-    pub(super) fn begin(&self, name: &str) -> (Call, InProgressGuard) {
+    /// A call starts. The client chooses its name, so only methods of the CRI become labels. The timer ends
+    /// with the answer, for a stream with its start, or when the caller disconnects.
+    pub(super) fn begin(&self, name: &str) -> (Timer<2>, InProgressGuard) {
         let method = known(name);
-        let call = Call(self.answered.start_timer([method, word(Code::Cancelled)]));
-        (call, self.in_progress.begin("rpc", method))
-    }
-}
-
-/// A call until it is answered, or until its caller has disconnected.
-#[derive(Debug)]
-pub(super) struct Call(Timer<2>);
-
-impl Call {
-    /// The call was answered. Returns how long it took. For a stream, this is its start, because its end is
-    /// not in a header.
-    pub(super) fn answered(self, code: Code) -> Duration {
-        self.0.finish(word(code))
+        let timer = self.answered.start_timer([method, word(Code::Cancelled)]);
+        (timer, self.in_progress.begin("rpc", method))
     }
 }
 
@@ -88,7 +77,7 @@ fn known(name: &str) -> &'static str {
     METHODS.split(' ').find(|known| *known == name).unwrap_or(UNKNOWN)
 }
 
-fn word(code: Code) -> &'static str {
+pub(super) fn word(code: Code) -> &'static str {
     CODES.split(' ').nth(code as usize).unwrap_or(UNKNOWN)
 }
 

@@ -15,7 +15,7 @@ use super::{
     events::{Events, pod, view},
     layer::about,
     metrics::RpcMetrics,
-    status::{failed, status},
+    status::status,
 };
 use crate::{
     checkpoint::{directory::Checkpoints, record::PodCidrs},
@@ -23,8 +23,7 @@ use crate::{
     container::{
         dump::service::Dumps, exec_sync::Commands, limits::service::Limits, service::Containers,
     },
-    error::Kind,
-    error::chain,
+    error::{Failure, Kind, chain},
     host::clock,
     network::service::Network,
     nri::service::Nri,
@@ -33,7 +32,11 @@ use crate::{
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     streaming::service::Streaming,
     telemetry::metric::GaugeGuard,
-    translate::{limits, parse, render},
+    translate::{
+        limits,
+        parse::{self, id::object_id},
+        render,
+    },
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
 
@@ -69,7 +72,7 @@ pub struct RuntimeRpc {
 impl RuntimeRpc {
     /// The current snapshot for callers, or the reason why there is none yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        let now = self.store.synced(SYNC_TIMEOUT).await.map_err(failed)?;
+        let now = self.store.synced(SYNC_TIMEOUT).await?;
         Ok(self.nri.shown(now))
     }
 
@@ -101,6 +104,16 @@ impl RuntimeRpc {
         about(name.unwrap_or(id));
     }
 
+    fn container(&self, id: &str) -> Result<String, Status> {
+        self.about(id);
+        Ok(object_id("container_id", id)?)
+    }
+
+    fn sandbox(&self, id: &str) -> Result<String, Status> {
+        self.about(id);
+        Ok(object_id("pod_sandbox_id", id)?)
+    }
+
     /// The current snapshot after the engine has described itself, which it does before its lists.
     pub(super) async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
@@ -115,7 +128,7 @@ impl RuntimeService for RuntimeRpc {
         _request: Request<cri::VersionRequest>,
     ) -> Result<Response<cri::VersionResponse>, Status> {
         let now = self.described().await;
-        Ok(Response::new(render::runtime::version(now.described().map_err(failed)?)))
+        Ok(Response::new(render::runtime::version(now.described()?)))
     }
 
     async fn run_pod_sandbox(
@@ -125,9 +138,8 @@ impl RuntimeService for RuntimeRpc {
         let request = request.into_inner();
         let config = request.config.as_ref();
         about(pod_name(config));
-        let spec =
-            parse::sandbox::sandbox_spec(config, &request.runtime_handler).map_err(failed)?;
-        let id = self.sandboxes.run(spec).await.map_err(failed)?;
+        let spec = parse::sandbox::sandbox_spec(config, &request.runtime_handler)?;
+        let id = self.sandboxes.run(spec).await?;
         Ok(Response::new(cri::RunPodSandboxResponse { pod_sandbox_id: id.into() }))
     }
 
@@ -135,9 +147,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::StopPodSandboxRequest>,
     ) -> Result<Response<cri::StopPodSandboxResponse>, Status> {
-        self.about(&request.get_ref().pod_sandbox_id);
-        let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
-        self.sandboxes.stop(&id.map_err(failed)?).await.map_err(failed)?;
+        let id = self.sandbox(&request.get_ref().pod_sandbox_id)?;
+        self.sandboxes.stop(&id).await?;
         Ok(Response::new(cri::StopPodSandboxResponse {}))
     }
 
@@ -145,9 +156,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::RemovePodSandboxRequest>,
     ) -> Result<Response<cri::RemovePodSandboxResponse>, Status> {
-        self.about(&request.get_ref().pod_sandbox_id);
-        let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
-        self.sandboxes.remove(&id.map_err(failed)?).await.map_err(failed)?;
+        let id = self.sandbox(&request.get_ref().pod_sandbox_id)?;
+        self.sandboxes.remove(&id).await?;
         Ok(Response::new(cri::RemovePodSandboxResponse {}))
     }
 
@@ -156,7 +166,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::PodSandboxStatusRequest>,
     ) -> Result<Response<cri::PodSandboxStatusResponse>, Status> {
         let request = request.into_inner();
-        let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
+        let id = self.sandbox(&request.pod_sandbox_id)?;
         // kubelet reads it as the age of the answer, so it must not be newer than the answer.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
@@ -198,12 +208,10 @@ impl RuntimeService for RuntimeRpc {
         let metadata = request.config.as_ref().and_then(|config| config.metadata.as_ref());
         let name = metadata.map_or("?", |metadata| metadata.name.as_str());
         about(format_args!("{}/{name}", pod_name(request.sandbox_config.as_ref())));
-        let sandbox =
-            parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
+        let sandbox = object_id("pod_sandbox_id", &request.pod_sandbox_id)?;
         let pod = request.sandbox_config.as_ref();
         let spec = parse::container::container_spec(request.config.as_ref(), pod);
-        let (spec, dns) = (spec.map_err(failed)?, parse::sandbox::dns(pod).map_err(failed)?);
-        let id = self.containers.create(&sandbox, spec, dns).await.map_err(failed)?;
+        let id = self.containers.create(&sandbox, spec?, parse::sandbox::dns(pod)?).await?;
         Ok(Response::new(cri::CreateContainerResponse { container_id: id.into() }))
     }
 
@@ -211,9 +219,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::StartContainerRequest>,
     ) -> Result<Response<cri::StartContainerResponse>, Status> {
-        self.about(&request.get_ref().container_id);
-        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
-        self.containers.start(&id.map_err(failed)?).await.map_err(failed)?;
+        let id = self.container(&request.get_ref().container_id)?;
+        self.containers.start(&id).await?;
         Ok(Response::new(cri::StartContainerResponse {}))
     }
 
@@ -222,10 +229,9 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::StopContainerRequest>,
     ) -> Result<Response<cri::StopContainerResponse>, Status> {
         let request = request.into_inner();
-        self.about(&request.container_id);
-        let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
+        let id = self.container(&request.container_id)?;
         let grace = Duration::from_secs(u64::try_from(request.timeout).unwrap_or(0));
-        self.containers.stop(&id, grace).await.map_err(failed)?;
+        self.containers.stop(&id, grace).await?;
         Ok(Response::new(cri::StopContainerResponse {}))
     }
 
@@ -233,9 +239,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::RemoveContainerRequest>,
     ) -> Result<Response<cri::RemoveContainerResponse>, Status> {
-        self.about(&request.get_ref().container_id);
-        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
-        self.containers.remove(&id.map_err(failed)?).await.map_err(failed)?;
+        let id = self.container(&request.get_ref().container_id)?;
+        self.containers.remove(&id).await?;
         Ok(Response::new(cri::RemoveContainerResponse {}))
     }
 
@@ -243,9 +248,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ReopenContainerLogRequest>,
     ) -> Result<Response<cri::ReopenContainerLogResponse>, Status> {
-        self.about(&request.get_ref().container_id);
-        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
-        self.containers.reopen_log(&id.map_err(failed)?).await.map_err(failed)?;
+        let id = self.container(&request.get_ref().container_id)?;
+        self.containers.reopen_log(&id).await?;
         Ok(Response::new(cri::ReopenContainerLogResponse {}))
     }
 
@@ -271,7 +275,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ContainerStatusRequest>,
     ) -> Result<Response<cri::ContainerStatusResponse>, Status> {
         let request = request.into_inner();
-        let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
+        let id = self.container(&request.container_id)?;
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
         let info = request.verbose.then(|| render::container::info(container));
@@ -285,10 +289,9 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::UpdateContainerResourcesRequest>,
     ) -> Result<Response<cri::UpdateContainerResourcesResponse>, Status> {
         let request = request.get_ref();
-        self.about(&request.container_id);
-        let id = parse::id::object_id("container_id", &request.container_id).map_err(failed)?;
-        let limits = limits::cri::update(request).map_err(failed)?;
-        self.limits.update(&id, limits).await.map_err(failed)?;
+        let id = self.container(&request.container_id)?;
+        let limits = limits::cri::update(request)?;
+        self.limits.update(&id, limits).await?;
         Ok(Response::new(cri::UpdateContainerResourcesResponse {}))
     }
 
@@ -297,10 +300,9 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::UpdatePodSandboxResourcesRequest>,
     ) -> Result<Response<cri::UpdatePodSandboxResourcesResponse>, Status> {
         let request = request.get_ref();
-        self.about(&request.pod_sandbox_id);
-        let id = parse::id::object_id("pod_sandbox_id", &request.pod_sandbox_id).map_err(failed)?;
-        let resources = limits::cri::pod_update(request).map_err(failed)?;
-        self.sandboxes.resize(&id, resources).await.map_err(failed)?;
+        let id = self.sandbox(&request.pod_sandbox_id)?;
+        let resources = limits::cri::pod_update(request)?;
+        self.sandboxes.resize(&id, resources).await?;
         Ok(Response::new(cri::UpdatePodSandboxResourcesResponse {}))
     }
 
@@ -309,8 +311,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::CheckpointContainerRequest>,
     ) -> Result<Response<cri::CheckpointContainerResponse>, Status> {
         self.about(&request.get_ref().container_id);
-        let spec = parse::dump::dump_spec(request.get_ref()).map_err(failed)?;
-        self.dumps.checkpoint(spec, render::dump::files).await.map_err(failed)?;
+        let spec = parse::dump::dump_spec(request.get_ref())?;
+        self.dumps.checkpoint(spec, render::dump::files).await.map_err(Failure::from)?;
         Ok(Response::new(cri::CheckpointContainerResponse {}))
     }
 
@@ -327,8 +329,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ExecSyncRequest>,
     ) -> Result<Response<cri::ExecSyncResponse>, Status> {
         self.about(&request.get_ref().container_id);
-        let spec = parse::stream::exec_sync_spec(request.get_ref()).map_err(failed)?;
-        let outcome = self.commands.exec_sync(spec).await.map_err(failed)?;
+        let spec = parse::stream::exec_sync_spec(request.get_ref())?;
+        let outcome = self.commands.exec_sync(spec).await?;
         Ok(Response::new(cri::ExecSyncResponse {
             stdout: outcome.stdout,
             stderr: outcome.stderr,
@@ -341,8 +343,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ExecRequest>,
     ) -> Result<Response<cri::ExecResponse>, Status> {
         self.about(&request.get_ref().container_id);
-        let spec = parse::stream::exec_spec(request.get_ref()).map_err(failed)?;
-        let url = self.streaming.exec(spec).await.map_err(failed)?;
+        let spec = parse::stream::exec_spec(request.get_ref())?;
+        let url = self.streaming.exec(spec).await?;
         Ok(Response::new(cri::ExecResponse { url }))
     }
 
@@ -351,8 +353,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::AttachRequest>,
     ) -> Result<Response<cri::AttachResponse>, Status> {
         self.about(&request.get_ref().container_id);
-        let spec = parse::stream::attach_spec(request.get_ref()).map_err(failed)?;
-        let url = self.streaming.attach(spec).await.map_err(failed)?;
+        let spec = parse::stream::attach_spec(request.get_ref())?;
+        let url = self.streaming.attach(spec).await?;
         Ok(Response::new(cri::AttachResponse { url }))
     }
 
@@ -361,8 +363,8 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::PortForwardRequest>,
     ) -> Result<Response<cri::PortForwardResponse>, Status> {
         self.about(&request.get_ref().pod_sandbox_id);
-        let spec = parse::stream::forward_spec(request.get_ref()).map_err(failed)?;
-        let url = self.streaming.forward(spec).await.map_err(failed)?;
+        let spec = parse::stream::forward_spec(request.get_ref())?;
+        let url = self.streaming.forward(spec).await?;
         Ok(Response::new(cri::PortForwardResponse { url }))
     }
 
@@ -370,12 +372,11 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::ContainerStatsRequest>,
     ) -> Result<Response<cri::ContainerStatsResponse>, Status> {
-        let id = parse::id::object_id("container_id", &request.get_ref().container_id);
-        let id = id.map_err(failed)?;
+        let id = self.container(&request.get_ref().container_id)?;
         // The engine's list has no pid, and without a pid no cgroup is found.
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
-        let read = self.stats.container(container).await.map_err(failed)?;
+        let read = self.stats.container(container).await?;
         let stats = Some(render::stats::container(&read));
         Ok(Response::new(cri::ContainerStatsResponse { stats }))
     }
@@ -401,11 +402,10 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::PodSandboxStatsRequest>,
     ) -> Result<Response<cri::PodSandboxStatsResponse>, Status> {
-        let id = parse::id::object_id("pod_sandbox_id", &request.get_ref().pod_sandbox_id);
-        let id = id.map_err(failed)?;
+        let id = self.sandbox(&request.get_ref().pod_sandbox_id)?;
         let now = self.inspected(&id).await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
-        let read = self.stats.pod(&now, sandbox).await.map_err(failed)?;
+        let read = self.stats.pod(&now, sandbox).await?;
         let stats = Some(render::stats::pod(&read));
         Ok(Response::new(cri::PodSandboxStatsResponse { stats }))
     }
@@ -460,12 +460,12 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::UpdateRuntimeConfigResponse>, Status> {
         let config = request.into_inner().runtime_config.and_then(|config| config.network_config);
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
-        let cidrs = parse::sandbox::pod_cidrs(&text).map_err(failed)?;
+        let cidrs = parse::sandbox::pod_cidrs(&text)?;
         if !cidrs.is_empty() {
             // There is no await in between, so a cancelled call cannot be interrupted here.
             self.network.set_pod_cidrs(cidrs.clone());
             let saved = PodCidrs { pod_cidrs: cidrs };
-            self.checkpoints.save_file(&saved).await.map_err(failed)?;
+            self.checkpoints.save_file(&saved).await.map_err(Failure::from)?;
         }
         Ok(Response::new(cri::UpdateRuntimeConfigResponse {}))
     }
@@ -476,7 +476,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
         // This is never guessed: kubelet uses its own flag after an answer, but retries after an error.
         let now = self.described().await;
-        Ok(Response::new(render::runtime::config(now.described().map_err(failed)?)))
+        Ok(Response::new(render::runtime::config(now.described()?)))
     }
 
     async fn status(

@@ -4,12 +4,13 @@ use std::{future::Future, io, time::Duration};
 
 use futures_util::stream::{self, Stream};
 use tokio::{net::UnixListener, time::sleep};
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tower::{Layer, util::MapRequestLayer};
+use tower::util::MapRequestLayer;
 use tracing::{debug, warn};
 
 use super::{
-    chunks::LARGEST_MESSAGE, connection::Connection, image::ImageRpc, layer::Guard,
+    chunks::LARGEST_MESSAGE, connection::Connection, image::ImageRpc, layer::Guarded,
     runtime::RuntimeRpc, v1alpha2,
 };
 use crate::error::chain;
@@ -46,17 +47,18 @@ pub async fn serve(
     client_timeouts: ClientTimeouts,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
-    let guard = Guard(runtime.metrics.clone(), runtime.store.clone());
+    let (metrics, store) = (runtime.metrics.clone(), runtime.store.clone());
     let runtime = RuntimeServiceServer::new(runtime)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
     let image = ImageServiceServer::new(image)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+    let stopped = CancellationToken::new();
+    let stopping = stopped.clone();
     let stop = async move {
         stop.await;
-        stopping.send_replace(true);
+        stopping.cancel();
     };
     let each = listeners.into_iter().map(|one| Box::pin(connections(one, client_timeouts.opening)));
     let incoming = stream::select_all(each);
@@ -64,16 +66,12 @@ pub async fn serve(
         .http2_keepalive_interval(Some(client_timeouts.ping_interval))
         .http2_keepalive_timeout(Some(client_timeouts.pong))
         .layer(MapRequestLayer::new(v1alpha2::to_v1))
-        .add_service(guard.layer(runtime))
-        .add_service(guard.layer(image))
+        .add_service(Guarded { inner: runtime, metrics: metrics.clone(), store: store.clone() })
+        .add_service(Guarded { inner: image, metrics, store })
         .serve_with_incoming_shutdown(incoming, stop);
-    let time_limit = async move {
-        // An error means that serving ended first.
-        if stopped.wait_for(|stop| *stop).await.is_ok() {
-            sleep(DRAIN_TIMEOUT).await;
-        } else {
-            std::future::pending::<()>().await;
-        }
+    let time_limit = async {
+        stopped.cancelled().await;
+        sleep(DRAIN_TIMEOUT).await;
     };
     tokio::select! {
         served = serving => served,

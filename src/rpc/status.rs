@@ -2,7 +2,10 @@
 
 use tonic::{Code, Status};
 
-use crate::error::{Failure, Kind, shortened};
+use crate::{
+    error::{Failure, Kind, shortened},
+    translate::parse::error::ParseError,
+};
 
 /// The gRPC code for a kind of failure, as kubelet reads it.
 pub const fn code(kind: Kind) -> Code {
@@ -22,13 +25,20 @@ pub const fn code(kind: Kind) -> Code {
     }
 }
 
-/// A failed call as kubelet sees it.
-pub fn failed<E: Into<Failure>>(error: E) -> Status {
-    let failure = error.into();
-    status(failure.kind(), failure.to_string())
-}
-
 /// A failure whose message may quote the request, so it may have any length.
 pub fn status(kind: Kind, text: String) -> Status {
     Status::new(code(kind), shortened(text))
+}
+
+/// A failed call as kubelet sees it.
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        status(failure.kind(), failure.to_string())
+    }
+}
+
+impl From<ParseError> for Status {
+    fn from(error: ParseError) -> Self {
+        Failure::from(error).into()
+    }
 }

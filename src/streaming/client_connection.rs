@@ -88,15 +88,7 @@ impl DisconnectWatch {
 
     /// Resolves when the client has received nothing for `time_limit`, even if nothing was sent to it.
     pub async fn stalled(&self, time_limit: Duration) {
-        let mut before = self.delivered();
-        loop {
-            sleep(time_limit).await;
-            let now = self.delivered();
-            if now == before {
-                return;
-            }
-            before = now;
-        }
+        unchanged(time_limit, || self.delivered()).await;
     }
 }
 

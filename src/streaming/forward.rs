@@ -10,15 +10,15 @@ mod relay;
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::Mutex,
+    sync::{Mutex, oneshot},
     task::JoinSet,
-    time::{Instant, sleep_until},
+    time::timeout,
 };
 use tracing::{debug, info};
 
 use self::{
     dial::PodNetwork,
-    pairing::{PairStream, Pairing, PairingResult, StreamType},
+    pairing::{PairStream, Pairing, StreamType},
 };
 use super::{
     channel::{Reader, Writer},
@@ -56,24 +56,26 @@ pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>)
 }
 
 async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_limit: Duration) {
-    let mut pairing = Pairing::new(time_limit);
+    let mut pairing = Pairing::new();
     let mut running = JoinSet::new();
     let turn = Arc::default();
     loop {
-        let expiry = pairing.expiry().map_or_else(far, Instant::from_std);
         tokio::select! {
-            offer = connection.accept() => match offer {
-                Some(offer) => {
-                    if let Some(pair) = join(offer, &mut pairing) {
-                        running.spawn(forward(pair, Arc::clone(sandbox), Arc::clone(&turn)));
-                    }
+            offer = connection.accept() => {
+                let Some(offer) = offer else { break };
+                if let Some(first) = join(offer, &mut pairing) {
+                    let (sandbox, turn) = (Arc::clone(sandbox), Arc::clone(&turn));
+                    running.spawn(async move {
+                        if let Some(pair) = paired(first, time_limit).await {
+                            forward(pair, sandbox, turn).await;
+                        }
+                    });
                 }
-                None => break,
-            },
+            }
             Some(_) = running.join_next() => {}
-            () = sleep_until(expiry) => expire(&mut pairing),
         }
     }
+    drop(pairing);
     // Their streams have ended. Each task delivers what has arrived, and ends.
     while running.join_next().await.is_some() {}
 }
@@ -99,49 +101,46 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     let _ = writer.finish().await;
 }
 
-/// Handles a stream that the client offers. If it is the second stream of a pair, returns the pair.
-fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<StreamPair> {
-    let half = match PairStream::read(offer.id(), |name| offer.header(name)) {
-        Ok(half) => half,
+/// A stream of a pair, and the channel on which the second one arrives.
+type FirstStream = (PairStream, Stream, oneshot::Receiver<(PairStream, Stream)>);
+
+/// Handles a stream that the client offers. Returns it if it is the first one of a pair.
+fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<FirstStream> {
+    match PairStream::read(offer.id(), |name| offer.header(name)) {
+        // The client opens the second stream only after the first was accepted.
+        Ok(half) => pairing.join(half, || offer.accept()),
         Err(reason) => {
             info!(reason, "refused a port-forward stream");
-            return None;
-        }
-    };
-    // The client opens the second stream only after the first was accepted.
-    match pairing.join(half, std::time::Instant::now(), || offer.accept()) {
-        PairingResult::Waits => None,
-        PairingResult::Twice => {
-            info!("refused a port-forward stream: its request already has one of this type");
             None
         }
-        PairingResult::Paired { port, error, data } => {
-            let (reader, writer) = data.split();
-            let (_, error) = error.split();
+    }
+}
+
+/// Waits for the second stream. None if the client does not open it in time, or has left.
+async fn paired((half, stream, second): FirstStream, time_limit: Duration) -> Option<StreamPair> {
+    match timeout(time_limit, second).await {
+        Ok(arrived) => {
+            let (other, second) = arrived.ok()?;
+            let (port, data, error) = match half.role {
+                StreamType::Data => (half.port, stream, second),
+                StreamType::Error => (other.port, second, stream),
+            };
+            let (reader, writer) = data;
             let data = (Reader::Spdy(reader), Writer::Spdy(writer));
-            Some(StreamPair { port, data, error: Writer::Spdy(error) })
+            Some(StreamPair { port, data, error: Writer::Spdy(error.1) })
         }
-    }
-}
-
-fn expire(pairing: &mut Pairing<Stream>) {
-    for (role, stream) in pairing.expire(std::time::Instant::now()) {
-        info!(?role, "closed a port-forward stream: its pair was never opened");
-        let (_, mut sender) = stream.split();
-        if role == StreamType::Error {
-            let text = "timed out waiting for the data stream";
-            tokio::spawn(async move {
-                let _ = sender.send(text.into()).await;
+        Err(_) => {
+            info!(role = ?half.role, "closed a port-forward stream: its pair was never opened");
+            let (_, mut sender) = stream;
+            if half.role == StreamType::Error {
+                let _ = sender.send("timed out waiting for the data stream".into()).await;
                 let _ = sender.finish().await;
-            });
-        } else {
-            sender.reset();
+            } else {
+                sender.reset();
+            }
+            None
         }
     }
-}
-
-fn far() -> Instant {
-    Instant::now() + Duration::from_secs(3600)
 }
 
 /// How long a client may take for the second stream of a pair.

@@ -11,7 +11,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-use crate::telemetry::metric::Gauge;
+use crate::telemetry::metric::{Gauge, GaugeGuard};
 
 /// Limits how much data of a connection may wait to be read. Clones share the limit.
 #[derive(Clone, Debug)]
@@ -36,36 +36,11 @@ pub struct Inbox {
     permit: Option<WindowPermit>,
 }
 
-#[derive(Debug)]
-struct Piece {
-    bytes: Bytes,
-    permit: WindowPermit,
-}
+/// Bytes, and their place in the window.
+type Piece = (Bytes, WindowPermit);
 
-/// Bytes that count for the window until this is dropped.
-#[derive(Debug)]
-struct WindowPermit {
-    permit: OwnedSemaphorePermit,
-    waiting: Gauge,
-}
-
-impl WindowPermit {
-    fn new(permit: OwnedSemaphorePermit, waiting: Gauge) -> Self {
-        let permit = Self { permit, waiting };
-        permit.waiting.inc_by(permit.size());
-        permit
-    }
-
-    fn size(&self) -> i64 {
-        i64::try_from(self.permit.num_permits()).unwrap_or_default()
-    }
-}
-
-impl Drop for WindowPermit {
-    fn drop(&mut self) {
-        self.waiting.dec_by(self.size());
-    }
-}
+/// Bytes count for the window and for the gauge until this is dropped.
+type WindowPermit = (OwnedSemaphorePermit, GaugeGuard);
 
 impl Window {
     /// The window of a new connection. Waiting bytes are added to the gauge.
@@ -89,10 +64,10 @@ impl InboxSender {
             () = self.pieces.closed() => None,
         };
         let Some(permit) = permit else { return false };
-        let permit = WindowPermit::new(permit, self.window.waiting.clone());
+        let waiting = GaugeGuard::of_many(self.window.waiting.clone(), cost.into());
         // A small piece is copied, so that it does not keep the whole read buffer.
         let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
-        self.pieces.send(Piece { bytes, permit }).is_ok()
+        self.pieces.send((bytes, (permit, waiting))).is_ok()
     }
 }
 
@@ -112,7 +87,7 @@ impl Inbox {
     }
 
     fn keep_permit(&mut self, piece: Option<Piece>) -> Option<Bytes> {
-        let Piece { bytes, permit } = piece?;
+        let (bytes, permit) = piece?;
         self.permit = Some(permit);
         Some(bytes)
     }

@@ -48,15 +48,9 @@ impl Endpoint {
             // A client with a token sends it at once.
             let mut waiting = ConnectionLimit::new(MOST_WITHOUT_TOKEN);
             loop {
-                let stream = next(&self.listener).await;
-                let (handler, stop) = (Arc::clone(&handler), stop.clone());
-                let connection = tracker.spawn(async move {
-                    tokio::select! {
-                        () = receive(stream, handler) => {}
-                        () = stop.cancelled() => {}
-                    }
-                });
-                waiting.add(connection.abort_handle());
+                let receiving = receive(next(&self.listener).await, Arc::clone(&handler));
+                let receiving = stop.clone().run_until_cancelled_owned(receiving);
+                waiting.add(tracker.spawn(receiving).abort_handle());
             }
         };
         tokio::select! {

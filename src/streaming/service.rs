@@ -89,8 +89,8 @@ impl Streaming {
         let name = pending.name();
         let mut tokens = self.tokens.lock();
         let issued = tokens.issue(pending, Instant::now(), random);
-        self.metrics.token(if issued.is_ok() { "issued" } else { "full" });
-        let token = issued.map_err(|_| {
+        self.metrics.token(if issued.is_some() { "issued" } else { "full" });
+        let token = issued.ok_or_else(|| {
             let text = format!(
                 "{MOST_PENDING} streams were requested and not opened; wait a minute and try again"
             );

@@ -18,10 +18,6 @@ struct Pending<T> {
     request: T,
 }
 
-/// The maximum number of requests is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyTokens;
-
 impl<T> Default for Tokens<T> {
     fn default() -> Self {
         Self { pending: HashMap::new() }
@@ -30,21 +26,18 @@ impl<T> Default for Tokens<T> {
 
 impl<T> Tokens<T> {
     /// Stores `request` under the returned token. `random` returns bytes that cannot be guessed. It is
-    /// called again if a token is already in use.
-    ///
-    /// # Errors
-    /// [`TooManyTokens`] if [`MOST_PENDING`] requests are open.
+    /// called again if a token is already in use. None if [`MOST_PENDING`] requests are open.
     pub fn issue(
         &mut self,
         request: T,
         now: Instant,
         mut random: impl FnMut() -> [u8; 6],
-    ) -> Result<String, TooManyTokens> {
+    ) -> Option<String> {
         if self.pending.len() >= MOST_PENDING {
             self.pending.retain(|_, pending| now < pending.until);
         }
         if self.pending.len() >= MOST_PENDING {
-            return Err(TooManyTokens);
+            return None;
         }
         let token = loop {
             let token = URL_SAFE_NO_PAD.encode(random());
@@ -54,7 +47,7 @@ impl<T> Tokens<T> {
             }
         };
         self.pending.insert(token.clone(), Pending { until: now + LIFETIME, request });
-        Ok(token)
+        Some(token)
     }
 
     /// The request with this token, which becomes invalid.

@@ -60,28 +60,20 @@ pub struct Upgrade {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Why no protocol was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    NoUpgrade,
-    NoVersions,
-    /// dockbridge supports other versions for this purpose than those of the client.
-    NoSpdyVersion(Purpose),
-    /// dockbridge supports none of the client's subprotocols.
-    NoSubprotocol,
-    /// A WebSocket handshake must use GET.
-    NotGet,
-    /// The version is not that of RFC 6455.
-    OldWebSocket,
-    /// The key is missing, or does not have 16 bytes.
-    BadKey,
+/// Why no protocol was found, as the answer to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    status: StatusCode,
+    text: &'static str,
+    /// What the client could use instead.
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Finds a protocol that `request` and dockbridge support.
 pub fn negotiate<B>(request: &Request<B>, purpose: Purpose) -> Result<Upgrade, Refusal> {
     let headers = request.headers();
     if !holds(headers, &CONNECTION, "upgrade") {
-        return Err(Refusal::NoUpgrade);
+        return Err(NO_UPGRADE);
     }
     if holds(headers, &UPGRADE, "websocket") {
         return websocket(request.method(), headers, purpose);
@@ -89,17 +81,23 @@ pub fn negotiate<B>(request: &Request<B>, purpose: Purpose) -> Result<Upgrade, R
     if holds(headers, &UPGRADE, SPDY) {
         return spdy(headers, purpose);
     }
-    Err(Refusal::NoUpgrade)
+    Err(NO_UPGRADE)
 }
 
 fn spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
     let mut wanted = words(headers, &STREAM_VERSION).peekable();
     if wanted.peek().is_none() {
-        return Err(Refusal::NoVersions);
+        return Err(NO_VERSIONS);
     }
-    let ours = spdy_versions(purpose);
+    let ours = match purpose {
+        Purpose::Command => &COMMAND_VERSIONS[..],
+        Purpose::Forward => &FORWARD_VERSIONS[..],
+    };
     let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
-    let (name, version) = found.ok_or(Refusal::NoSpdyVersion(purpose))?;
+    let (name, version) = found.ok_or_else(|| {
+        let ours = ours.iter().map(|(name, _)| (ACCEPTED_VERSIONS, HeaderValue::from_static(name)));
+        Refusal { headers: ours.collect(), ..NO_SPDY_VERSION }
+    })?;
     Ok(Upgrade {
         protocol: Protocol::Spdy(*version),
         headers: vec![
@@ -111,19 +109,20 @@ fn spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
 
 fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<Upgrade, Refusal> {
     if method != Method::GET {
-        return Err(Refusal::NotGet);
+        return Err(NOT_GET);
     }
     if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != WEBSOCKET_VERSION) {
-        return Err(Refusal::OldWebSocket);
+        let ours = (SEC_WEBSOCKET_VERSION, HeaderValue::from_static(WEBSOCKET_VERSION));
+        return Err(Refusal { headers: vec![ours], ..OLD_WEBSOCKET });
     }
     let key = headers.get(SEC_WEBSOCKET_KEY).map_or(&[][..], HeaderValue::as_bytes);
     if !STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES) {
-        return Err(Refusal::BadKey);
+        return Err(BAD_KEY);
     }
     let (name, protocol) = subprotocol(headers, purpose)?;
     let accept =
         STANDARD.encode(Sha1::new().chain_update(key).chain_update(WEBSOCKET_GUID).finalize());
-    let accept = HeaderValue::try_from(accept).map_err(|_| Refusal::BadKey)?;
+    let accept = HeaderValue::try_from(accept).map_err(|_| BAD_KEY)?;
     let mut answer =
         vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
     // A client that requested no subprotocol must not get one.
@@ -144,7 +143,7 @@ fn subprotocol(
         return Ok((None, Protocol::Channels(Version::V1, Encoding::Binary)));
     }
     let found = wanted.find_map(|name| ours.iter().find(|(known, _)| *known == name));
-    found.map(|(name, protocol)| (Some(*name), *protocol)).ok_or(Refusal::NoSubprotocol)
+    found.map(|(name, protocol)| (Some(*name), *protocol)).ok_or(NO_SUBPROTOCOL)
 }
 
 impl Upgrade {
@@ -159,52 +158,16 @@ impl Upgrade {
 }
 
 impl Refusal {
-    /// The answer that says what is missing.
-    pub fn response<B: From<&'static str>>(self) -> Response<B> {
-        let (status, text) = self.words();
-        let mut response = Response::new(B::from(text));
-        *response.status_mut() = status;
-        match self {
-            Self::NoSpdyVersion(purpose) => {
-                for (name, _) in spdy_versions(purpose) {
-                    let name = HeaderValue::from_static(name);
-                    response.headers_mut().append(ACCEPTED_VERSIONS, name);
-                }
-            }
-            Self::OldWebSocket => {
-                let version = HeaderValue::from_static(WEBSOCKET_VERSION);
-                response.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
-            }
-            _ => {}
-        }
-        response
+    const fn new(status: StatusCode, text: &'static str) -> Self {
+        Self { status, text, headers: Vec::new() }
     }
 
-    const fn words(self) -> (StatusCode, &'static str) {
-        match self {
-            Self::NoUpgrade => (
-                StatusCode::BAD_REQUEST,
-                "this address speaks SPDY/3.1 and WebSocket: an upgrade is required\n",
-            ),
-            Self::NoVersions => {
-                (StatusCode::BAD_REQUEST, "the header X-Stream-Protocol-Version is required\n")
-            }
-            Self::NoSpdyVersion(_) => {
-                (StatusCode::FORBIDDEN, "none of the stream protocol versions is supported\n")
-            }
-            Self::NoSubprotocol => {
-                (StatusCode::FORBIDDEN, "none of the WebSocket subprotocols is supported\n")
-            }
-            Self::NotGet => {
-                (StatusCode::METHOD_NOT_ALLOWED, "a WebSocket handshake must use GET\n")
-            }
-            Self::OldWebSocket => {
-                (StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version 13 is required\n")
-            }
-            Self::BadKey => {
-                (StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be base64 of 16 bytes\n")
-            }
-        }
+    /// The answer that says what is missing.
+    pub fn response<B: From<&'static str>>(self) -> Response<B> {
+        let mut response = Response::new(B::from(self.text));
+        *response.status_mut() = self.status;
+        response.headers_mut().extend(self.headers);
+        response
     }
 }
 
@@ -224,12 +187,22 @@ fn words<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = 
         .filter(|word| !word.is_empty())
 }
 
-const fn spdy_versions(purpose: Purpose) -> &'static [(&'static str, Version)] {
-    match purpose {
-        Purpose::Command => &COMMAND_VERSIONS,
-        Purpose::Forward => &FORWARD_VERSIONS,
-    }
-}
+const NO_UPGRADE: Refusal = Refusal::new(
+    StatusCode::BAD_REQUEST,
+    "this address speaks SPDY/3.1 and WebSocket: an upgrade is required\n",
+);
+const NO_VERSIONS: Refusal =
+    Refusal::new(StatusCode::BAD_REQUEST, "the header X-Stream-Protocol-Version is required\n");
+const NO_SPDY_VERSION: Refusal =
+    Refusal::new(StatusCode::FORBIDDEN, "none of the stream protocol versions is supported\n");
+const NO_SUBPROTOCOL: Refusal =
+    Refusal::new(StatusCode::FORBIDDEN, "none of the WebSocket subprotocols is supported\n");
+const NOT_GET: Refusal =
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a WebSocket handshake must use GET\n");
+const OLD_WEBSOCKET: Refusal =
+    Refusal::new(StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version 13 is required\n");
+const BAD_KEY: Refusal =
+    Refusal::new(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be base64 of 16 bytes\n");
 
 const SPDY: &str = "SPDY/3.1";
 const STREAM_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");

@@ -21,19 +21,24 @@ use prometheus_client::{
 /// Counted by a [`Gauge`] until it is dropped.
 #[derive(Debug)]
 #[must_use = "the gauge counts this only until this guard is dropped"]
-pub struct GaugeGuard(Gauge);
+pub struct GaugeGuard(Gauge, i64);
 
 impl GaugeGuard {
     /// Adds one until the guard is dropped.
     pub fn of(gauge: Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
+        Self::of_many(gauge, 1)
+    }
+
+    /// Adds this much until the guard is dropped.
+    pub fn of_many(gauge: Gauge, many: i64) -> Self {
+        gauge.inc_by(many);
+        Self(gauge, many)
     }
 }
 
 impl Drop for GaugeGuard {
     fn drop(&mut self) {
-        self.0.dec();
+        self.0.dec_by(self.1);
     }
 }
 

@@ -14,7 +14,6 @@ use std::{
 };
 
 use http::uri::PathAndQuery;
-use thiserror::Error;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::{
@@ -23,6 +22,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
+use tower::BoxError;
 use tracing::{debug, info, warn};
 
 use self::message::{ExportTraceServiceRequest, ExportTraceServiceResponse};
@@ -35,17 +35,6 @@ pub struct Collector {
     /// `http://host:port`.
     endpoint: String,
     noted: SpanQueue,
-}
-
-/// Spans could not be delivered.
-#[derive(Debug, Error)]
-enum Undelivered {
-    #[error("cannot connect to it")]
-    Unreachable(#[from] tonic::transport::Error),
-    #[error("it refused them")]
-    Refused(#[from] tonic::Status),
-    #[error("it did not answer within {TIMEOUT:?}")]
-    Late,
 }
 
 impl Collector {
@@ -128,46 +117,39 @@ impl ExportState {
     }
 
     /// Logs changes only.
-    fn update(&mut self, collector: &str, sent: Result<(), Undelivered>, dropped: u64) {
+    fn update(&mut self, collector: &str, sent: Result<(), BoxError>, dropped: u64) {
+        let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         match sent {
-            Ok(()) if self.failing => {
+            Ok(()) if was_failing => {
                 info!(collector, dropped, "exporting spans again");
                 self.logged = dropped;
             }
-            Err(error) if !self.failing => {
+            Ok(()) => {}
+            Err(error) if was_failing => {
+                let error = chain(&*error);
+                debug!(collector, error, dropped, "cannot export spans; dropping them");
+            }
+            Err(error) => {
+                let error = chain(&*error);
                 warn!(
                     collector,
-                    error = chain(&error),
-                    "cannot export spans; dropping them until the collector answers"
+                    error, "cannot export spans; dropping them until the collector answers"
                 );
-                self.failing = true;
-                return;
-            }
-            Ok(()) => {}
-            Err(error) => {
-                debug!(
-                    collector,
-                    error = chain(&error),
-                    dropped,
-                    "cannot export spans; dropping them"
-                );
-                return;
             }
         }
-        self.failing = false;
     }
 }
 
-async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), Undelivered> {
+async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError> {
     let sending = async {
         let mut collector = Grpc::new(channel);
         collector.ready().await?;
         let request = Request::new(ExportTraceServiceRequest::of(batch));
         let codec = ProstCodec::<ExportTraceServiceRequest, ExportTraceServiceResponse>::default();
         collector.unary(request, PathAndQuery::from_static(EXPORT), codec).await?;
-        Ok(())
+        Ok::<(), BoxError>(())
     };
-    timeout(TIMEOUT, sending).await.map_err(|_| Undelivered::Late)?
+    timeout(TIMEOUT, sending).await?
 }
 
 /// The one call of the protocol.

@@ -22,15 +22,15 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{
-    Level, Metadata, Span, Subscriber, callsite,
+    Span, Subscriber, callsite,
     field::{Field, Visit},
     level_filters::LevelFilter,
     span,
-    subscriber::Interest,
 };
 use tracing_subscriber::{
     Layer, Registry,
-    layer::{Context, Filter},
+    filter::filter_fn,
+    layer::Context,
     registry::{LookupSpan, SpanRef},
 };
 
@@ -48,21 +48,13 @@ pub struct FinishedSpan {
     pub span: [u8; 8],
     pub parent: Option<[u8; 8]>,
     pub name: String,
-    pub kind: SpanKind,
+    /// `rpc`, `engine`, …
+    pub kind: &'static str,
     pub begun: SystemTime,
     pub took: Duration,
     pub attributes: Vec<(&'static str, String)>,
     /// The kind of its failure; `None` on success.
     pub failure: Option<String>,
-}
-
-/// OpenTelemetry's span kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanKind {
-    Server,
-    /// A call that dockbridge makes.
-    Client,
-    Internal,
 }
 
 /// Records spans and queues them for the exporter, if there is one. Clones share it.
@@ -117,8 +109,13 @@ impl SpanRecorder {
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
-        let wanted = Wanted(self.clone());
-        self.with_filter(wanted).boxed()
+        let recorder = self.clone();
+        let wanted = filter_fn(move |what| {
+            what.is_span()
+                && (what.target() == TRACED || what.target().starts_with(OURS))
+                && recorder.0.load().is_some()
+        });
+        self.with_filter(wanted.with_max_level_hint(LevelFilter::INFO)).boxed()
     }
 }
 
@@ -151,7 +148,7 @@ impl Recording {
                 span: rand::random(),
                 parent,
                 name: kind.to_owned(),
-                kind: span_kind(kind),
+                kind,
                 begun: SystemTime::now(),
                 took: Duration::ZERO,
                 attributes: Vec::new(),
@@ -195,33 +192,6 @@ where
         {
             recording.dropped.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// Lets our own spans through while there is an exporter.
-struct Wanted(SpanRecorder);
-
-impl Wanted {
-    fn is_wanted(&self, what: &Metadata<'_>) -> bool {
-        what.is_span()
-            && *what.level() <= Level::INFO
-            && (what.target() == TRACED || what.target().starts_with(OURS))
-            && self.0.0.load().is_some()
-    }
-}
-
-impl<S> Filter<S> for Wanted {
-    fn enabled(&self, what: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
-        self.is_wanted(what)
-    }
-
-    fn callsite_enabled(&self, what: &'static Metadata<'static>) -> Interest {
-        if self.is_wanted(what) { Interest::always() } else { Interest::never() }
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        let wanted = self.0.0.load().is_some();
-        Some(if wanted { LevelFilter::INFO } else { LevelFilter::OFF })
     }
 }
 
@@ -330,14 +300,6 @@ impl fmt::Write for Short {
             self.0.push(letter);
         }
         Ok(())
-    }
-}
-
-fn span_kind(kind: &str) -> SpanKind {
-    match kind {
-        "rpc" => SpanKind::Server,
-        "engine" => SpanKind::Client,
-        _ => SpanKind::Internal,
     }
 }
 

@@ -46,7 +46,7 @@ mod authority_filter {
 
     impl AuthorityFilter {
         pub(super) fn new() -> Self {
-            Self(filter::AuthorityFilter::new())
+            Self(filter::AuthorityFilter::default())
         }
 
         pub(super) fn has_begun(&self) -> bool {

@@ -6,7 +6,7 @@ use std::{
 
 use dockbridge::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
-    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
+    concurrency::{keyed_locks::KeyedLocks, named::Named},
     config::{
         live::LiveSettings,
         settings::{CniSettings, Settings},
@@ -102,7 +102,7 @@ impl Node {
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(checkpoints.clone()).await,
             locks: KeyedLocks::default(),
-            cancellations: Cancellations::default(),
+            cancellations: Named::default(),
             pod_files: PodFilesRoot::new(state.join("pods")),
             oom_floor: Default::default(),
         });

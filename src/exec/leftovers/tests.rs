@@ -49,7 +49,7 @@ fn exec(socket: &Path) -> Exec {
         limits: Default::default(),
     };
     let engine = Engine::new(socket.to_owned(), Timeouts::default());
-    Exec::left(&engine, "cd".repeat(32), &container, "DOCKBRIDGE_EXEC=0".to_owned())
+    Exec::of(&engine, "cd".repeat(32), false, &container, Some("DOCKBRIDGE_EXEC=0".to_owned()))
 }
 
 #[tokio::test]

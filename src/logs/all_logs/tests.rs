@@ -70,13 +70,13 @@ async fn a_log_that_has_more_waits_behind_the_others() {
     let all: Vec<_> = (0..6).map(|number| container(directory.path(), number)).collect();
     // Each poll reads a few entries.
     write(&all[0], 20_000);
-    let mut long = logs.observe(all[0].clone(), ENDED).unwrap().progress;
+    let mut long = logs.observe(all[0].clone(), ENDED).unwrap();
     for short in &all[1..] {
         write(short, 1);
     }
     let short: Vec<_> = all[1..].iter().map(|one| logs.observe(one.clone(), ENDED)).collect();
     for one in short {
-        until(&mut one.unwrap().progress, |now| now.complete).await;
+        until(&mut one.unwrap(), |now| now.complete).await;
     }
     assert!(lines(&all[0]) < 20_000, "the others waited until it was complete");
     until(&mut long, |now| now.complete).await;
@@ -88,7 +88,7 @@ async fn a_log_continues_after_a_poll_that_panicked() {
     let directory = tempfile::tempdir().unwrap();
     let (logs, container) = (logs(directory.path()), container(directory.path(), 0));
     write(&container, 1);
-    let mut progress = logs.observe(container.clone(), RUNNING).unwrap().progress;
+    let mut progress = logs.observe(container.clone(), RUNNING).unwrap();
     until(&mut progress, |now| now.bytes > 0).await;
     logs.shared.panics.store(true, Ordering::SeqCst);
     let before = progress.borrow_and_update().bytes;
@@ -125,7 +125,7 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
         let (logs, container) = (logs(directory.path()), container(directory.path(), 0));
         let positions = logs.shared.positions.clone();
         write(&container, 1);
-        let mut progress = logs.observe(container.clone(), RUNNING).unwrap().progress;
+        let mut progress = logs.observe(container.clone(), RUNNING).unwrap();
         until(&mut progress, |now| now.bytes > 0).await;
         if leaves {
             drop(logs.forget(&container.id));
@@ -153,8 +153,8 @@ async fn directories_that_hang_keep_no_other_log() {
     // More pods than a node has with kubelet's defaults.
     let hung: Vec<_> = (1..=150).map(|number| hanging(directory.path(), number)).collect();
     let observed: Vec<_> =
-        hung.iter().map(|one| logs.observe(one.clone(), RUNNING).unwrap().progress).collect();
-    let mut progress = logs.observe(healthy.clone(), RUNNING).unwrap().progress;
+        hung.iter().map(|one| logs.observe(one.clone(), RUNNING).unwrap()).collect();
+    let mut progress = logs.observe(healthy.clone(), RUNNING).unwrap();
     let written = tokio::time::timeout(PATIENCE, progress.wait_for(|now| now.bytes > 0));
     let written = written.await.is_ok();
     let closed = tokio::time::timeout(PATIENCE, logs.close()).await.is_ok();

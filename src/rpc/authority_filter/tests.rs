@@ -20,9 +20,9 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
     let sent = [PREFACE, &frames.concat()].concat();
     let mut whole = sent.clone();
-    AuthorityFilter::new().overwrite(&mut whole);
+    AuthorityFilter::default().overwrite(&mut whole);
     for cut in 0..sent.len() {
-        let mut filter = AuthorityFilter::new();
+        let mut filter = AuthorityFilter::default();
         let mut cut_in_two = sent.clone();
         let (early, late) = cut_in_two.split_at_mut(cut);
         filter.overwrite(early);
@@ -31,7 +31,7 @@ fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
         assert_eq!(cut_in_two, whole, "cut at {cut}");
     }
     let mut bytes = sent;
-    let mut filter = AuthorityFilter::new();
+    let mut filter = AuthorityFilter::default();
     bytes.iter_mut().for_each(|byte| filter.overwrite(std::slice::from_mut(byte)));
     assert_eq!(bytes, whole, "byte by byte");
     whole.split_off(PREFACE.len())
@@ -160,7 +160,7 @@ proptest! {
             sent.extend(as_frames(&block, *shape));
             expected.push(fields.into_iter().map(|(name, value, _)| (name, value)).collect::<Vec<_>>());
         }
-        let (mut filter, mut rest) = (AuthorityFilter::new(), &mut *sent);
+        let (mut filter, mut rest) = (AuthorityFilter::default(), &mut *sent);
         for length in reads.iter().cycle() {
             let (read, later) = rest.split_at_mut((*length).min(rest.len()));
             filter.overwrite(read);
@@ -184,7 +184,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut filter = AuthorityFilter::new();
+        let mut filter = AuthorityFilter::default();
         filter.overwrite(&mut PREFACE.to_vec());
         filter.overwrite(&mut bytes);
     }

@@ -6,7 +6,7 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::{Chunks, LARGEST_MESSAGE, MOST_BYTES, MOST_ITEMS, chunks, whole};
+use super::{LARGEST_MESSAGE, MOST_BYTES, MOST_ITEMS, chunks, next_chunk, whole};
 use crate::wire::cri;
 
 /// An image whose message has about this many bytes.
@@ -38,8 +38,9 @@ proptest! {
     #[test]
     fn nothing_is_lost_doubled_or_moved(sizes in sizes()) {
         let all: Vec<_> = sizes.iter().enumerate().map(|(at, size)| image(at, *size)).collect();
-        let chunks = Chunks { items: all.clone().into_iter(), held: None };
-        let chunks: Vec<Vec<cri::Image>> = chunks.collect();
+        let mut items = all.clone().into_iter().peekable();
+        let chunks: Vec<Vec<cri::Image>> =
+            std::iter::from_fn(|| next_chunk(&mut items)).collect();
         for (at, chunk) in chunks.iter().enumerate() {
             let size = |items: &[cri::Image]| items.iter().map(Message::encoded_len).sum::<usize>();
             prop_assert!(!chunk.is_empty() && chunk.len() <= MOST_ITEMS);

@@ -8,7 +8,7 @@ use std::sync::{
 use proptest::prelude::*;
 use prost::bytes::Bytes;
 
-use super::{Items, ListItem};
+use super::Items;
 
 #[derive(Debug)]
 struct Record {
@@ -22,11 +22,9 @@ impl Record {
     }
 }
 
-impl ListItem for Record {
-    fn message(&self) -> Bytes {
-        self.rendered.fetch_add(1, Ordering::Relaxed);
-        self.number.to_string().into()
-    }
+fn render(record: &Record) -> Bytes {
+    record.rendered.fetch_add(1, Ordering::Relaxed);
+    record.number.to_string().into()
 }
 
 /// Tables of records by number, without duplicates.
@@ -42,7 +40,7 @@ proptest! {
         let items = Items::default();
         for table in tables {
             let records: Vec<_> = table.iter().map(|number| Arc::clone(&all[*number])).collect();
-            let to_message = items.of(&records);
+            let to_message = items.of(&records, render);
             let expected: Vec<Bytes> =
                 table.iter().map(|number| number.to_string().into()).collect();
             let messages: Vec<Bytes> = to_message.iter().map(|item| item.message.clone()).collect();
@@ -55,15 +53,15 @@ proptest! {
 fn only_what_is_new_is_rendered() {
     let (one, two, three) = (Record::new(1), Record::new(2), Record::new(3));
     let items = Items::default();
-    let first = items.of(&[Arc::clone(&one), Arc::clone(&two)]);
-    let second = items.of(&[Arc::clone(&one), Arc::clone(&two)]);
+    let first = items.of(&[Arc::clone(&one), Arc::clone(&two)], render);
+    let second = items.of(&[Arc::clone(&one), Arc::clone(&two)], render);
     assert!(Arc::ptr_eq(&first, &second));
     drop((first, second));
     assert_eq!(Arc::strong_count(&one), 2, "else another record may have its address");
-    items.of(&[Arc::clone(&three), Arc::clone(&two)]);
+    items.of(&[Arc::clone(&three), Arc::clone(&two)], render);
     let times = |record: &Record| record.rendered.load(Ordering::Relaxed);
     assert_eq!([times(&one), times(&two), times(&three)], [1, 1, 1]);
     // Records that were not in the last table are forgotten.
-    items.of(std::slice::from_ref(&one));
+    items.of(std::slice::from_ref(&one), render);
     assert_eq!((times(&one), Arc::strong_count(&three)), (2, 1));
 }

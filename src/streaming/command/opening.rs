@@ -42,17 +42,17 @@ pub async fn over_spdy(
         match missing.iter().position(|one| name == Some(*one)) {
             // The client waits for this before it opens the next one.
             Some(place) => drop(open.insert(missing.swap_remove(place), offer.accept())),
-            None => offer.refuse(),
+            None => drop(offer),
         }
     }
     let mut idle = Vec::new();
     let mut reader = |name| {
-        let (receiver, sender) = open.remove(name)?.split();
+        let (receiver, sender) = open.remove(name)?;
         idle.push(Writer::Spdy(sender));
         Some(Reader::Spdy(receiver))
     };
     let (stdin, sizes) = (reader(STDIN), reader(RESIZE).map(Sizes::new));
-    let mut writer = |name| Some(Writer::Spdy(open.remove(name)?.split().1));
+    let mut writer = |name| Some(Writer::Spdy(open.remove(name)?.1));
     let (stdout, stderr, error) = (writer(STDOUT), writer(STDERR), writer(ERROR)?);
     let transport = Transport::Spdy(connection);
     Some(Client { stdin, stdout, stderr, sizes, error, version, idle, transport, watch })

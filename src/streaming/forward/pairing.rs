@@ -1,9 +1,9 @@
 //! Which streams of a SPDY port-forward belong together: an error and a data stream for each connection. No I/O.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+
+use tokio::sync::oneshot;
+use tracing::info;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum StreamType {
@@ -16,11 +16,11 @@ pub(in crate::streaming) enum StreamType {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::streaming) struct PairStream {
     key: Key,
-    role: StreamType,
-    port: u16,
+    pub(super) role: StreamType,
+    pub(super) port: u16,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     /// The client's number for the connection.
     Request(String),
@@ -54,76 +54,37 @@ impl PairStream {
     }
 }
 
-/// Streams that wait for the other stream of their pair.
+/// Streams that wait for the other stream of their pair, and the way to it.
 #[derive(Debug)]
-pub(in crate::streaming) struct Pairing<S> {
-    /// Sorted by deadline.
-    waiting: VecDeque<Unpaired<S>>,
-    time_limit: Duration,
-}
-
-#[derive(Debug)]
-struct Unpaired<S> {
-    half: PairStream,
-    stream: S,
-    expiry: Instant,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::streaming) enum PairingResult<S> {
-    /// The other stream has not been opened yet.
-    Waits,
-    /// There is already a waiting stream of this kind. The new one was not accepted.
-    Twice,
-    Paired {
-        /// From the data stream.
-        port: u16,
-        error: S,
-        data: S,
-    },
-}
+pub(in crate::streaming) struct Pairing<S>(
+    HashMap<Key, (StreamType, oneshot::Sender<(PairStream, S)>)>,
+);
 
 impl<S> Pairing<S> {
-    /// Streams may wait for `time_limit`.
-    pub(in crate::streaming) fn new(time_limit: Duration) -> Self {
-        Self { waiting: VecDeque::new(), time_limit }
+    pub(in crate::streaming) fn new() -> Self {
+        Self(HashMap::new())
     }
 
-    /// Adds a stream, and accepts it if it fits.
+    /// Adds a stream, and accepts it if it fits. The first stream of a pair is returned, with the channel on
+    /// which the second one arrives. If the channel is dropped, the stream no longer waits.
     pub(in crate::streaming) fn join(
         &mut self,
         half: PairStream,
-        now: Instant,
         accept: impl FnOnce() -> S,
-    ) -> PairingResult<S> {
-        let same = |first: &Unpaired<S>| first.half.key == half.key;
-        if self.waiting.iter().any(|first| same(first) && first.half.role == half.role) {
-            return PairingResult::Twice;
+    ) -> Option<(PairStream, S, oneshot::Receiver<(PairStream, S)>)> {
+        self.0.retain(|_, (_, waiting)| !waiting.is_closed());
+        if self.0.get(&half.key).is_some_and(|(role, _)| *role == half.role) {
+            info!("refused a port-forward stream: its request already has one of this type");
+            return None;
         }
-        let place = self.waiting.iter().position(same);
-        let Some(first) = place.and_then(|place| self.waiting.remove(place)) else {
-            let expiry = now + self.time_limit;
-            self.waiting.push_back(Unpaired { half, stream: accept(), expiry });
-            return PairingResult::Waits;
-        };
-        match half.role {
-            StreamType::Data => {
-                PairingResult::Paired { port: half.port, error: first.stream, data: accept() }
-            }
-            StreamType::Error => {
-                PairingResult::Paired { port: first.half.port, error: accept(), data: first.stream }
-            }
+        if let Some((_, waiting)) = self.0.remove(&half.key) {
+            // If the first stream has just expired, the second one is reset.
+            let _ = waiting.send((half, accept()));
+            return None;
         }
-    }
-
-    /// When the first waiting stream expires.
-    pub(in crate::streaming) fn expiry(&self) -> Option<Instant> {
-        self.waiting.front().map(|waiting| waiting.expiry)
-    }
-
-    pub(in crate::streaming) fn expire(&mut self, now: Instant) -> Vec<(StreamType, S)> {
-        let late = self.waiting.iter().take_while(|waiting| waiting.expiry <= now).count();
-        self.waiting.drain(..late).map(|waiting| (waiting.half.role, waiting.stream)).collect()
+        let (waiting, second) = oneshot::channel();
+        self.0.insert(half.key.clone(), (half.role, waiting));
+        Some((half, accept(), second))
     }
 }
 

@@ -11,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     control_frames::ControlQueue,
-    error::Malformed,
-    frame::GoAwayReason,
+    frame::{GoAwayReason, Malformed},
     frame_reader::FrameReader,
     frame_writer::FrameWriter,
     limits::{SHARED_STREAMS, STREAMS, StreamCount},

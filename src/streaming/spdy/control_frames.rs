@@ -1,12 +1,9 @@
 //! Control frames that wait to be written. They come from users of streams, which cannot wait, and from the
 //! reading side, which waits if the peer does not read its answers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::frame::ResetReason;
 
@@ -26,67 +23,30 @@ pub(super) enum ControlFrame {
 /// Where frames are put. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(super) struct ControlQueue {
-    queue: mpsc::UnboundedSender<ControlFrame>,
-    backlog: Arc<Backlog>,
+    frames: mpsc::UnboundedSender<Queued>,
+    answers: Arc<Semaphore>,
 }
 
-/// The writing side takes frames from here.
-#[derive(Debug)]
-pub(super) struct ControlReceiver {
-    queue: mpsc::UnboundedReceiver<ControlFrame>,
-    backlog: Arc<Backlog>,
-}
-
-#[derive(Debug, Default)]
-struct Backlog {
-    length: AtomicUsize,
-    shorter: Notify,
-}
+/// A frame that waits. An answer to the peer also has one of a limited number of places.
+pub(super) type Queued = (ControlFrame, Option<OwnedSemaphorePermit>);
 
 impl ControlQueue {
-    pub(super) fn new() -> (Self, ControlReceiver) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let backlog = Arc::<Backlog>::default();
-        (
-            Self { queue: sender, backlog: Arc::clone(&backlog) },
-            ControlReceiver { queue: receiver, backlog },
-        )
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Queued>) {
+        let (frames, waiting) = mpsc::unbounded_channel();
+        (Self { frames, answers: Arc::new(Semaphore::new(MAX_ANSWERS)) }, waiting)
     }
 
     pub(super) fn put(&self, frame: ControlFrame) {
-        self.backlog.length.fetch_add(1, Ordering::AcqRel);
         // Without a connection, there is nobody to notify.
-        let _ = self.queue.send(frame);
+        let _ = self.frames.send((frame, None));
     }
 
-    /// Waits while more frames than the peer can have good reason for are not written.
-    pub(super) async fn room(&self) {
-        while self.backlog.length.load(Ordering::Acquire) >= MAX_BACKLOG {
-            self.backlog.shorter.notified().await;
-        }
-    }
-}
-
-impl ControlReceiver {
-    /// The next frame. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<ControlFrame> {
-        let frame = self.queue.recv().await;
-        self.taken(frame)
-    }
-
-    /// The next frame, if there is one.
-    pub(super) fn next_now(&mut self) -> Option<ControlFrame> {
-        let frame = self.queue.try_recv().ok();
-        self.taken(frame)
-    }
-
-    fn taken(&self, frame: Option<ControlFrame>) -> Option<ControlFrame> {
-        if frame.is_some() && self.backlog.length.fetch_sub(1, Ordering::AcqRel) == MAX_BACKLOG {
-            self.backlog.shorter.notify_one();
-        }
-        frame
+    /// Waits while more answers than the peer can have good reason for are not written.
+    pub(super) async fn answer(&self, frame: ControlFrame) {
+        let place = Arc::clone(&self.answers).acquire_owned().await;
+        let _ = self.frames.send((frame, place.ok()));
     }
 }
 
-/// If more frames are queued, the reading side waits.
-const MAX_BACKLOG: usize = 512;
+/// If more answers are queued, the reading side waits.
+const MAX_ANSWERS: usize = 512;

@@ -6,8 +6,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::{
-    error::Malformed,
-    frame::{FLAG_LAST, FLAG_ONE_WAY, HEAD, ID_MASK, Kind, VERSION},
+    frame::{FLAG_LAST, FLAG_ONE_WAY, HEAD, ID_MASK, Kind, Malformed, VERSION},
     header::{Headers, Inflater},
     limits::HEADER_BYTES,
 };
@@ -53,8 +52,6 @@ enum DecodeState {
     Control { kind: Kind, flags: u8, length: usize },
     /// A data frame with this many bytes left.
     Data { id: u32, left: usize, last: bool },
-    /// This many bytes to skip.
-    Skip(usize),
 }
 
 impl Decoder {
@@ -77,11 +74,6 @@ impl Decoder {
                 }
                 DecodeState::Data { left, .. } if left > 0 && input.is_empty() => return Ok(None),
                 DecodeState::Data { id, left, last } => self.data(id, left, last, input),
-                DecodeState::Skip(left) if left > 0 && input.is_empty() => return Ok(None),
-                DecodeState::Skip(left) => {
-                    self.skip(left, input);
-                    None
-                }
             };
             if found.is_some() {
                 return Ok(found);
@@ -126,14 +118,8 @@ impl Decoder {
         self.state =
             if left == 0 { DecodeState::Head } else { DecodeState::Data { id, left, last } };
         let last = last && left == 0;
-        (last || !bytes.is_empty()).then_some(Frame::Data { id, bytes, last })
-    }
-
-    fn skip(&mut self, left: usize, input: &mut BytesMut) {
-        let skipped = left.min(input.len());
-        input.advance(skipped);
-        self.state =
-            if skipped == left { DecodeState::Head } else { DecodeState::Skip(left - skipped) };
+        let is_wanted = id != NO_STREAM && (last || !bytes.is_empty());
+        is_wanted.then_some(Frame::Data { id, bytes, last })
     }
 }
 
@@ -146,26 +132,30 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
         return Ok(DecodeState::Data { id: first, left: length, last: flags & FLAG_LAST != 0 });
     }
     let [high, low, kind_high, kind_low] = (first & ID_MASK).to_be_bytes();
-    let version = u16::from_be_bytes([high, low]);
-    if version != VERSION {
-        return Err(Malformed::Version(version));
+    if u16::from_be_bytes([high, low]) != VERSION {
+        return Err(VERSION_UNKNOWN);
     }
-    let Some((kind, name)) = Kind::from_code(u16::from_be_bytes([kind_high, kind_low])) else {
-        return Ok(DecodeState::Skip(length));
+    let skipped = DecodeState::Data { id: NO_STREAM, left: length, last: false };
+    let Some(kind) = Kind::from_code(u16::from_be_bytes([kind_high, kind_low])) else {
+        return Ok(skipped);
     };
     let allowed = match kind {
         Kind::SynStream => 10..=10 + LONGEST_BLOCK,
         Kind::SynReply | Kind::Headers => 4..=4 + LONGEST_BLOCK,
         Kind::Ping => 4..=4,
         Kind::Reset | Kind::GoAway | Kind::WindowUpdate => 8..=8,
-        Kind::Settings => return Ok(DecodeState::Skip(length)),
+        Kind::Settings => return Ok(skipped),
     };
     if allowed.contains(&length) {
         return Ok(DecodeState::Control { kind, flags, length });
     }
-    Err(Malformed::Length { kind: name, length })
+    Err(WRONG_LENGTH)
 }
 
+const VERSION_UNKNOWN: Malformed = Malformed("a control frame of another version");
+const WRONG_LENGTH: Malformed = Malformed("a frame whose length does not match its type");
+/// Frames that are not used are skipped like data for this stream, which does not exist.
+const NO_STREAM: u32 = 0;
 /// The largest compressed header block. Data that cannot be compressed grows a little.
 const LONGEST_BLOCK: usize = HEADER_BYTES + HEADER_BYTES / 8 + HEAD;
 

@@ -16,22 +16,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The type of this number, and its name.
-    pub(super) fn from_code(code: u16) -> Option<(Self, &'static str)> {
-        KINDS.into_iter().find(|(kind, _)| *kind as u16 == code)
+    pub(super) fn from_code(code: u16) -> Option<Self> {
+        use Kind::{GoAway, Headers, Ping, Reset, Settings, SynReply, SynStream, WindowUpdate};
+        [SynStream, SynReply, Reset, Settings, Ping, GoAway, Headers, WindowUpdate]
+            .into_iter()
+            .find(|kind| *kind as u16 == code)
     }
 }
-
-const KINDS: [(Kind, &str); 8] = [
-    (Kind::SynStream, "SYN_STREAM"),
-    (Kind::SynReply, "SYN_REPLY"),
-    (Kind::Reset, "RST_STREAM"),
-    (Kind::Settings, "SETTINGS"),
-    (Kind::Ping, "PING"),
-    (Kind::GoAway, "GOAWAY"),
-    (Kind::Headers, "HEADERS"),
-    (Kind::WindowUpdate, "WINDOW_UPDATE"),
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -46,6 +37,12 @@ pub(super) enum GoAwayReason {
     Done = 0,
     Broken = 1,
 }
+
+/// The peer violated the protocol or a limit. This ends the connection, because its state can no longer be
+/// trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Malformed(pub(super) &'static str);
 
 /// Accepts a stream without sending headers. The zlib stream of all replies starts with the `first` one.
 ///

@@ -14,10 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     control_frames::{ControlFrame, ControlQueue},
     decode::{Decoder, Frame, SynStream},
-    error::Malformed,
-    frame::ResetReason,
+    frame::{Malformed, ResetReason},
     limits::StreamCount,
-    stream::{OfferedStream, Outgoing, SharedStream, Stream, StreamState},
+    stream::{OfferedStream, Outgoing, SharedStream, StreamState},
 };
 use crate::streaming::inbox::{InboxSender, Window};
 
@@ -70,7 +69,7 @@ impl FrameReader {
             match frame {
                 Frame::Open(opening) => self.open(opening).await?,
                 Frame::Reset(id) => self.reset(id),
-                Frame::Ping(id) if id % 2 == 1 => self.answer(ControlFrame::Ping(id)).await,
+                Frame::Ping(id) if id % 2 == 1 => self.control.answer(ControlFrame::Ping(id)).await,
                 Frame::Ping(_) => {}
                 Frame::Data { id, bytes, last } => self.data(id, bytes, last).await,
             }
@@ -81,14 +80,14 @@ impl FrameReader {
     async fn open(&mut self, opening: SynStream) -> Result<(), Malformed> {
         let SynStream { id, last, one_way, headers } = opening;
         if id % 2 == 0 || id <= self.highest {
-            return Err(Malformed::Stream(id));
+            return Err(Malformed("a stream id that is even, or not higher than earlier ones"));
         }
         self.highest = id;
         self.streams.retain(|_, entry| !entry.life.has_ended());
         let offers = self.offers.upgrade();
         let offer = offers.as_ref().and_then(|offers| offers.try_reserve().ok());
         let (Some(place), Some(offer)) = (self.count.place(), offer) else {
-            self.answer(ControlFrame::Reset(id, ResetReason::Refused)).await;
+            self.control.answer(ControlFrame::Reset(id, ResetReason::Refused)).await;
             return Ok(());
         };
         let life = Arc::new(StreamState::new(self.over.child_token()));
@@ -96,8 +95,7 @@ impl FrameReader {
         life.sent_last.store(one_way, Ordering::Release);
         let (sender, inbox) = self.window.stream();
         let handle = SharedStream::new(id, Arc::clone(&life), self.control.clone(), place);
-        let stream = Stream::new(handle, inbox, self.outbox.clone());
-        offer.send(OfferedStream::new(headers, stream));
+        offer.send(OfferedStream::new(headers, handle, inbox, self.outbox.clone()));
         let sender = (!last).then_some(sender);
         self.streams.insert(id, OpenStream { life, sender });
         Ok(())
@@ -133,11 +131,6 @@ impl FrameReader {
             }
         })
         .await;
-    }
-
-    async fn answer(&self, frame: ControlFrame) {
-        self.control.put(frame);
-        self.control.room().await;
     }
 
     /// Waits for `work`. While nothing is read, only a write shows whether the peer has disconnected.

@@ -3,11 +3,7 @@
 //! Control frames are written before data. Bytes being written are stored here and not in a future, so that
 //! nothing is lost when the future is dropped.
 
-use std::{
-    collections::VecDeque,
-    io::{self, IoSlice},
-    sync::atomic::Ordering,
-};
+use std::{io, sync::atomic::Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::{
@@ -16,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    control_frames::{ControlFrame, ControlReceiver},
+    control_frames::{ControlFrame, Queued},
     frame::{self, GoAwayReason},
     stream::Outgoing,
 };
@@ -25,16 +21,17 @@ use super::{
 pub(super) struct FrameWriter<W> {
     writer: W,
     replied: bool,
-    control: ControlReceiver,
+    control: mpsc::UnboundedReceiver<Queued>,
     outbox: mpsc::Receiver<Outgoing>,
-    chain: VecDeque<Bytes>,
+    /// Control frames, then the head of a data frame.
     heads: BytesMut,
+    payload: Bytes,
 }
 
 impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     pub(super) fn new(
         writer: W,
-        control: ControlReceiver,
+        control: mpsc::UnboundedReceiver<Queued>,
         outbox: mpsc::Receiver<Outgoing>,
     ) -> Self {
         Self {
@@ -42,8 +39,8 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
             replied: false,
             control,
             outbox,
-            chain: VecDeque::new(),
             heads: BytesMut::new(),
+            payload: Bytes::new(),
         }
     }
 
@@ -68,7 +65,6 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
             }
         }
         frame::go_away(last, reason, &mut self.heads);
-        self.chain.push_back(self.heads.split().freeze());
         self.flush().await?;
         self.writer.shutdown().await
     }
@@ -77,7 +73,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     async fn gather(&mut self) {
         let frame = tokio::select! {
             biased;
-            Some(frame) = self.control.next() => {
+            Some((frame, _)) = self.control.recv() => {
                 self.put_control(frame);
                 None
             }
@@ -89,20 +85,14 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// Control frames come first: the one that accepts a stream was queued before the stream's first data,
     /// but perhaps after the last check.
     fn encode(&mut self, frame: Option<Outgoing>) {
-        while let Some(frame) = self.control.next_now() {
+        while let Ok((frame, _)) = self.control.try_recv() {
             self.put_control(frame);
         }
         if let Some(Outgoing { id, life, bytes, last }) = frame
             && !life.aborted.load(Ordering::Acquire)
         {
             frame::data(id, last, bytes.len(), &mut self.heads);
-            if !bytes.is_empty() {
-                self.chain.push_back(self.heads.split().freeze());
-                self.chain.push_back(bytes);
-            }
-        }
-        if !self.heads.is_empty() {
-            self.chain.push_back(self.heads.split().freeze());
+            self.payload = bytes;
         }
     }
 
@@ -120,30 +110,10 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        while !self.chain.is_empty() {
-            let slices: Vec<IoSlice<'_>> =
-                self.chain.iter().take(SLICES).map(|part| IoSlice::new(part)).collect();
-            let written = self.writer.write_vectored(&slices).await?;
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            self.advance(written);
-        }
+        let mut unwritten = (&mut self.heads).chain(&mut self.payload);
+        self.writer.write_all_buf(&mut unwritten).await?;
+        // Frees the buffer.
+        self.payload = Bytes::new();
         self.writer.flush().await
     }
-
-    fn advance(&mut self, mut written: usize) {
-        while let Some(part) = self.chain.front_mut() {
-            let done = part.len().min(written);
-            part.advance(done);
-            written -= done;
-            if !part.is_empty() {
-                return;
-            }
-            self.chain.pop_front();
-        }
-    }
 }
-
-/// How many buffers one system call writes: heads and a payload.
-const SLICES: usize = 4;

@@ -11,8 +11,7 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 use super::{
     connection::Connection,
     decode::{Decoder, Frame},
-    error::Malformed,
-    frame::{self, ResetReason},
+    frame::{self, Malformed, ResetReason},
 };
 use crate::{fuzz_input::portions, streaming::inbox::Window, telemetry::metric::Gauge};
 
@@ -55,10 +54,9 @@ pub(crate) fn peer(bytes: &[u8]) {
                 streams += 1;
                 assert!(offer.id() % 2 == 1);
                 if offer.header("streamtype") == Some("refuse") {
-                    offer.refuse();
                     continue;
                 }
-                let (mut receiver, mut sender) = offer.accept().split();
+                let (mut receiver, mut sender) = offer.accept();
                 let _ = sender.send(Bytes::from_static(b"hello")).await;
                 if streams % 2 == 0 {
                     let _ = sender.finish().await;

@@ -5,7 +5,7 @@ use flate2::{Decompress, DecompressError, FlushDecompress, Status};
 
 use super::{
     dictionary,
-    error::Malformed,
+    frame::Malformed,
     limits::{HEADER_BYTES, HEADERS},
 };
 
@@ -25,7 +25,7 @@ impl Headers {
     pub(super) fn parse(mut block: &[u8]) -> Result<Self, Malformed> {
         let count = block.try_get_u32().map_err(|_| TRUNCATED)?;
         if count > HEADERS {
-            return Err(Malformed::HeaderCount);
+            return Err(Malformed("too many headers"));
         }
         let mut headers = Self::default();
         for _ in 0..count {
@@ -33,19 +33,15 @@ impl Headers {
             let value = text(&mut block)?;
             headers.add(name, value)?;
         }
-        if block.is_empty() {
-            Ok(headers)
-        } else {
-            Err(Malformed::Header("bytes after the last header"))
-        }
+        if block.is_empty() { Ok(headers) } else { Err(Malformed("bytes after the last header")) }
     }
 
     fn add(&mut self, name: &str, value: &str) -> Result<(), Malformed> {
         if name.is_empty() || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return Err(Malformed::Header("a name that is empty or not in lower case"));
+            return Err(Malformed("a header name that is empty or not in lower case"));
         }
         if self.pairs.iter().any(|(known, _)| known == name) {
-            return Err(Malformed::Header("a name given twice"));
+            return Err(Malformed("a header name given twice"));
         }
         self.pairs.push((name.to_owned(), value.to_owned()));
         Ok(())
@@ -74,7 +70,7 @@ impl Inflater {
             let used = usize::try_from(self.0.total_in() - before).unwrap_or(usize::MAX);
             block = block.get(used..).unwrap_or_default();
             if inflated.len() > HEADER_BYTES {
-                return Err(Malformed::HeaderBytes);
+                return Err(TOO_LONG);
             }
             // This step returned nothing, because the step before filled the buffer exactly.
             let drained = matches!(result, Ok(Status::BufError)) && !inflated.is_empty();
@@ -91,12 +87,12 @@ impl Inflater {
     fn judge(&mut self, result: Result<Status, DecompressError>) -> Result<(), Malformed> {
         match result {
             Ok(Status::Ok) => Ok(()),
-            Ok(Status::BufError | Status::StreamEnd) => Err(Malformed::Compression),
+            Ok(Status::BufError | Status::StreamEnd) => Err(CORRUPT),
             Err(error) if error.needs_dictionary().is_some() => {
                 let known = self.0.set_dictionary(&dictionary::bytes());
-                known.map(|_| ()).map_err(|_| Malformed::Compression)
+                known.map(|_| ()).map_err(|_| CORRUPT)
             }
-            Err(_) => Err(Malformed::Compression),
+            Err(_) => Err(CORRUPT),
         }
     }
 }
@@ -106,12 +102,14 @@ fn text<'a>(block: &mut &'a [u8]) -> Result<&'a str, Malformed> {
     let length = usize::try_from(length).map_err(|_| TRUNCATED)?;
     let (text, rest) = block.split_at_checked(length).ok_or(TRUNCATED)?;
     *block = rest;
-    std::str::from_utf8(text).map_err(|_| Malformed::Header("a text that is not UTF-8"))
+    std::str::from_utf8(text).map_err(|_| Malformed("a header that is not UTF-8"))
 }
 
 /// The separator between two values of one name.
 const JOINT: char = '\0';
-const TRUNCATED: Malformed = Malformed::Header("truncated");
+const TRUNCATED: Malformed = Malformed("truncated headers");
+const TOO_LONG: Malformed = Malformed("headers that are too long");
+pub(super) const CORRUPT: Malformed = Malformed("headers that cannot be inflated");
 /// By how much buffers grow.
 const STEP: usize = 4096;
 

@@ -16,7 +16,6 @@ pub mod connection;
 mod control_frames;
 mod decode;
 mod dictionary;
-mod error;
 mod frame;
 mod frame_reader;
 mod frame_writer;

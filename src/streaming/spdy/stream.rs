@@ -24,14 +24,24 @@ pub struct OfferedStream {
     stream: Stream,
 }
 
+/// An open stream. If both halves are dropped before it has ended, it is reset.
+pub type Stream = (Receiver, Sender);
+
 impl OfferedStream {
-    pub(super) const fn new(headers: Headers, stream: Stream) -> Self {
-        Self { headers, stream }
+    pub(super) fn new(
+        headers: Headers,
+        handle: SharedStream,
+        inbox: Inbox,
+        outbox: mpsc::Sender<Outgoing>,
+    ) -> Self {
+        let handle = Arc::new(handle);
+        let receiver = Receiver { handle: Arc::clone(&handle), inbox };
+        Self { headers, stream: (receiver, Sender { handle, outbox }) }
     }
 
     /// The peer's id of the stream: odd, and higher than earlier ones.
     pub fn id(&self) -> u32 {
-        self.stream.id()
+        self.stream.1.handle.id
     }
 
     /// The first value of a header, whatever the case of its name.
@@ -41,42 +51,12 @@ impl OfferedStream {
 
     /// Accepts the stream.
     pub fn accept(self) -> Stream {
-        let handle = &self.stream.handle;
+        let handle = &self.stream.1.handle;
         if !handle.life.has_ended() {
             handle.life.accepted.store(true, Ordering::Release);
             handle.put(ControlFrame::Reply(handle.id));
         }
         self.stream
-    }
-
-    /// Refuses the stream.
-    pub fn refuse(self) {
-        drop(self);
-    }
-}
-
-/// An open stream. If both halves are dropped before it has ended, it is reset.
-#[derive(Debug)]
-pub struct Stream {
-    handle: Arc<SharedStream>,
-    inbox: Inbox,
-    outbox: mpsc::Sender<Outgoing>,
-}
-
-impl Stream {
-    pub(super) fn new(handle: SharedStream, inbox: Inbox, outbox: mpsc::Sender<Outgoing>) -> Self {
-        Self { handle: Arc::new(handle), inbox, outbox }
-    }
-
-    /// The number that the peer chose.
-    pub fn id(&self) -> u32 {
-        self.handle.id
-    }
-
-    /// The receiving and the sending half.
-    pub fn split(self) -> (Receiver, Sender) {
-        let receiver = Receiver { handle: Arc::clone(&self.handle), inbox: self.inbox };
-        (receiver, Sender { handle: self.handle, outbox: self.outbox })
     }
 }
 

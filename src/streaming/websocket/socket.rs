@@ -186,7 +186,11 @@ impl MessageRouter {
             match decoder.next(&mut input) {
                 Ok(Some(Frame::Data { bytes, last, .. })) => {
                     match self.messages.read(bytes, last) {
-                        Ok(said) => self.deal(said).await,
+                        Ok(ClientMessage::Data(channel, bytes)) => self.put(channel, bytes).await,
+                        Ok(ClientMessage::End(channel)) => {
+                            drop(self.routes.get_mut(usize::from(channel)).and_then(Option::take));
+                        }
+                        Ok(ClientMessage::Nothing) => {}
                         Err(Malformed) => return Some(code(INVALID)),
                     }
                 }
@@ -202,23 +206,9 @@ impl MessageRouter {
         }
     }
 
-    async fn deal(&mut self, said: ClientMessage) {
-        match said {
-            ClientMessage::Data(channel, bytes) if !bytes.is_empty() => {
-                self.put(channel, bytes).await;
-            }
-            ClientMessage::End(channel) => {
-                if let Some(route) = self.routes.get_mut(usize::from(channel)) {
-                    *route = None;
-                }
-            }
-            ClientMessage::Data(..) | ClientMessage::Nothing => {}
-        }
-    }
-
     async fn put(&mut self, channel: u8, bytes: Bytes) {
         let Some(route) = self.routes.get_mut(usize::from(channel)) else { return };
-        let Some(sender) = route else { return };
+        let Some(sender) = route.as_ref().filter(|_| !bytes.is_empty()) else { return };
         let taken = {
             let putting = sender.send(bytes);
             tokio::pin!(putting);

@@ -3,7 +3,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use crate::telemetry::trace::{FinishedSpan, SpanKind};
+use crate::telemetry::trace::FinishedSpan;
 
 /// A batch.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -117,9 +117,9 @@ impl From<FinishedSpan> for Span {
             parent_span_id: ended.parent.map(Vec::from).unwrap_or_default(),
             name: ended.name,
             kind: match ended.kind {
-                SpanKind::Internal => 1,
-                SpanKind::Server => 2,
-                SpanKind::Client => 3,
+                "rpc" => 2,
+                "engine" => 3,
+                _ => 1,
             },
             start_time_unix_nano: nanos(begun),
             end_time_unix_nano: nanos(begun.saturating_add(ended.took)),

@@ -30,22 +30,8 @@ impl Parent {
 
 /// Exactly `N` bytes in lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    if pairs.len() != N || !pairs.remainder().is_empty() {
-        return None;
-    }
-    let mut read = [0; N];
-    for (byte, pair) in read.iter_mut().zip(pairs) {
-        let [high, low] = pair else { return None };
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(read)
-}
-
-const fn digit(letter: u8) -> Option<u8> {
-    match letter {
-        b'0'..=b'9' => Some(letter - b'0'),
-        b'a'..=b'f' => Some(letter - b'a' + 10),
-        _ => None,
-    }
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_whole = text.len() == 2 * N && text.bytes().all(is_digit);
+    let number = is_whole.then(|| u128::from_str_radix(text, 16).ok())??;
+    number.to_be_bytes().last_chunk().copied()
 }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
-    concurrency::{cancellations::Cancellations, keyed_locks::KeyedLocks},
+    concurrency::{keyed_locks::KeyedLocks, named::Named},
     config::live::LiveSettings,
     container::{
         limits::service::Limits, node::Node, oci_runtime_files::OciRuntimeFiles,
@@ -56,7 +56,7 @@ impl Verbs {
             nri: dockbridge::nri::service::Nri::default(),
             saved_changes: SavedChanges::load(Checkpoints::open(state).unwrap()).await,
             locks: KeyedLocks::default(),
-            cancellations: Cancellations::default(),
+            cancellations: Named::default(),
             pod_files: PodFilesRoot::new(state.join("pods")),
             oom_floor: Default::default(),
             engine,

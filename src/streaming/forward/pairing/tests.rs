@@ -1,8 +1,6 @@
 //! Headers and the order in which streams are opened, one case per row.
 
-use std::time::{Duration, Instant};
-
-use super::{PairStream, Pairing, PairingResult, StreamType};
+use super::{PairStream, Pairing};
 
 fn half(
     id: u32,
@@ -33,40 +31,55 @@ fn headers_that_make_no_half_are_refused() {
     assert!(half(1, "data", "65535", None).is_ok());
 }
 
+/// The first stream, and the one that it was paired with.
+type Pair = (u32, u16, u32, u16);
+
+/// Opens streams: id, type, port, request. Returns the pairs, and the ids that were refused.
+fn opened(streams: &[(u32, &str, &str, Option<&str>)]) -> (Vec<Pair>, Vec<u32>) {
+    let (mut pairing, mut waiting, mut accepted) = (Pairing::new(), Vec::new(), Vec::new());
+    for &(id, kind, port, request) in streams {
+        waiting.extend(pairing.join(half(id, kind, port, request).unwrap(), || {
+            accepted.push(id);
+            id
+        }));
+    }
+    let pairs = waiting.into_iter().filter_map(|(first, id, mut second)| {
+        let (other, other_id) = second.try_recv().ok()?;
+        Some((id, first.port, other_id, other.port))
+    });
+    let refused = streams.iter().map(|stream| stream.0).filter(|id| !accepted.contains(id));
+    (pairs.collect(), refused.collect())
+}
+
 #[test]
 fn pairs_are_found_by_request_in_any_order() {
-    let mut pairing = Pairing::new(Duration::from_secs(30));
-    let now = Instant::now();
-    let mut join =
-        |id, kind, request| pairing.join(half(id, kind, "80", Some(request)).unwrap(), now, || id);
-    assert_eq!(join(1, "error", "0"), PairingResult::Waits);
-    assert_eq!(join(3, "data", "1"), PairingResult::Waits);
-    assert_eq!(join(5, "data", "1"), PairingResult::Twice);
-    assert_eq!(join(7, "data", "0"), PairingResult::Paired { port: 80, error: 1, data: 7 });
-    assert_eq!(join(9, "error", "1"), PairingResult::Paired { port: 80, error: 9, data: 3 });
-    assert_eq!(pairing.expiry(), None);
+    let (pairs, refused) = opened(&[
+        (1, "error", "80", Some("0")),
+        (3, "data", "80", Some("1")),
+        (5, "data", "80", Some("1")),
+        (7, "data", "80", Some("0")),
+        (9, "error", "80", Some("1")),
+    ]);
+    assert_eq!(pairs, [(1, 80, 7, 80), (3, 80, 9, 80)]);
+    assert_eq!(refused, [5]);
 }
 
 #[test]
 fn old_clients_are_known_by_the_order_of_their_streams() {
-    let mut pairing = Pairing::new(Duration::from_secs(30));
-    let now = Instant::now();
-    let mut join = |id, kind, port| pairing.join(half(id, kind, port, None).unwrap(), now, || id);
-    assert_eq!(join(1, "error", "80"), PairingResult::Waits);
-    assert_eq!(join(5, "error", "81"), PairingResult::Waits);
-    assert_eq!(join(7, "data", "81"), PairingResult::Paired { port: 81, error: 5, data: 7 });
-    assert_eq!(join(3, "data", "80"), PairingResult::Paired { port: 80, error: 1, data: 3 });
+    let (pairs, refused) = opened(&[
+        (1, "error", "80", None),
+        (5, "error", "81", None),
+        (7, "data", "81", None),
+        (3, "data", "80", None),
+    ]);
+    assert_eq!(pairs, [(1, 80, 3, 80), (5, 81, 7, 81)]);
+    assert!(refused.is_empty());
 }
 
 #[test]
-fn a_wait_has_a_deadline() {
-    let mut pairing = Pairing::new(Duration::from_secs(30));
-    let begun = Instant::now();
-    let later = begun + Duration::from_secs(10);
-    let _ = pairing.join(half(1, "error", "80", Some("0")).unwrap(), begun, || 1);
-    let _ = pairing.join(half(3, "data", "80", Some("1")).unwrap(), later, || 3);
-    assert_eq!(pairing.expiry(), Some(begun + Duration::from_secs(30)));
-    assert_eq!(pairing.expire(later), []);
-    assert_eq!(pairing.expire(begun + Duration::from_secs(30)), [(StreamType::Error, 1)]);
-    assert_eq!(pairing.expire(begun + Duration::from_secs(60)), [(StreamType::Data, 3)]);
+fn a_stream_that_no_longer_waits_leaves_its_place() {
+    let mut pairing = Pairing::new();
+    let error = || half(1, "error", "80", Some("0")).unwrap();
+    drop(pairing.join(error(), || 1).unwrap());
+    assert!(pairing.join(error(), || 3).is_some());
 }

@@ -111,7 +111,7 @@ async fn accepted<I: AsyncReadExt + AsyncWriteExt + Unpin>(
     peer.open(id, 0).await;
     let stream = connection.accept().await.unwrap().accept();
     assert_eq!(peer.next().await, Some(Seen::Reply(id)));
-    stream.split()
+    stream
 }
 
 async fn everything(receiver: &mut Receiver) -> Vec<u8> {
@@ -128,7 +128,7 @@ async fn each_side_ends_a_stream_for_itself() {
     peer.open(1, 0).await;
     let offer = connection.accept().await.unwrap();
     assert_eq!((offer.id(), offer.header("STREAM-type")), (1, Some("data")));
-    let (mut receiver, mut sender) = offer.accept().split();
+    let (mut receiver, mut sender) = offer.accept();
     assert_eq!(peer.next().await, Some(Seen::Reply(1)));
     peer.data(1, b"question", false).await;
     peer.data(1, b"?", true).await;
@@ -177,7 +177,7 @@ async fn our_reset_ends_both_halves() {
 async fn dropped_streams_are_reset() {
     let (mut connection, mut peer) = session();
     peer.open(1, 0).await;
-    connection.accept().await.unwrap().refuse();
+    drop(connection.accept().await.unwrap());
     assert_eq!(peer.next().await, Some(Seen::Reset(1, 3)));
 
     let halves = accepted(&mut connection, &mut peer, 3).await;
@@ -202,13 +202,13 @@ async fn dropped_streams_are_reset() {
 async fn streams_may_be_one_way_from_the_start() {
     let (mut connection, mut peer) = session();
     peer.open(1, frame::FLAG_LAST).await;
-    let (mut receiver, mut sender) = connection.accept().await.unwrap().accept().split();
+    let (mut receiver, mut sender) = connection.accept().await.unwrap().accept();
     assert_eq!(receiver.next().await, None);
     sender.finish().await.unwrap();
     assert_eq!(peer.next().await, Some(Seen::Reply(1)));
     assert_eq!(peer.next().await, Some(Seen::Data(1, Vec::new(), true)));
     peer.open(3, frame::FLAG_ONE_WAY).await;
-    let (mut receiver, mut sender) = connection.accept().await.unwrap().accept().split();
+    let (mut receiver, mut sender) = connection.accept().await.unwrap().accept();
     assert_eq!(sender.send(Bytes::from_static(b"x")).await, Err(Gone));
     peer.data(3, b"x", true).await;
     assert_eq!(everything(&mut receiver).await, b"x");
@@ -366,7 +366,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
         let (ours, _) = listener.accept().await.unwrap();
         let mut connection = Connection::start(ours, Window::new(Gauge::default()));
         peer.open(1, 0).await;
-        let (mut lazy, mut sender) = connection.accept().await.unwrap().accept().split();
+        let (mut lazy, mut sender) = connection.accept().await.unwrap().accept();
         assert_eq!(peer.next().await, Some(Seen::Reply(1)));
         if last {
             sender.finish().await.unwrap();

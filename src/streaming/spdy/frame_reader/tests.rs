@@ -28,7 +28,7 @@ async fn nothing_is_kept_of_streams_that_nobody_holds() {
         frame.put_bytes(0, 6);
         frame.put_slice(&block);
         reader.take(&mut frame).await.unwrap();
-        let (_, mut sender) = offered.recv().await.unwrap().accept().split();
+        let (_, mut sender) = offered.recv().await.unwrap().accept();
         sender.finish().await.unwrap();
         frames.recv().await.unwrap();
         assert_eq!(reader.streams.len(), 1);

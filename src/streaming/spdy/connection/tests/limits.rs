@@ -25,7 +25,7 @@ async fn unaccepted_streams_are_bounded() {
     }
     peer.open(2001, 0).await;
     assert_eq!(peer.next().await, Some(Seen::Reset(2001, 3)));
-    let (mut receiver, mut sender) = connection.accept().await.unwrap().accept().split();
+    let (mut receiver, mut sender) = connection.accept().await.unwrap().accept();
     assert_eq!(receiver.next().await, None);
     assert_eq!(sender.finish().await, Err(Gone));
 }
