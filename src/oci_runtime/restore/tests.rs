@@ -245,7 +245,23 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 12] = [
+    let cases: [(&str, Change); 16] = [
+        ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
+        (
+            "leaves the container",
+            at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
+        ),
+        ("at /proc/sys has /fs", at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned()))),
+        (
+            "at /sys/fs/cgroup/pids",
+            at(
+                "/sys/fs/cgroup/pids",
+                Box::new(|it| {
+                    it.outside = None;
+                    it.root = "/".to_owned();
+                }),
+            ),
+        ),
         ("two mounts at /data", at("/etc/hosts", Box::new(|it| it.path = "/data/".to_owned()))),
         ("is not below", at("/proc/keys", Box::new(|it| it.parent = 175))),
         ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
