@@ -115,7 +115,7 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         ("privileges", no_more_rights, "may gain privileges"),
         ("volume", no_volume, "a mount at /data, and the new container has not"),
         ("write", read_only, "its mount at /data lacks options"),
-        ("other", other_volume, "no mount at /other"),
+        ("other", other_volume, "a mount at /data, and the new container has not"),
     ] {
         let id = cri.create(&sandbox, &config, &pod).await?;
         let refused = cri.start(&id).await;
@@ -205,7 +205,7 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     numbers(&data).await?;
     ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp:\t2");
 
-    // It is not repeated.
+    // A checkpoint with filters is restored as well.
     let second = archive.with_file_name("second.tar");
     cri.checkpoint(&id, &second, 0).await?;
     cri.end(&sandbox).await?;
@@ -213,9 +213,35 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     let sandbox = cri.run(&pod).await?;
     config.image = again(&stage, &second).image;
     let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
-    let filters = "grep -h Seccomp_filters: /proc/1/status";
-    ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp_filters:\t1");
+    ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp:\t2");
     cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// A container with a cgroup namespace sees its own cgroup as the root, also after a restore.
+pub(crate) async fn with_own_cgroups(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "restore_cgroups").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    stage.engine.control(&["restart", "--default-cgroupns-mode=private"]).await?;
+    crate::restarts::until_ready(cri).await?;
+    let (sandbox, id) = checkpoints::counter(&stage).await?;
+    let cgroups = "cut -d: -f3 /proc/1/cgroup | sort -u";
+    ensure_eq!(stage.engine.inside(&id, cgroups).await?.trim(), "/");
+    cri.checkpoint(&id, &archive, 0).await?;
+    cri.end(&sandbox).await?;
+    let data = checkpoints::data(&stage).join("count");
+    fs::write(&data, "")?;
+    let pod = stage.recipes.pod("own");
+    let sandbox = cri.run(&pod).await?;
+    let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
+    numbers(&data).await?;
+    ensure_eq!(stage.engine.inside(&id, cgroups).await?.trim(), "/");
+    let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
+    let outside = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim()))?;
+    ensure!(outside.contains(&id), "its processes are in {outside}");
+    cri.end(&sandbox).await?;
+    stage.engine.control(&["restart"]).await?;
+    crate::restarts::until_ready(cri).await?;
     stage.leaves_nothing().await
 }
 

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, io::Read};
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use prost::Message;
 
 use super::{
@@ -308,29 +308,25 @@ fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
 /// The content of a tmpfs, which CRIU lets the system's tar unpack.
 fn check_tmpfs(bytes: &[u8], config: &Config) -> Result<(), String> {
     let damaged = |error: std::io::Error| format!("is damaged: {error}");
-    // Bounds what is read, because few bytes can become many.
-    let mut archive = tar::Archive::new(GzDecoder::new(bytes).take(LARGEST_TMPFS));
-    for entry in archive.entries().map_err(damaged)? {
+    let mut content = MultiGzDecoder::new(bytes).take(LARGEST_TMPFS);
+    for entry in tar::Archive::new(&mut content).entries().map_err(damaged)? {
         let entry = entry.map_err(damaged)?;
-        let (path, header) = (entry.path().map_err(damaged)?.into_owned(), entry.header());
-        let node = || (header.device_major().ok().flatten(), header.device_minor().ok().flatten());
-        match header.entry_type() {
-            tar::EntryType::Char | tar::EntryType::Block => {
-                let is_own =
-                    |it: &super::config::Device| node() == (Some(it.major), Some(it.minor));
-                let is_standard =
-                    matches!(node(), (Some(1), Some(3 | 5 | 7..=9)) | (Some(5), Some(0..=2)));
-                if !is_standard && !config.linux.devices.iter().any(is_own) {
-                    return Err(format!(
-                        "has the device {}, and the new container has not",
-                        path.display()
-                    ));
-                }
-            }
-            _ => {}
+        let (path, header) = (entry.path().map_err(damaged)?, entry.header());
+        let kind = header.entry_type();
+        if !kind.is_character_special() && !kind.is_block_special() {
+            continue;
+        }
+        let numbers = (header.device_major(), header.device_minor());
+        let number = (numbers.0.ok().flatten(), numbers.1.ok().flatten());
+        let is_standard = kind.is_character_special()
+            && matches!(number, (Some(1), Some(3 | 5 | 7..=9)) | (Some(5), Some(0..=2)));
+        let mut own = config.linux.devices.iter();
+        if !is_standard && !own.any(|it| number == (Some(it.major), Some(it.minor))) {
+            let path = path.display();
+            return Err(format!("has the device {path}, and the new container has not"));
         }
     }
-    Ok(())
+    if content.limit() == 0 { Err("is too large".to_owned()) } else { Ok(()) }
 }
 
 fn core_name(id: u32) -> String {
@@ -392,7 +388,8 @@ const NO_CGROUPS: u32 = 1;
 const OWN_CGROUPS: u32 = 2;
 /// Stands for the container's cgroup in the images.
 const PLACE: &str = "container";
-const LARGEST_TMPFS: u64 = 1 << 30;
+/// Few bytes can become many.
+const LARGEST_TMPFS: u64 = 256 << 20;
 /// In the order of the kernel's numbers.
 const LIMITS: [&str; 16] = [
     "CPU",

@@ -198,6 +198,9 @@ pub(super) struct Mount {
     pub(super) parent: u32,
     #[prost(uint32, required, tag = "5")]
     pub(super) flags: u32,
+    /// The directory of the file system that is mounted.
+    #[prost(string, required, tag = "6")]
+    pub(super) root: String,
     #[prost(string, required, tag = "7")]
     pub(super) path: String,
     #[prost(uint32, optional, tag = "10")]

@@ -18,6 +18,10 @@ pub(super) fn check(
 ) -> Result<(), String> {
     let mut by_path = BTreeMap::new();
     for mount in mounts {
+        // CRIU uses both as a part of a path on the node.
+        if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
+            return Err(format!("its mount at {} leaves the container", mount.path));
+        }
         if by_path.insert(parts(&mount.path), mount).is_some() {
             return Err(format!("it has two mounts at {}", mount.path));
         }
@@ -30,6 +34,12 @@ pub(super) fn check(
         }
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
             return Err(format!("it has a mount of an unknown kind at {}", mount.path));
+        }
+        // A part of the mount above it, such as `/proc/sys`, is mounted there again.
+        let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
+        let is_whole = mount.root == "/" || parts(&mount.root) == below;
+        if mount.outside.is_none() && !path.is_empty() && !is_whole {
+            return Err(format!("its mount at {} has {}", mount.path, mount.root));
         }
         check_mount(mount, path, config)?;
     }
@@ -69,6 +79,10 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
         (None, _) if path.is_empty() => {
             needed = if config.root.readonly { READ_ONLY } else { 0 };
         }
+        // Without the namespace, it would have the cgroups of the node.
+        (None, Some(_)) if mount.kind == CGROUP && !config.has_namespace("cgroup") => {
+            return unknown();
+        }
         (None, Some(it)) if !it.is_bind() && kinds(&it.kind).contains(&mount.kind) => {
             // The tmpfs with the cgroups of version 1 is only made read-only by some runtimes.
             let is_tmpfs_of_cgroups = it.kind == "cgroup" && mount.kind == TMPFS;
@@ -101,10 +115,12 @@ fn kinds(kind: &str) -> &'static [u32] {
         "devpts" => &[6],
         "mqueue" => &[14],
         // With version 1, a tmpfs with a mount for each controller.
-        "cgroup" => &[TMPFS, 12, 23],
+        "cgroup" => &[TMPFS, CGROUP, 23],
         _ => &[],
     }
 }
 
 const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
+/// A controller of version 1.
+const CGROUP: u32 = 12;

@@ -7,7 +7,6 @@ use super::messages::{Filter, Seccomp, Thread};
 /// The filters of a checkpoint, after those of the new container.
 pub(super) struct Chains {
     filters: Vec<Filter>,
-    program: Vec<u8>,
     /// What was put below a first filter of the checkpoint.
     below: BTreeMap<usize, u32>,
 }
@@ -21,7 +20,7 @@ impl Chains {
             ..filter
         });
         filters.extend(moved);
-        Self { filters, program: program.to_vec(), below: BTreeMap::new() }
+        Self { filters, below: BTreeMap::new() }
     }
 
     /// Gives the threads of a process the filter. CRIU installs the filters of the first thread for all of them,
@@ -57,7 +56,6 @@ impl Chains {
                 self.filters.get_mut(first).ok_or("it has a seccomp filter without a program")?;
             match found.previous {
                 Some(before) if !self.below.contains_key(&first) => first = index(before),
-                _ if found.program == self.program => return Ok(filter),
                 _ => {
                     found.previous = Some(own);
                     return match self.below.insert(first, own) {

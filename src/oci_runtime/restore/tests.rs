@@ -148,9 +148,6 @@ fn threads_get_the_filter_with_and_without_filters_of_their_own() {
         put(chains(one), &[None, Some(1), None]).unwrap(),
         (vec![Some(0), Some(3), Some(0)], vec![Some(0), Some(2)])
     );
-    // The same filter is not repeated.
-    let same: &[(Option<u32>, &[u8])] = &[(None, FILTER), (Some(0), b"b")];
-    assert_eq!(put(chains(same), &[Some(1)]).unwrap(), (vec![Some(3)], vec![None, Some(2)]));
     for wrong in
         [&[(Some(0), &b"a"[..])][..], &[(Some(1), b"a"), (Some(0), b"b")], &[(Some(9), b"a")]]
     {
@@ -248,7 +245,23 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 12] = [
+    let cases: [(&str, Change); 16] = [
+        ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
+        (
+            "leaves the container",
+            at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
+        ),
+        ("at /proc/sys has /fs", at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned()))),
+        (
+            "at /sys/fs/cgroup/pids",
+            at(
+                "/sys/fs/cgroup/pids",
+                Box::new(|it| {
+                    it.outside = None;
+                    it.root = "/".to_owned();
+                }),
+            ),
+        ),
         ("two mounts at /data", at("/etc/hosts", Box::new(|it| it.path = "/data/".to_owned()))),
         ("is not below", at("/proc/keys", Box::new(|it| it.parent = 175))),
         ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
