@@ -41,14 +41,10 @@ mod authority_filter {
     /// treated alike.
     pub(super) static IS_ON: AtomicBool = AtomicBool::new(true);
 
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(super) struct AuthorityFilter(filter::AuthorityFilter);
 
     impl AuthorityFilter {
-        pub(super) fn new() -> Self {
-            Self(filter::AuthorityFilter::default())
-        }
-
         pub(super) fn has_begun(&self) -> bool {
             self.0.has_begun()
         }
