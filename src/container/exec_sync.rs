@@ -90,19 +90,15 @@ impl Commands {
         let gone = CancellationToken::new();
         let _leaving = gone.clone().drop_guard();
         let id = container.id.as_str().to_owned();
-        let (node, stopping, command_records) =
-            (self.node.clone(), self.shutdown.clone(), self.command_records.clone());
-        let run =
-            Run { node, container, spec, deadline: deadline.clone(), stopping, command_records };
+        let run = Run { commands: self.clone(), container, spec, deadline: deadline.clone() };
         let (reply, outcome) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let (begun, reply, metrics) = (Some(begun), Some(reply), self.metrics.clone());
         let caller = Caller { begun, reply, gone, since: Instant::now(), metrics };
-        let in_progress = self.metrics.in_progress.clone();
         self.tracker.spawn(
             async move {
                 // The command itself may contain secrets.
-                let _in_progress = in_progress.begin("exec", run.id());
+                let _in_progress = run.commands.metrics.in_progress.begin("exec", run.id());
                 run.through(caller).await;
             }
             .in_current_span(),
@@ -195,12 +191,10 @@ impl Deadline {
 }
 
 struct Run {
-    node: Arc<Node>,
+    commands: Commands,
     container: Arc<ContainerRecord>,
     spec: ExecSyncSpec,
     deadline: Deadline,
-    stopping: CancellationToken,
-    command_records: CommandRecords,
 }
 
 /// How a command ended for its caller.
@@ -243,12 +237,12 @@ impl Caller {
 impl Run {
     async fn through(self, mut caller: Caller) {
         let command_record =
-            self.command_records.record(self.container.id.as_str(), rand::random());
+            self.commands.command_records.record(self.container.id.as_str(), rand::random());
         let env = [command_record.variable.clone()];
         let streams = Streams { stdout: true, stderr: true, ..Streams::default() };
         let command = &self.spec.command;
         let request = ExecRequest { command, streams, env: &env, size: None };
-        let exec = match Exec::make(&self.node.engine, &self.container, &request).await {
+        let exec = match Exec::make(&self.commands.node.engine, &self.container, &request).await {
             Ok(exec) => exec,
             Err(error) => return caller.answer(Err(not_the_commands(error))),
         };
@@ -267,10 +261,12 @@ impl Run {
             Err(error) => {
                 let left = error.after_start();
                 caller.answer(Err(not_the_commands(error)));
-                exec.clear(left, &self.stopping).await
+                exec.clear(left, &self.commands.shutdown).await
             }
         };
-        if is_clear.unwrap_or_default() || has_ended(&self.node, self.container.id.as_str()) {
+        if is_clear.unwrap_or_default()
+            || has_ended(&self.commands.node, self.container.id.as_str())
+        {
             command_record.done().await;
         }
     }
@@ -291,7 +287,7 @@ impl Run {
             }
             CommandEnd::Unreported(left) => (Err(late(&id, self.limit())), left),
             CommandEnd::Killed(reason) => {
-                let mut clearing = pin!(exec.clear(Leftover::Running, &self.stopping));
+                let mut clearing = pin!(exec.clear(Leftover::Running, &self.commands.shutdown));
                 let cleared = timeout(KILL_TIMEOUT, &mut clearing).await;
                 let limit = self.limit().as_secs();
                 let (kind, text) = match reason {
@@ -331,7 +327,7 @@ impl Run {
             }
         };
         caller.answer(answer);
-        exec.clear(left, &self.stopping).await
+        exec.clear(left, &self.commands.shutdown).await
     }
 
     /// Reads the output until the end is known. The connection is then closed.
@@ -367,7 +363,7 @@ impl Run {
 
     /// Resolves some time after dockbridge begins to stop. Most commands have ended by then.
     async fn stopped(&self) {
-        self.stopping.cancelled().await;
+        self.commands.shutdown.cancelled().await;
         sleep(STOP_TIMEOUT).await;
     }
 

@@ -30,11 +30,10 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
             return None;
         }
     };
-    if let Some(helper) = helper(&bytes, domain) {
-        let found = ask(path, &helper, domain).await;
-        if found.is_some() {
-            return found;
-        }
+    if let Some(helper) = helper(&bytes, domain)
+        && let Some(found) = ask(path, &helper, domain).await
+    {
+        return Some(found);
     }
     find(&bytes, domain)
 }
@@ -90,23 +89,19 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         time_limit: HELPER_TIMEOUT,
         output_limit: LONGEST_ANSWER,
     };
-    match run(job).await {
-        Ok(done) if done.exit == ProcessExit::Code(0) => answered(&done.stdout, address),
-        Ok(done) => {
-            // Its output may contain a secret.
-            warn!(program, registry = domain, exit = %done.exit, "credential helper returned no credentials; using those of the file, if any");
-            None
-        }
-        Err(error) => {
-            warn!(
-                program,
-                registry = domain,
-                error = chain(&error),
-                "credential helper returned no credentials; using those of the file, if any"
-            );
-            None
-        }
-    }
+    let error = match run(job).await {
+        Ok(done) if done.exit == ProcessExit::Code(0) => return answered(&done.stdout, address),
+        // Its output may contain a secret.
+        Ok(done) => done.exit.to_string(),
+        Err(error) => chain(&error),
+    };
+    warn!(
+        program,
+        registry = domain,
+        error,
+        "credential helper returned no credentials; using those of the file, if any"
+    );
+    None
 }
 
 #[derive(Default, Deserialize)]

@@ -33,7 +33,7 @@ impl Sandboxes {
             }
         };
         let (disconnected, removed) = tokio::join!(disconnect, self.remove_workloads(id));
-        gather(disconnected.err().into_iter().chain(removed).collect())?;
+        gather(disconnected.err().into_iter().chain(removed))?;
         if sandbox.is_none() {
             self.release_unknown(id).await?;
         }

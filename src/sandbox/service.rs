@@ -115,7 +115,8 @@ impl Sandboxes {
 ///
 /// # Errors
 /// The causes, if there are any.
-pub(super) fn gather(causes: Vec<Failure>) -> Result<(), Failure> {
+pub(super) fn gather(causes: impl IntoIterator<Item = Failure>) -> Result<(), Failure> {
+    let causes: Vec<Failure> = causes.into_iter().collect();
     let Some(first) = causes.first() else { return Ok(()) };
     let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
     Err(Failure::new(first.kind(), texts.join("; ")))

@@ -15,7 +15,7 @@ use super::{
     inspect_queue::Target,
     inspector::inspect_timeout,
     metrics::StoreMetrics,
-    oom::OomDetector,
+    oom::{KillEvent, OomDetector},
     settings::SYNC_TIMEOUT,
     snapshot::{Snapshot, never_synced},
 };
@@ -51,7 +51,7 @@ impl Store {
     /// Must be called before the engine is asked to kill a container, so that its end does not count as an
     /// OOM kill.
     pub fn expect_kill(&self, id: &str) {
-        self.oom.record_own_kill(id, Nanos(clock::nanos()));
+        self.oom.record(id, KillEvent::OwnKill, Nanos(clock::nanos()));
     }
 
     /// Whether the writer answers within `timeout`, for the health check.

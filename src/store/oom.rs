@@ -63,14 +63,23 @@ struct Known {
     /// By the pod's cgroup.
     accounting: HashMap<PathBuf, KillAccounting>,
     causes: ExitCauses,
-    /// Containers to which the engine sent a SIGKILL, and when it last did.
-    engine_kills: HashMap<String, Nanos>,
-    /// Containers that dockbridge asked the engine to kill, and when it last did.
-    own_kills: HashMap<String, Nanos>,
-    /// Containers for which the engine sent an `oom` event, and the time of the last one.
-    oom_events: HashMap<String, Nanos>,
+    /// By container: when each of these last happened.
+    events: HashMap<String, HashMap<KillEvent, Nanos>>,
     /// Containers in any of these tables that the last list lacked.
     missing: HashSet<String>,
+}
+
+/// What may explain the end of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum KillEvent {
+    /// The engine sent it a SIGKILL, which explains its end.
+    EngineKill,
+    /// dockbridge is about to ask the engine to kill it. If the container hides signals, no event will
+    /// report the kill.
+    OwnKill,
+    /// The engine sent an `oom` event for it. Its inspect may never report this, because the engine does
+    /// not update it after the end.
+    OutOfMemory,
 }
 
 #[derive(Debug)]
@@ -178,15 +187,9 @@ impl OomDetector {
         }
     }
 
-    /// The engine sent it a SIGKILL, which explains its end.
-    pub(super) fn record_engine_kill(&self, id: &str, at: Nanos) {
-        self.known.lock().engine_kills.insert(id.to_owned(), at);
-    }
-
-    /// dockbridge is about to ask the engine to kill it. If the container hides signals, no event will
-    /// report the kill.
-    pub(super) fn record_own_kill(&self, id: &str, at: Nanos) {
-        self.known.lock().own_kills.insert(id.to_owned(), at);
+    pub(super) fn record(&self, id: &str, event: KillEvent, at: Nanos) {
+        let mut known = self.known.lock();
+        known.events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
     /// Whether the engine sent a SIGKILL in the run that has ended.
@@ -194,20 +197,13 @@ impl OomDetector {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
         // A call after the end did not cause it.
-        let own = known.own_kills.get(record.id.as_str()).is_some_and(|at| *at <= finished_at);
-        own && is_of_run(record, &known.own_kills)
-            || !record.hides_signals && is_of_run(record, &known.engine_kills)
-    }
-
-    /// The engine sent an `oom` event for it. Its inspect may never report this, because the engine does
-    /// not update it after the end.
-    pub(super) fn record_oom_event(&self, id: &str, at: Nanos) {
-        self.known.lock().oom_events.insert(id.to_owned(), at);
+        let own = known.latest(record, KillEvent::OwnKill).is_some_and(|at| at <= finished_at);
+        own || !record.hides_signals && known.latest(record, KillEvent::EngineKill).is_some()
     }
 
     /// Whether there was an `oom` event in the run that has ended.
     pub(super) fn had_oom_event(&self, record: &ContainerRecord) -> bool {
-        is_of_run(record, &self.known.lock().oom_events)
+        self.known.lock().latest(record, KillEvent::OutOfMemory).is_some()
     }
 
     /// Forgets containers that are missing in this list and in the previous one. One list proves nothing,
@@ -279,11 +275,16 @@ impl Known {
         parents.is_own(&pod.document).then_some(true)
     }
 
+    /// When the event last happened in the run that has ended, not in an earlier one.
+    fn latest(&self, record: &ContainerRecord, event: KillEvent) -> Option<Nanos> {
+        let Process::Exited { started_at, .. } = record.process else { return None };
+        let at = *self.events.get(record.id.as_str())?.get(&event)?;
+        (at >= started_at).then_some(at)
+    }
+
     fn ids(&self) -> impl Iterator<Item = &str> {
         let pods = self.pods.keys().map(SandboxId::as_str);
-        let kills = self.engine_kills.keys().chain(self.own_kills.keys());
-        let events = kills.chain(self.oom_events.keys());
-        let containers = self.causes.ids().chain(events.map(String::as_str));
+        let containers = self.causes.ids().chain(self.events.keys().map(String::as_str));
         let ended = self.accounting.values().flat_map(|one| &one.ended).map(String::as_str);
         pods.chain(containers).chain(ended)
     }
@@ -291,27 +292,17 @@ impl Known {
     /// Its pod's accounting keeps its entry until the lists lack it.
     fn forget(&mut self, id: &str) {
         self.causes.forget(id);
-        self.engine_kills.remove(id);
-        self.own_kills.remove(id);
-        self.oom_events.remove(id);
+        self.events.remove(id);
     }
 
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.causes.retain(&keeps);
-        self.engine_kills.retain(|id, _| keeps(id));
-        self.own_kills.retain(|id, _| keeps(id));
-        self.oom_events.retain(|id, _| keeps(id));
+        self.events.retain(|id, _| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
         let cgroups: HashSet<&PathBuf> = self.pods.values().map(|pod| &pod.cgroup).collect();
         self.accounting.retain(|cgroup, _| cgroups.contains(cgroup));
         self.accounting.values_mut().for_each(|one| one.ended.retain(|id| keeps(id)));
     }
-}
-
-/// Whether the event happened in the run that has ended, not in an earlier one.
-fn is_of_run(record: &ContainerRecord, events: &HashMap<String, Nanos>) -> bool {
-    let Process::Exited { started_at, .. } = record.process else { return false };
-    events.get(record.id.as_str()).is_some_and(|at| *at >= started_at)
 }
 
 /// Whether it ended by a SIGKILL whose cause the engine does not report.

@@ -27,7 +27,7 @@ use super::{
     inspector::Inspector,
     metrics::StoreMetrics,
     objects::Inspected,
-    oom::OomDetector,
+    oom::{KillEvent, OomDetector},
     publisher::{Publisher, Reply},
     settings::StoreSettings,
     snapshot::Snapshot,
@@ -235,8 +235,12 @@ impl Writer {
                 self.inspector.oom.forget(id);
                 self.save_exit_causes();
             }
-            EngineEvent::ContainerKilled { id } => self.inspector.oom.record_engine_kill(id, at),
-            EngineEvent::ContainerOom { id } => self.inspector.oom.record_oom_event(id, at),
+            EngineEvent::ContainerKilled { id } => {
+                self.inspector.oom.record(id, KillEvent::EngineKill, at)
+            }
+            EngineEvent::ContainerOom { id } => {
+                self.inspector.oom.record(id, KillEvent::OutOfMemory, at)
+            }
             _ => {}
         }
         match self.state.event(event, at) {

@@ -100,7 +100,7 @@ impl ContainerCgroup {
             return Ok(());
         }
         let is_absent = cause.is_not_found();
-        let refused = not_set(&setting.field(), &setting.value, cause);
+        let refused = not_set(&setting.field(), &setting.value, &cause);
         if is_absent { self.handle_missing(setting, refused) } else { Err(refused) }
     }
 
@@ -143,15 +143,10 @@ impl ContainerCgroup {
         Ok(())
     }
 
-    /// The OOM score of the main process.
-    fn score(&self) -> Option<i64> {
-        self.group.oom_score_adj(self.pid)
-    }
-
     /// Sets the OOM score of the main process. If that is not permitted, the score stays, as at a start:
     /// scores are clamped to what the host allows.
     pub(super) fn set_score(&self, score: i64) -> Result<(), Failure> {
-        if self.score() == Some(score) || !self.is_alive() {
+        if self.group.oom_score_adj(self.pid) == Some(score) || !self.is_alive() {
             return Ok(());
         }
         match self.group.set_oom_score_adj(self.pid, score) {
@@ -163,7 +158,7 @@ impl ContainerCgroup {
                 Ok(())
             }
             Err(cause) if self.is_alive() => {
-                Err(not_set("linux.oom_score_adj", &score.to_string(), cause))
+                Err(not_set("linux.oom_score_adj", &score.to_string(), &cause))
             }
             _ => Ok(()),
         }
@@ -210,11 +205,11 @@ pub(super) fn no_group(setting: &CgroupFile) -> Failure {
 }
 
 /// The kernel refuses the value, or has no such file.
-fn not_set(field: &str, value: &str, cause: HostError) -> Failure {
+fn not_set(field: &str, value: &str, cause: &HostError) -> Failure {
     let is_invalid = cause.source.raw_os_error() == Some(OUT_OF_RANGE)
         || cause.source.kind() == std::io::ErrorKind::InvalidInput;
     let kind = if is_invalid { Kind::InvalidArgument } else { Kind::FailedPrecondition };
-    Failure::new(kind, chain(&cause)).within(format_args!("cannot set {field} to {value}"))
+    Failure::new(kind, chain(cause)).within(format_args!("cannot set {field} to {value}"))
 }
 
 /// Calls systemctl once. Returns whether systemd accepted the property.
@@ -222,25 +217,18 @@ async fn set_property(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
     let ran = run(Program::new(Path::new("systemctl"), &arguments, SYSTEMD_TIMEOUT));
-    match ran.await {
+    let error = match ran.await {
         Ok(ran) if ran.exit == ProcessExit::Code(0) => return true,
-        Ok(ran) => {
-            warn!(
-                scope,
-                error = ran.stderr,
-                "systemctl set-property failed; systemd may reset the limit"
-            );
-        }
+        Ok(ran) => ran.stderr,
         Err(ProcessError::Start { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
             debug!(scope, "systemctl not found; systemd may reset the limit");
+            return false;
         }
-        Err(error) => {
-            let error = chain(&error);
-            warn!(scope, error, "systemctl set-property failed; systemd may reset the limit");
-        }
-    }
+        Err(error) => chain(&error),
+    };
+    warn!(scope, error, "systemctl set-property failed; systemd may reset the limit");
     false
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    ExitCause, OomDetector, is_unexplained_kill,
+    ExitCause, KillEvent, OomDetector, is_unexplained_kill,
     kill_accounting::{KillAccounting, KillCount},
     pod_cgroup, with_cause,
 };
@@ -97,7 +97,7 @@ async fn one_list_that_lacks_a_container_forgets_nothing() {
     let oom = OomDetector::default();
     let dead = ended(137, ExitReason::Error);
     oom.record_cause(&dead, ExitCause::OutOfMemory).await;
-    oom.record_engine_kill(dead.id.as_str(), Nanos(i64::MAX));
+    oom.record(dead.id.as_str(), KillEvent::EngineKill, Nanos(i64::MAX));
     let known = async || (oom.exit_cause(&dead).await, oom.was_killed_by_engine(&dead));
     for listed in [false, true, false] {
         oom.retain(|_| listed);
@@ -114,11 +114,11 @@ async fn a_label_named_signal_is_no_signal() {
     let oom = OomDetector::default();
     let plain = ended(137, ExitReason::Error);
     let labelled = ContainerRecord { hides_signals: true, ..plain.clone() };
-    oom.record_engine_kill(plain.id.as_str(), Nanos(i64::MAX));
-    oom.record_oom_event(plain.id.as_str(), Nanos(i64::MAX));
+    oom.record(plain.id.as_str(), KillEvent::EngineKill, Nanos(i64::MAX));
+    oom.record(plain.id.as_str(), KillEvent::OutOfMemory, Nanos(i64::MAX));
     assert_eq!(oom.exit_cause(&labelled).await, Some(ExitCause::OutOfMemory));
     oom.forget(plain.id.as_str());
-    oom.record_engine_kill(plain.id.as_str(), Nanos(i64::MAX));
+    oom.record(plain.id.as_str(), KillEvent::EngineKill, Nanos(i64::MAX));
     assert_eq!(oom.exit_cause(&labelled).await, None);
     assert_eq!(oom.exit_cause(&plain).await, Some(ExitCause::AsReported));
 }
@@ -128,11 +128,11 @@ async fn a_label_named_signal_is_no_signal() {
 async fn a_kill_of_our_own_explains_an_end_without_an_event() {
     let oom = OomDetector::default();
     let labelled = ContainerRecord { hides_signals: true, ..ended(137, ExitReason::Error) };
-    oom.record_own_kill(labelled.id.as_str(), Nanos(2));
+    oom.record(labelled.id.as_str(), KillEvent::OwnKill, Nanos(2));
     assert_eq!(oom.exit_cause(&labelled).await, Some(ExitCause::AsReported));
     for (at, reason) in [(0, "an earlier run was killed"), (3, "it had ended before the call")] {
         oom.forget(labelled.id.as_str());
-        oom.record_own_kill(labelled.id.as_str(), Nanos(at));
+        oom.record(labelled.id.as_str(), KillEvent::OwnKill, Nanos(at));
         assert_eq!(oom.exit_cause(&labelled).await, None, "{reason}");
     }
 }

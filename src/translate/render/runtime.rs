@@ -126,12 +126,7 @@ fn network_ready(network: &NetworkStatus) -> cri::RuntimeCondition {
 }
 
 fn ready(kind: &str) -> cri::RuntimeCondition {
-    cri::RuntimeCondition {
-        r#type: kind.to_owned(),
-        status: true,
-        reason: String::new(),
-        message: String::new(),
-    }
+    cri::RuntimeCondition { r#type: kind.to_owned(), status: true, ..Default::default() }
 }
 
 fn unready(kind: &str, reason: &str, message: &str) -> cri::RuntimeCondition {
