@@ -417,7 +417,7 @@ async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     let error = run.unwrap_err().to_string();
     pause.kill().unwrap();
     pause.wait().unwrap();
-    assert!(error.contains("state directory") && !error.contains("cleanup failed"), "{error}");
+    assert!(error.contains("cannot write") && !error.contains("cleanup failed"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());
     assert!(node.docker.world(|world| world.containers.is_empty()));

@@ -216,14 +216,14 @@ impl Default for Flag {
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(malformed)
+    serde_json::from_str(text).map_err(|error| malformed(&error))
 }
 
 fn decode<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(malformed)
+    serde_json::from_value(value).map_err(|error| malformed(&error))
 }
 
-fn malformed(error: serde_json::Error) -> String {
+fn malformed(error: &serde_json::Error) -> String {
     format!("not a network configuration: {error}")
 }
 
