@@ -267,7 +267,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
         ("unknown kind", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
         ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
-        ("a mount at /data", at("/data", Box::new(|it| it.outside = None))),
+        ("its mount at /data has", at("/data", Box::new(|it| it.outside = None))),
         (
             "a mount at /data",
             at("/data", Box::new(|it| it.outside = Some("/etc/hosts".to_owned()))),
