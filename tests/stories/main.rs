@@ -298,7 +298,6 @@ const STORIES: &[(&str, Story)] = stories![
     restores::of_more_than_allowed,
     restores::refused,
     restores::with_a_filter,
-    restores::with_own_cgroups,
     restores::of_an_image,
     restores::over_crashes,
     machine::keeps_pods_in_slices,

@@ -218,33 +218,6 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container with a cgroup namespace sees its own cgroup as the root, also after a restore.
-pub(crate) async fn with_own_cgroups(world: World) -> Outcome {
-    let Some((stage, archive)) = stage(&world, "restore_cgroups").await? else { return Ok(()) };
-    let cri = &stage.cri;
-    stage.engine.control(&["restart", "--default-cgroupns-mode=private"]).await?;
-    crate::restarts::until_ready(cri).await?;
-    let (sandbox, id) = checkpoints::counter(&stage).await?;
-    let cgroups = "cut -d: -f3 /proc/1/cgroup | sort -u";
-    ensure_eq!(stage.engine.inside(&id, cgroups).await?.trim(), "/");
-    cri.checkpoint(&id, &archive, 0).await?;
-    cri.end(&sandbox).await?;
-    let data = checkpoints::data(&stage).join("count");
-    fs::write(&data, "")?;
-    let pod = stage.recipes.pod("own");
-    let sandbox = cri.run(&pod).await?;
-    let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
-    numbers(&data).await?;
-    ensure_eq!(stage.engine.inside(&id, cgroups).await?.trim(), "/");
-    let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
-    let outside = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim()))?;
-    ensure!(outside.contains(&id), "its processes are in {outside}");
-    cri.end(&sandbox).await?;
-    stage.engine.control(&["restart"]).await?;
-    crate::restarts::until_ready(cri).await?;
-    stage.leaves_nothing().await
-}
-
 /// An image with the files of an archive, marked by a label.
 pub(crate) async fn of_an_image(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "restore_image").await? else { return Ok(()) };
