@@ -17,7 +17,6 @@ use crate::{
     error::{Failure, Kind},
     host::{
         disk,
-        error::HostError,
         file::{self, Durability},
     },
     image_files::inspection::ImageInspection,
@@ -105,7 +104,7 @@ impl Node {
             remove_directory(&place)?;
             file::ensure_directory(&place.join(IMAGES), MODE)
         });
-        made.await.map_err(|error| failed(HostError::from(error).source))?;
+        made.await.map_err(|error| failed(error.source))?;
         let archive = match restore {
             Restore::Archive(path) => path.clone(),
             Restore::Image(image) => {
@@ -141,7 +140,7 @@ impl Node {
         let inspection = self.image_files.inspect(image).await?;
         let written = write(&inspection, to).await;
         inspection.close().await;
-        Ok(written?)
+        written
     }
 
     /// The setting, if it allows restores.
