@@ -62,7 +62,9 @@ pub(crate) fn images(bytes: &[u8]) {
     while let [name, low, high, after @ ..] = rest {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
         let (image, next) = after.split_at(length);
-        images.0.insert(NAMES[usize::from(*name) % NAMES.len()].to_owned(), image.to_vec());
+        if let Some(name) = NAMES.get(usize::from(*name)) {
+            images.0.insert((*name).to_owned(), image.to_vec());
+        }
         rest = next;
     }
     let exists = |path: &str| path.len().is_multiple_of(2);
