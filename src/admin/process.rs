@@ -60,8 +60,10 @@ fn watches() -> Option<f64> {
     Some(counted(infos.map(lines).sum()))
 }
 
+/// Reads a value. None if the kernel does not show it.
+type Read = fn() -> Option<f64>;
 /// The name, the meaning and the value of each metric.
-const FIGURES: [(&str, &str, fn() -> Option<f64>); 5] = [
+const FIGURES: [(&str, &str, Read); 5] = [
     ("process_resident_memory_bytes", "Resident memory of dockbridge", || {
         status("VmRSS:").map(|kib| kib * 1024.0)
     }),

@@ -22,8 +22,8 @@ pub struct ApiLog {
 
 impl ApiLog {
     /// Starts a log, or continues after the end of its CRI file. Creates the file and its directories.
-    pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
-        let (mut writer, _) = CriWriter::open(target, position.as_ref())?;
+    pub fn resume(target: LogPath, position: Option<&Position>) -> Result<Self, LogError> {
+        let (mut writer, _) = CriWriter::open(target, position)?;
         let start = writer.written()?.and_then(|written| written.last);
         Ok(Self { writer, passing: start.clone(), start })
     }

@@ -38,7 +38,7 @@ impl ApiReader {
     pub(super) fn start(
         engine: &Engine,
         container: &LoggedContainer,
-        position: Option<Position>,
+        position: Option<&Position>,
         wake: &Arc<Notify>,
     ) -> Result<Self, LogError> {
         let api_log = ApiLog::resume(container.target.clone(), position)?;

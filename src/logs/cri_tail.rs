@@ -112,12 +112,10 @@ pub fn last(file: &File) -> io::Result<Option<Written>> {
 pub fn ends_with(file: &File, last: &Group) -> io::Result<bool> {
     let is_end = |bytes: &[u8], whole: bool| {
         let times = complete_lines(bytes, whole)?.rev().map(time_of);
-        let mut lines = 0;
-        for time in times {
+        for (lines, time) in (0..).zip(times) {
             if time != Some(last.time.as_str()) {
                 return Some(lines > 0 && lines == last.lines);
             }
-            lines += 1;
         }
         None
     };

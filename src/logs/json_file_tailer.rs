@@ -81,12 +81,12 @@ impl JsonFileTailer {
     pub fn resume(
         source: &Path,
         target: LogPath,
-        position: Option<Position>,
+        position: Option<&Position>,
         created_at: Nanos,
     ) -> Result<Self, LogError> {
-        let wanted = position.as_ref().and_then(|at| at.source.clone());
+        let wanted = position.and_then(|at| at.source.clone());
         let (chain, same_file) = RotatedFiles::begin(source, wanted.as_ref().map(|at| &at.file))?;
-        let (writer, was_link) = CriWriter::open(target, position.as_ref())?;
+        let (writer, was_link) = CriWriter::open(target, position)?;
         let (place, last) = wanted
             .clone()
             .filter(|_| same_file)

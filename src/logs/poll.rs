@@ -229,15 +229,15 @@ impl Log {
 
     /// Opens the engine's file. If it cannot be read, asks the engine for the log.
     fn open(&self, request: PollRequest, shared: &Shared) -> Result<Writer, LogError> {
-        let (container, position) = (&self.container, || self.position.clone());
+        let (container, position) = (&self.container, self.position.as_ref());
         if let Some(source) = &container.source {
             let (target, created_at) = (container.target.clone(), container.created_at);
-            match JsonFileTailer::resume(source, target, position(), created_at) {
+            match JsonFileTailer::resume(source, target, position, created_at) {
                 Err(LogError::SourceAbsent { .. } | LogError::Source(_)) => {}
                 opened => return opened.map(|tailer| Writer::JsonFileTailer(Box::new(tailer))),
             }
         }
-        let reader = ApiReader::start(&shared.engine, container, position(), &self.wake)?;
+        let reader = ApiReader::start(&shared.engine, container, position, &self.wake)?;
         Ok(Writer::ApiReader(Box::new(reader), request.ended.is_some()))
     }
 

@@ -206,7 +206,7 @@ impl Sandboxes {
             let attached = is_beside.then(|| self.deps.network.attach(&intent));
             // A plugin that hangs must not delay the undo of a pod that cannot start.
             let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
-            Ok::<_, Failure>(attached.flatten().transpose()?)
+            attached.flatten().transpose()
         };
         let starting = async {
             let started = self.start(id, plan.namespace).await;

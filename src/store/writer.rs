@@ -236,10 +236,10 @@ impl Writer {
                 self.save_exit_causes();
             }
             EngineEvent::ContainerKilled { id } => {
-                self.inspector.oom.record(id, KillEvent::EngineKill, at)
+                self.inspector.oom.record(id, KillEvent::EngineKill, at);
             }
             EngineEvent::ContainerOom { id } => {
-                self.inspector.oom.record(id, KillEvent::OutOfMemory, at)
+                self.inspector.oom.record(id, KillEvent::OutOfMemory, at);
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ fn entries<'a>(told: &'a [(String, String)], feed: &ApiLog) -> Vec<LogEntry<'a>>
     wanted.map(|(time, content)| LogEntry::new(time, Source::Stdout, content.as_bytes())).collect()
 }
 
-fn resume(dir: &Path, position: Option<Position>) -> ApiLog {
+fn resume(dir: &Path, position: Option<&Position>) -> ApiLog {
     ApiLog::resume(LogPath::of(&dir.join("main/0.log"), None).unwrap(), position).unwrap()
 }
 
@@ -46,10 +46,10 @@ proptest! {
                 saved = Some(feed.position());
             }
             if crash {
-                feed = resume(dir.path(), if lost { None } else { saved.clone() });
+                feed = resume(dir.path(), if lost { None } else { saved.as_ref() });
             } else {
                 // The engine has ended its answer and receives the next request.
-                feed = resume(dir.path(), Some(feed.position()));
+                feed = resume(dir.path(), Some(&feed.position()));
             }
         }
         feed.writer.room = None;

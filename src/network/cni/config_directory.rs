@@ -76,14 +76,13 @@ fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigL
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
     let text = text(path)?;
-    let list = match Form::of(path) {
+    match Form::of(path) {
         Some(Form::List) => {
             let directory = path.parent().unwrap_or(path);
             NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
         }
         _ => NetworkConfigList::from_single(&text),
-    };
-    list
+    }
 }
 
 /// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.

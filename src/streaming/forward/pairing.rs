@@ -54,10 +54,13 @@ impl PairStream {
     }
 }
 
+/// An accepted stream.
+type Accepted<S> = (PairStream, S);
+
 /// Streams that wait for the other stream of their pair, and the way to it.
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S>(
-    HashMap<Key, (StreamType, oneshot::Sender<(PairStream, S)>)>,
+    HashMap<Key, (StreamType, oneshot::Sender<Accepted<S>>)>,
 );
 
 impl<S> Pairing<S> {
@@ -71,7 +74,7 @@ impl<S> Pairing<S> {
         &mut self,
         half: PairStream,
         accept: impl FnOnce() -> S,
-    ) -> Option<(PairStream, S, oneshot::Receiver<(PairStream, S)>)> {
+    ) -> Option<(PairStream, S, oneshot::Receiver<Accepted<S>>)> {
         self.0.retain(|_, (_, waiting)| !waiting.is_closed());
         if self.0.get(&half.key).is_some_and(|(role, _)| *role == half.role) {
             info!("refused a port-forward stream: its request already has one of this type");
