@@ -1,13 +1,17 @@
 //! Converts entries from the engine's logs API to the CRI file.
 //!
-//! Used if the engine's files are not on this host. The last entry of the CRI file is the position. The
+//! Used if the engine's files are not on this host. The position is the time of the last written entry. The
 //! engine is asked for all later entries, and those that were already written are skipped.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    convert::Buffers, cri_tail::LastWritten, cri_writer::CriWriter, entry::LogEntry,
-    error::LogError, log_path::LogPath, position::Position,
+    convert::Buffers,
+    cri_writer::{CriWriter, Existing},
+    entry::LogEntry,
+    error::LogError,
+    log_path::LogPath,
+    position::{LastWritten, Position},
 };
 
 /// Writes one container's log from the entries that it receives.
@@ -18,21 +22,27 @@ pub struct ApiLog {
     start: Option<LastWritten>,
     /// Entries up to this one are still to be skipped.
     passing: Option<LastWritten>,
+    /// The last entry of the stream that was processed.
+    last: Option<LastWritten>,
 }
 
 impl ApiLog {
-    /// Starts a log, or continues after the end of its CRI file. Creates the file and its directories.
-    pub fn resume(target: LogPath, position: Option<&Position>) -> Result<Self, LogError> {
-        let (mut writer, _) = CriWriter::open(target, position)?;
-        let start = writer.written()?.and_then(|written| written.last);
-        Ok(Self { writer, passing: start.clone(), start })
+    /// Starts a log, or continues from the position of an earlier run or of a
+    /// [`super::json_file_tailer::JsonFileTailer`]. Creates the CRI file and its directories.
+    pub fn resume(target: LogPath, position: Option<Position>) -> Result<Self, LogError> {
+        let position = position.filter(|position| position.mark.is_some());
+        let (writer, before) = CriWriter::open(target, position.as_ref().map(|p| &p.output))?;
+        let passing = match before {
+            Existing::Written(written) => written.last,
+            _ => position.and_then(|position| position.mark),
+        };
+        Ok(Self { writer, start: passing.clone(), passing, last: None })
     }
 
     /// The time from which to ask for entries. None for all of them, if the clock was set back to before
     /// the last entry, because later entries then have earlier times.
     pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
-        let last =
-            self.start.as_ref()?.time.parse::<Timestamp>().ok().filter(|last| *last <= now)?;
+        let last = self.mark()?.time.parse::<Timestamp>().ok().filter(|last| *last <= now)?;
         last.checked_sub(DISORDER).ok()
     }
 
@@ -46,10 +56,10 @@ impl ApiLog {
         entries: &[LogEntry<'_>],
         buffers: &mut Buffers,
     ) -> Result<(), LogError> {
-        let mut passing = self.passing.clone();
-        buffers.convert_entries(entries, &mut passing);
+        let (mut passing, mut last) = (self.passing.clone(), self.last.clone());
+        buffers.convert_entries(entries, &mut passing, &mut last);
         self.writer.write(&buffers.output)?;
-        self.passing = passing;
+        (self.passing, self.last) = (passing, last);
         Ok(())
     }
 
@@ -61,9 +71,15 @@ impl ApiLog {
         self.writer.reopen()
     }
 
-    /// The position for a later run.
-    pub fn position(&self) -> Position {
-        self.writer.position(None)
+    /// The position for a later run. None if nothing was written.
+    pub fn position(&self) -> Option<Position> {
+        let mark = Some(self.mark()?.clone());
+        Some(Position { source: None, output: self.writer.position(), mark })
+    }
+
+    fn mark(&self) -> Option<&LastWritten> {
+        let done = self.last.as_ref().filter(|_| self.passing.is_none());
+        done.or(self.start.as_ref())
     }
 }
 

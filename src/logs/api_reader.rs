@@ -29,8 +29,15 @@ pub(super) struct ApiReader {
     /// Messages from the queue that may not be written yet.
     pending: Vec<LogMessage>,
     reader: AbortHandle,
-    /// How the answer ended, once it has: normally, because the container or the engine has ended, or not.
-    end: Option<Result<(), EngineError>>,
+    end: Option<ResponseEnd>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug)]
+pub(super) enum ResponseEnd {
+    /// Normally: the container or the engine has ended.
+    Finished,
+    Failed(EngineError),
 }
 
 impl ApiReader {
@@ -38,7 +45,7 @@ impl ApiReader {
     pub(super) fn start(
         engine: &Engine,
         container: &LoggedContainer,
-        position: Option<&Position>,
+        position: Option<Position>,
         wake: &Arc<Notify>,
     ) -> Result<Self, LogError> {
         let api_log = ApiLog::resume(container.target.clone(), position)?;
@@ -69,13 +76,13 @@ impl ApiReader {
         self.api_log.reopen()
     }
 
-    pub(super) fn position(&self) -> Position {
+    pub(super) fn position(&self) -> Option<Position> {
         self.api_log.position()
     }
 
     /// How the answer ended. None until all of it is written.
-    pub(super) fn end(&self) -> Option<Result<(), EngineError>> {
-        self.end.clone().filter(|_| self.pending.is_empty())
+    pub(super) fn end(&self) -> Option<&ResponseEnd> {
+        self.end.as_ref().filter(|_| self.pending.is_empty())
     }
 
     /// Takes as many messages from the queue as one poll may write. Returns whether there are more.
@@ -87,9 +94,9 @@ impl ApiReader {
                     size += message.text.len();
                     self.pending.push(message);
                 }
-                Ok(Err(error)) => self.end = Some(Err(error)),
+                Ok(Err(error)) => self.end = Some(ResponseEnd::Failed(error)),
                 Err(TryRecvError::Disconnected) => {
-                    self.end.get_or_insert(Ok(()));
+                    self.end.get_or_insert(ResponseEnd::Finished);
                     return false;
                 }
                 Err(TryRecvError::Empty) => return false,

@@ -1,12 +1,8 @@
 //! Converts a piece of the engine's log file to CRI lines.
 
-use memchr::{memchr, memchr_iter};
+use memchr::memchr;
 
-use super::{
-    cri_tail::{LastWritten, Written},
-    entry, line,
-    position::Group,
-};
+use super::{cri_tail::Written, entry, line, position::LastWritten};
 
 /// Buffers for a conversion. Only one poll uses them at a time.
 #[derive(Debug, Default)]
@@ -29,60 +25,39 @@ impl Buffers {
         self.input.get(..length).unwrap_or(&self.input)
     }
 
-    /// Converts single entries instead of a piece of a file, without those up to `passing`, which were
-    /// written before.
+    /// Converts single entries instead of a piece of a file. See [`convert`].
     pub fn convert_entries(
         &mut self,
         entries: &[entry::LogEntry<'_>],
         passing: &mut Option<LastWritten>,
+        last: &mut Option<LastWritten>,
     ) {
         self.output.clear();
         for entry in entries {
-            let before = self.output.len();
-            let lines = line::append(entry, &mut self.output);
-            let Some(mark) = passing else { continue };
-            let covered = mark.covers(entry, lines);
-            let written = length_of(self.output.get(before..).unwrap_or(&[]), covered);
-            self.output.drain(before..before + written);
-            if covered == 0 || mark.is_used_up() {
-                *passing = None;
-            }
+            let lines = append(entry, passing, &mut self.output);
+            *last = Some(LastWritten::next(last.take(), entry, lines));
         }
     }
 }
 
 /// How much of the input was used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     /// Converted bytes. An incomplete line is not converted.
     pub consumed: u64,
     /// Lines without an entry.
     pub unreadable: u64,
-    /// The last entries before the end of the converted bytes.
-    pub last: Group,
-    /// Where the last lines were found that were already written before.
-    pub found: Option<Found>,
-}
-
-/// The place after lines that were written before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The length of the input before the place.
-    pub before: u64,
-    /// If only a part of the next entry was written: the length of this part in the CRI file.
-    pub written: u64,
-    /// The last entries before the place.
-    pub last: Group,
+    /// The length up to the end of the last entry that was already written before.
+    pub written: Option<u64>,
 }
 
 /// Converts the first `length` bytes of the input, which start with a new line. If `is_last`, a last line
-/// without a newline is complete. `last` are the entries before the input. With `search`, entries are not
-/// converted but compared with those that were written before.
+/// without a newline is complete. With `search`, entries are not converted but compared with those that
+/// were written before.
 pub fn convert(
     buffers: &mut Buffers,
     length: usize,
     is_last: bool,
-    last: Group,
     mut search: Option<&mut Written>,
 ) -> Converted {
     let Buffers { input, output, scratch } = buffers;
@@ -90,39 +65,45 @@ pub fn convert(
     let mut rest = input.get(..length).unwrap_or(input);
     let whole = rest.len();
     let consumed = |rest: &[u8]| u64::try_from(whole - rest.len()).unwrap_or(0);
-    let mut done = Converted { last, ..Converted::default() };
+    let mut done = Converted::default();
     loop {
         rest = without_nuls(rest);
-        let before = consumed(rest);
         let Some((line, behind)) = first_line(rest, is_last) else { break };
         rest = behind;
-        let Some(entry) = entry::parse(line, scratch) else {
-            done.unreadable += u64::from(!line.is_empty());
-            continue;
-        };
-        let lines = line::append(&entry, output);
-        let covered = search.as_mut().map_or(0, |written| written.covers(entry.time, lines));
-        if (1..lines).contains(&covered) {
-            let written = u64::try_from(length_of(output, covered)).unwrap_or(0);
-            done.found = Some(Found { before, written, last: done.last.clone() });
-        }
-        done.last.add(entry.time, lines);
-        if covered > 0 && covered == lines {
-            let last = done.last.clone();
-            done.found = Some(Found { before: consumed(rest), written: 0, last });
-        }
-        if search.is_some() {
-            output.clear();
+        match entry::parse(line, scratch) {
+            Some(entry) => {
+                let lines = line::append(&entry, output);
+                if let Some(written) = &mut search {
+                    output.clear();
+                    if written.covers(&entry, lines) {
+                        done.written = Some(consumed(rest));
+                    }
+                }
+            }
+            None => done.unreadable += u64::from(!line.is_empty()),
         }
     }
     done.consumed = consumed(rest);
     done
 }
 
-/// The length of the first lines.
-fn length_of(bytes: &[u8], lines: u32) -> usize {
-    let last = usize::try_from(lines).ok().and_then(|lines| lines.checked_sub(1));
-    last.and_then(|last| memchr_iter(b'\n', bytes).nth(last)).map_or(0, |at| at + 1)
+fn append(
+    entry: &entry::LogEntry<'_>,
+    passing: &mut Option<LastWritten>,
+    output: &mut Vec<u8>,
+) -> u32 {
+    let before = output.len();
+    let lines = line::append(entry, output);
+    if let Some(mark) = passing {
+        let covered = mark.covers(entry, lines);
+        if covered {
+            output.truncate(before);
+        }
+        if !covered || mark.is_used_up() {
+            *passing = None;
+        }
+    }
+    lines
 }
 
 fn first_line(bytes: &[u8], is_last: bool) -> Option<(&[u8], &[u8])> {

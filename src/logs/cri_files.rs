@@ -8,7 +8,7 @@ use std::{
 use super::{
     error::LogError,
     log_path::LogPath,
-    position::{Identity, Position},
+    position::{Identity, OutputPosition},
 };
 use crate::host::beneath;
 
@@ -28,6 +28,15 @@ pub struct CriFiles {
     current: Option<CriFile>,
     /// Files named like the log with a suffix, in descending order of their names.
     renamed: Vec<CriFile>,
+}
+
+/// The files that a position refers to.
+#[derive(Debug)]
+pub struct WrittenSince<'a> {
+    pub total: u64,
+    origin: &'a CriFile,
+    later: Vec<&'a CriFile>,
+    is_renamed: bool,
 }
 
 impl CriFiles {
@@ -53,20 +62,45 @@ impl CriFiles {
         Ok(found)
     }
 
-    /// If no file has the log's own name: the newest file, which is then continued. None if the file of the
-    /// position is gone.
-    pub fn newest_if_renamed(&self, position: &Position) -> Option<&CriFile> {
-        if self.current.is_some() || self.link {
-            return None;
-        }
-        let known = self.renamed.iter().find(|file| file.identity == position.file)?;
-        let newer = |file: &&CriFile| !position.older.contains(&file.identity);
-        Some(self.others(&position.file).find(newer).unwrap_or(known))
+    /// The file at which the position starts and all newer files. None if that file is gone.
+    pub fn since(&self, position: &OutputPosition) -> Option<WrittenSince<'_>> {
+        let origin = self.all().find(|file| file.identity == position.file)?;
+        let mut later: Vec<&CriFile> = self.others(&origin.identity).collect();
+        later.retain(|file| !position.older.contains(&file.identity));
+        later.reverse();
+        let known = |file: &CriFile| position.newer.iter().position(|of| *of == file.identity);
+        later.sort_by_key(|file| known(file).unwrap_or(usize::MAX));
+        let total = origin.length + later.iter().map(|file| file.length).sum::<u64>();
+        let is_renamed = self.current.is_none() && !self.link;
+        Some(WrittenSince { total, origin, later, is_renamed })
     }
 
-    /// All files but one, the newest first.
+    /// All files but one.
     pub fn others(&self, one: &Identity) -> impl Iterator<Item = &CriFile> {
-        self.current.iter().chain(&self.renamed).filter(move |file| file.identity != *one)
+        self.all().filter(move |file| file.identity != *one)
+    }
+
+    /// The newest first.
+    fn all(&self) -> impl Iterator<Item = &CriFile> {
+        self.current.iter().chain(&self.renamed)
+    }
+}
+
+impl WrittenSince<'_> {
+    /// If no file has the log's own name: the newest file, which is then continued.
+    pub fn newest_if_renamed(&self) -> Option<&OsStr> {
+        let newest = self.later.last().unwrap_or(&self.origin);
+        self.is_renamed.then_some(newest.name.as_os_str())
+    }
+
+    /// The first file and the newer ones.
+    pub fn files(&self) -> impl Iterator<Item = &CriFile> {
+        std::iter::once(self.origin).chain(self.later.iter().copied())
+    }
+
+    /// The files after the first one, in the order in which they were written.
+    pub fn newer(&self) -> Vec<Identity> {
+        self.later.iter().map(|file| file.identity).collect()
     }
 }
 

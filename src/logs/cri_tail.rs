@@ -1,4 +1,4 @@
-//! The last complete entries of a CRI file, from which a log continues.
+//! The last complete entries of a CRI file, for a log without a saved position.
 
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
@@ -7,36 +7,41 @@ use memchr::{memchr, memrchr};
 
 use super::{
     entry::{LogEntry, is_time},
-    position::Group,
+    position::LastWritten,
 };
 use crate::model::time::Nanos;
 
-/// The last entry written, by its time. Parts of a long line share one time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastWritten {
-    /// The time as the engine wrote it.
-    pub time: String,
-    /// How many CRI lines with this time were written.
-    pub count: u32,
-    /// The latest time written. Entries of the two streams may be slightly out of order.
-    pub latest: String,
-}
-
 impl LastWritten {
-    /// How many of the CRI lines that an entry makes were written before. Must be called for all entries in
-    /// the engine's order, until the first that was not written or until [`LastWritten::is_used_up`].
-    pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> u32 {
-        let Ok(time) = entry.time.parse::<Timestamp>() else { return lines };
+    /// Whether an entry, which makes this many CRI lines, was written before. Must be called for all
+    /// entries in the engine's order, until the first that was not written or until
+    /// [`LastWritten::is_used_up`].
+    pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
+        let Ok(time) = entry.time.parse::<Timestamp>() else { return true };
         if self.time.parse().is_ok_and(|mine: Timestamp| mine == time) {
-            return take(&mut self.count, lines);
+            let before = self.count;
+            self.count = before.saturating_sub(lines);
+            return before > 0;
         }
-        let is_earlier = self.latest.parse().is_ok_and(|latest: Timestamp| time <= latest);
-        if is_earlier { lines } else { 0 }
+        self.latest.parse().is_ok_and(|latest: Timestamp| time <= latest)
     }
 
     /// The entry that was written last has been found.
     pub fn is_used_up(&self) -> bool {
         self.count == 0
+    }
+
+    /// The mark after one more entry, which made this many CRI lines.
+    pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Self {
+        let time = entry.time.to_owned();
+        match before {
+            Some(mark) if mark.time == time => {
+                Self { count: mark.count.saturating_add(lines), ..mark }
+            }
+            Some(mark) if is_later(&mark.latest, &time) => {
+                Self { time, count: lines, latest: mark.latest }
+            }
+            _ => Self { latest: time.clone(), time, count: lines },
+        }
     }
 }
 
@@ -57,22 +62,13 @@ impl Written {
         latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
     }
 
-    /// How many of the CRI lines that an entry makes are among the written ones. Must be called once for each
-    /// entry, in the engine's order.
-    pub fn covers(&mut self, time: &str, lines: u32) -> u32 {
-        self.left(time).map_or(0, |left| take(left, lines))
-    }
-
-    /// Leaves out entries that need not be looked for. Returns false if they are not among the written ones.
-    pub fn leave_out(&mut self, group: &Group) -> bool {
-        match self.left(&group.time) {
-            Some(left) if *left >= group.lines => take(left, group.lines) > 0,
-            _ => false,
-        }
-    }
-
-    fn left(&mut self, time: &str) -> Option<&mut u32> {
-        self.lines.get_mut(&time.parse::<Timestamp>().ok()?)
+    /// Whether an entry of the engine is among the written ones. `lines` is the number of its CRI lines.
+    /// Call it once for each entry, in the engine's order.
+    pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
+        let Ok(time) = entry.time.parse::<Timestamp>() else { return false };
+        let Some(left) = self.lines.get_mut(&time).filter(|left| **left > 0) else { return false };
+        *left = left.saturating_sub(lines);
+        true
     }
 
     /// Adds the end of an older file. A long line may have parts in both files.
@@ -92,75 +88,58 @@ impl Written {
     }
 }
 
-fn take(count: &mut u32, most: u32) -> u32 {
-    let taken = most.min(*count);
-    *count -= taken;
-    taken
-}
-
 fn add(count: &mut u32, more: u32) {
     *count = count.saturating_add(more);
 }
 
 /// The last entries of a CRI file. None if it has no complete line.
 pub fn last(file: &File) -> io::Result<Option<Written>> {
-    let is_enough = |found: &Option<Written>| found.as_ref().is_some_and(|it| it.lines.len() > 1);
-    at_end(file, last_in, is_enough)
-}
-
-/// Whether a CRI file ends with exactly these entries, after others.
-pub fn ends_with(file: &File, last: &Group) -> io::Result<bool> {
-    let is_end = |bytes: &[u8], whole: bool| {
-        let times = complete_lines(bytes, whole)?.rev().map(time_of);
-        for (lines, time) in (0..).zip(times) {
-            if time != Some(last.time.as_str()) {
-                return Some(lines > 0 && lines == last.lines);
-            }
+    let length = file.metadata()?.len();
+    let mut window = WINDOW;
+    loop {
+        let from = length.saturating_sub(window);
+        let found = last_in(&read(file, from, length)?, from == 0);
+        match found {
+            Some(last) if last.lines.len() > 1 => return Ok(Some(last)),
+            last if from == 0 || window >= WIDEST => return Ok(last),
+            _ => window *= 4,
         }
-        None
-    };
-    Ok(at_end(file, is_end, |_| true)?.unwrap_or(false))
+    }
 }
 
 /// Truncates the file after the last newline. Returns the number of removed bytes.
 pub fn cut(file: &File) -> io::Result<u64> {
-    let length_of = |bytes: &[u8], whole: bool| match memrchr(b'\n', bytes) {
-        Some(at) => Some(bytes.len() - at - 1),
-        None => whole.then_some(bytes.len()),
-    };
-    let torn = at_end(file, length_of, Option::is_some)?.unwrap_or(0);
-    let torn = u64::try_from(torn).unwrap_or(0);
+    let torn = torn(file)?;
     if torn > 0 {
         file.set_len(file.metadata()?.len().saturating_sub(torn))?;
     }
     Ok(torn)
 }
 
-/// Reads more and more of the end of a file, until `is_enough` or all of it is read. `read` also gets
-/// whether its bytes are the whole file.
-fn at_end<T>(
-    file: &File,
-    read: impl Fn(&[u8], bool) -> T,
-    is_enough: impl Fn(&T) -> bool,
-) -> io::Result<T> {
+fn torn(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;
     loop {
         let from = length.saturating_sub(window);
-        let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];
-        file.read_exact_at(&mut bytes, from)?;
-        let found = read(&bytes, from == 0);
-        if is_enough(&found) || from == 0 || window >= WIDEST {
-            return Ok(found);
+        let bytes = read(file, from, length)?;
+        let rest = memrchr(b'\n', &bytes).and_then(|at| bytes.get(at + 1..));
+        match rest {
+            Some(rest) => return Ok(u64::try_from(rest.len()).unwrap_or(0)),
+            None if from == 0 => return Ok(length),
+            None if window >= WIDEST => return Ok(0),
+            None => window *= 4,
         }
-        window *= 4;
     }
 }
 
 /// The entries at the end of a file. `bytes` is the whole file or its last part. Entries with the last time
 /// are only counted completely if an entry with another time precedes them.
-pub(super) fn last_in(bytes: &[u8], whole: bool) -> Option<Written> {
-    let mut times = complete_lines(bytes, whole)?.rev().map(time_of).peekable();
+pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
+    if !whole {
+        bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
+    }
+    let lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
+    let mut times = lines.rev().map(time_of).peekable();
     let time = (*times.peek()?)?.to_owned();
     let mut last = LastWritten { latest: time.clone(), count: 0, time };
     let mut found = Written::default();
@@ -178,14 +157,6 @@ pub(super) fn last_in(bytes: &[u8], whole: bool) -> Option<Written> {
     Some(found)
 }
 
-/// The lines of a file, or of its last part.
-fn complete_lines(mut bytes: &[u8], whole: bool) -> Option<impl DoubleEndedIterator<Item = &[u8]>> {
-    if !whole {
-        bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
-    }
-    Some(bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n'))
-}
-
 fn time_of(line: &[u8]) -> Option<&str> {
     let time = line.get(..memchr(b' ', line)?).filter(|time| is_time(time))?;
     std::str::from_utf8(time).ok()
@@ -194,6 +165,12 @@ fn time_of(line: &[u8]) -> Option<&str> {
 fn is_later(one: &str, other: &str) -> bool {
     let parse = |text: &str| text.parse::<Timestamp>().ok();
     parse(one).zip(parse(other)).is_some_and(|(one, other)| one > other)
+}
+
+fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(to - from).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok(bytes)
 }
 
 /// Long enough for several lines of any length.

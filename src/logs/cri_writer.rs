@@ -1,7 +1,8 @@
-//! The CRI file of one log.
+//! The CRI file of one log, and how much of the following output is already in it.
 //!
-//! After a write that a full disk cut short, the caller passes the same lines again, and the bytes that were
-//! written are skipped. If kubelet has renamed the file, its identity shows which one it is.
+//! The caller passes the lines made from the engine's entries, starting at one place in the engine's files. After
+//! a restart, or after a write that a full disk cut short, that place is before the end of the CRI file. The
+//! first bytes are then skipped. If kubelet has renamed the file, its identity shows which one it is.
 
 use std::{fs::File, io, io::Write};
 
@@ -10,9 +11,22 @@ use super::{
     cri_tail::{self, Written},
     error::LogError,
     log_path::LogPath,
-    position::{Group, Identity, Position, SourcePosition},
+    position::{Identity, OutputPosition},
 };
 use crate::host::{beneath, error::HostError};
+
+/// What the log's path contained when the log was opened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// The position is valid. Bytes after it were already written and are skipped.
+    Known,
+    /// Nothing was written yet, or nothing readable.
+    Nothing,
+    /// A symbolic link to the engine's file, because another log format was used before.
+    Link,
+    /// A log without a position. This is its end.
+    Written(Written),
+}
 
 /// The open CRI file of one log.
 #[derive(Debug)]
@@ -20,8 +34,13 @@ pub struct CriWriter {
     target: LogPath,
     file: File,
     identity: Identity,
-    /// The log's other files, which are all older.
+    /// Bytes of `file` that dockbridge has written.
+    length: u64,
+    /// The file at whose start `total` begins to count.
+    origin: Identity,
     older: Vec<Identity>,
+    newer: Vec<Identity>,
+    total: u64,
     /// Bytes that will be passed again and must be skipped.
     repeated: u64,
     /// In tests: free space on the disk.
@@ -30,29 +49,57 @@ pub struct CriWriter {
 }
 
 impl CriWriter {
-    /// Opens the log. Also returns whether there was a symbolic link to the engine's file, because another
-    /// log format was used before.
-    pub fn open(target: LogPath, position: Option<&Position>) -> Result<(Self, bool), LogError> {
+    /// Opens the log and finds out what was written.
+    pub fn open(
+        target: LogPath,
+        position: Option<&OutputPosition>,
+    ) -> Result<(Self, Existing), LogError> {
         let cri_files = CriFiles::list(&target)?;
         // A renamed file without a successor is continued. If kubelet cannot get the log reopened, it gives
         // the file its old name back.
-        let file = match position.and_then(|position| cri_files.newest_if_renamed(position)) {
-            Some(newest) => beneath::open(target.root(), &target.beside(&newest.name)),
+        let since = position.and_then(|position| cri_files.since(position));
+        let renamed = since.as_ref().and_then(|since| since.newest_if_renamed());
+        let file = match renamed {
+            Some(name) => beneath::open(target.root(), &target.beside(name)),
             None => beneath::append(target.root(), target.name(), MODE),
         };
         let file = file.map_err(LogError::Target)?;
         let metadata = file.metadata().map_err(|e| read_error(&target, e))?;
         let identity = Identity::of(&metadata);
-        let writer = Self {
+        let mut writer = Self {
             file,
             identity,
-            older: cri_files.others(&identity).map(|file| file.identity).collect(),
+            length: metadata.len(),
+            origin: identity,
+            older: Vec::new(),
+            newer: Vec::new(),
+            total: metadata.len(),
             repeated: 0,
             #[cfg(test)]
             room: None,
             target,
         };
-        Ok((writer, cri_files.link))
+        let known = position.map(|position| writer.since(position)).transpose()?.flatten();
+        let before = match (position, known) {
+            (Some(position), Some((total, newer))) if total >= position.length => {
+                writer.origin = position.file;
+                writer.older.clone_from(&position.older);
+                writer.newer = newer;
+                if identity != position.file && !writer.newer.contains(&identity) {
+                    writer.newer.push(identity);
+                }
+                writer.total = total;
+                writer.repeated = total - position.length;
+                Existing::Known
+            }
+            _ => {
+                let (before, cri_files) = writer.before(cri_files.link)?;
+                writer.older = identities(&cri_files, &identity);
+                before
+            }
+        };
+        writer.settle();
+        Ok((writer, before))
     }
 
     /// Writes the lines of the next entries, without those that were written before.
@@ -68,6 +115,8 @@ impl CriWriter {
                 Ok(count) => {
                     rest = rest.get(count..).unwrap_or(&[]);
                     taken += length(count);
+                    self.length += length(count);
+                    self.total += length(count);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
@@ -77,6 +126,7 @@ impl CriWriter {
             }
         }
         self.repeated -= length(repeated);
+        self.settle();
         Ok(())
     }
 
@@ -93,26 +143,27 @@ impl CriWriter {
             return Ok(());
         }
         // A line that a full disk cut short is written completely to the new file.
-        let torn = cri_tail::cut(&self.file).unwrap_or(0);
+        let torn = self.cut_torn().unwrap_or(0);
         self.repeated = self.repeated.saturating_sub(torn);
         self.file = file;
-        self.older.push(std::mem::replace(&mut self.identity, identity));
-        if let Ok(cri_files) = CriFiles::list(&self.target) {
-            self.older.retain(|one| cri_files.others(&identity).any(|file| file.identity == *one));
-        }
+        self.identity = identity;
+        self.newer.push(identity);
+        self.length = metadata.len();
+        self.total += self.length;
+        self.settle();
         Ok(())
     }
 
     /// Forgets how many bytes to skip, because their entries are gone or in another file. Returns the
     /// entries that were written last.
     pub fn lose_track(&mut self) -> Result<Written, LogError> {
+        let (before, _) = self.before(false)?;
         self.repeated = 0;
-        Ok(self.written()?.unwrap_or_default())
-    }
-
-    /// Skips the first bytes that are passed, because they are in the log.
-    pub fn skip(&mut self, bytes: u64) {
-        self.repeated = bytes;
+        self.settle();
+        Ok(match before {
+            Existing::Written(written) => written,
+            _ => Written::default(),
+        })
     }
 
     /// Whether there are still bytes to skip.
@@ -120,40 +171,63 @@ impl CriWriter {
         self.repeated > 0
     }
 
-    /// Whether the open file ends with exactly these entries. An incomplete last line is removed.
-    pub fn ends_with(&self, last: &Group) -> Result<bool, LogError> {
-        let ends = cri_tail::cut(&self.file).and_then(|_| cri_tail::ends_with(&self.file, last));
-        ends.map_err(|e| write_error(&self.target, e))
+    /// The position after the entries that were passed.
+    pub fn position(&self) -> OutputPosition {
+        let length = self.total.saturating_sub(self.repeated);
+        let (older, newer) = (self.older.clone(), self.newer.clone());
+        OutputPosition { file: self.origin, length, older, newer }
     }
 
-    /// The position after everything that was passed, which ends at this place.
-    pub fn position(&self, source: Option<SourcePosition>) -> Position {
-        Position { source, file: self.identity, older: self.older.clone() }
+    /// The length of the files that the position refers to, and the newer ones in order. None if the file at
+    /// which it starts is gone. Only the open file may end with an incomplete line, because the rest of the
+    /// line is written there. It is removed from the others.
+    fn since(&self, position: &OutputPosition) -> Result<Option<(u64, Vec<Identity>)>, LogError> {
+        self.listed(|cri_files| {
+            let Some(since) = cri_files.since(position) else { return Ok(Some(None)) };
+            let mut total = since.total;
+            for file in since.files().filter(|file| file.identity != self.identity) {
+                let Some(opened) = self.open_listed(file)? else { return Ok(None) };
+                total -= cri_tail::cut(&opened).map_err(|e| write_error(&self.target, e))?;
+            }
+            Ok(Some(Some((total, since.newer()))))
+        })
     }
 
-    /// The last entries in the log's files. Incomplete last lines are removed. If a file is renamed
-    /// meanwhile, the files are listed again.
-    pub fn written(&mut self) -> Result<Option<Written>, LogError> {
+    /// The existing content of a log without a position, and the list of its files. `link` says that there
+    /// was a link with its name. An incomplete last line is removed.
+    fn before(&mut self, link: bool) -> Result<(Existing, CriFiles), LogError> {
+        self.cut_torn()?;
+        self.listed(|cri_files| {
+            let written = self.last_written(&cri_files)?;
+            let nothing = if link { Existing::Link } else { Existing::Nothing };
+            Ok(written.map(|written| (written.map_or(nothing, Existing::Written), cri_files)))
+        })
+    }
+
+    /// Reads from the log's files. If one of them was renamed, `read` returns none, and they are listed again.
+    fn listed<T>(
+        &self,
+        read: impl Fn(CriFiles) -> Result<Option<T>, LogError>,
+    ) -> Result<T, LogError> {
         for _ in 0..MOST_LISTINGS {
-            let cri_files = CriFiles::list(&self.target)?;
-            if let Some(newest_first) = self.last_entries(&cri_files)? {
-                self.older = cri_files.others(&self.identity).map(|file| file.identity).collect();
-                return Ok(newest_first.into_iter().reduce(Written::and_older));
+            if let Some(found) = read(CriFiles::list(&self.target)?)? {
+                return Ok(found);
             }
         }
         Err(read_error(&self.target, io::Error::other("its files are being renamed")))
     }
 
-    /// The last entries of each file, newest first. None if one of the files was renamed.
-    fn last_entries(&self, cri_files: &CriFiles) -> Result<Option<Vec<Written>>, LogError> {
-        let mut newest_first = Vec::new();
-        let last = |file: &File| cri_tail::cut(file).and_then(|_| cri_tail::last(file));
-        newest_first.extend(last(&self.file).map_err(|e| write_error(&self.target, e))?);
+    /// The last entries in the listed files, if there are any. The outer option is none if one of the files
+    /// was renamed.
+    fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<Written>>, LogError> {
+        let own = cri_tail::last(&self.file).map_err(|e| read_error(&self.target, e))?;
+        let mut newest_first: Vec<Written> = own.into_iter().collect();
         for file in cri_files.others(&self.identity).filter(|file| file.length > 0) {
             let Some(opened) = self.open_listed(file)? else { return Ok(None) };
-            newest_first.extend(last(&opened).map_err(|e| write_error(&self.target, e))?);
+            let last = cri_tail::cut(&opened).and_then(|_| cri_tail::last(&opened));
+            newest_first.extend(last.map_err(|e| read_error(&self.target, e))?);
         }
-        Ok(Some(newest_first))
+        Ok(Some(newest_first.into_iter().reduce(Written::and_older)))
     }
 
     /// None if the file was renamed or removed.
@@ -165,6 +239,27 @@ impl CriWriter {
         };
         let metadata = file.metadata().map_err(|e| read_error(&self.target, e))?;
         Ok((Identity::of(&metadata) == listed.identity).then_some(file))
+    }
+
+    /// Truncates the file after the last complete line. Returns the number of removed bytes.
+    fn cut_torn(&mut self) -> Result<u64, LogError> {
+        let torn = cri_tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
+        self.length = self.length.saturating_sub(torn);
+        self.total = self.total.saturating_sub(torn);
+        Ok(torn)
+    }
+
+    /// If nothing is left to skip, the position no longer refers to earlier files.
+    fn settle(&mut self) {
+        if self.repeated == 0
+            && self.origin != self.identity
+            && let Ok(cri_files) = CriFiles::list(&self.target)
+        {
+            self.origin = self.identity;
+            self.total = self.length;
+            self.older = identities(&cri_files, &self.identity);
+            self.newer.clear();
+        }
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -183,6 +278,10 @@ impl CriWriter {
             count => Ok(count),
         }
     }
+}
+
+fn identities(cri_files: &CriFiles, one: &Identity) -> Vec<Identity> {
+    cri_files.others(one).map(|file| file.identity).collect()
 }
 
 fn length(count: usize) -> u64 {

@@ -3,8 +3,8 @@
 use super::{
     convert::{Buffers, Converted, convert},
     cri_tail, entry,
-    position::Group,
-    position_store,
+    position::LastWritten,
+    position_store::{self, Saved},
 };
 use crate::{fuzz_input::portions, model::stream::Source};
 
@@ -40,7 +40,7 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
         rest.extend_from_slice(portion);
         buffers.input(rest.len()).copy_from_slice(&rest);
         let Converted { consumed, unreadable, .. } =
-            convert(&mut buffers, rest.len(), index == portions.len(), Group::default(), None);
+            convert(&mut buffers, rest.len(), index == portions.len(), None);
         let consumed = usize::try_from(consumed).unwrap_or(usize::MAX);
         assert!(consumed <= rest.len());
         rest.drain(..consumed);
@@ -53,19 +53,25 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
 
 /// The end of a CRI file, and a saved position. Other programs may have written to either.
 pub(crate) fn marks(bytes: &[u8]) {
-    let marks = [true, false].into_iter().filter_map(|whole| cri_tail::last_in(bytes, whole)?.last);
+    let mut marks: Vec<LastWritten> = [true, false]
+        .into_iter()
+        .filter_map(|whole| cri_tail::last_in(bytes, whole)?.last)
+        .collect();
     for part in bytes.split(|byte| *byte == 0) {
         let Some(saved) = position_store::decode(part) else { continue };
         let written = serde_json::to_vec(&saved).unwrap_or_default();
-        assert_eq!(position_store::decode(&written), Some(saved));
+        assert_eq!(position_store::decode(&written), Some(saved.clone()));
+        let Saved { position, .. } = saved;
+        marks.extend(position.and_then(|position| position.mark));
     }
-    for mark in marks {
+    for mark in marks.clone() {
         let (time, latest) = (mark.time.clone(), mark.latest.clone());
         for time in [time, latest] {
             let entry = entry::LogEntry::new(&time, Source::Stdout, b"text\n");
             let mut covering = mark.clone();
             let _ = covering.covers(&entry, 1);
             assert!(covering.count <= mark.count);
+            let _ = LastWritten::next(Some(mark.clone()), &entry, 1);
         }
     }
     let ends = [true, false].into_iter().filter_map(|whole| cri_tail::last_in(bytes, whole));

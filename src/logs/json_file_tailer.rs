@@ -7,10 +7,10 @@ use std::{os::unix::fs::FileExt, path::Path};
 use super::{
     convert::{Buffers, Converted, convert},
     cri_tail::Written,
-    cri_writer::CriWriter,
+    cri_writer::{CriWriter, Existing},
     error::LogError,
     log_path::LogPath,
-    position::{Group, Identity, Place, Position, SourcePosition},
+    position::{Identity, Place, Position, SourcePosition},
     rotated_files::RotatedFiles,
 };
 use crate::{host::error::HostError, model::time::Nanos};
@@ -40,8 +40,6 @@ pub struct JsonFileTailer {
     chain: RotatedFiles,
     /// How far the current file has been read.
     place: Place,
-    /// The last entries before that place.
-    last: Group,
     /// Set while the place at which to continue is unknown.
     search: Option<Search>,
     writer: CriWriter,
@@ -57,11 +55,8 @@ pub struct JsonFileTailer {
 #[derive(Debug)]
 struct Search {
     written: Written,
-    /// The place after the last lines that were found, and the length of the part of the next entry that is
-    /// in the CRI file.
-    found: Option<(SourcePosition, u64)>,
-    /// Whether it began at a saved position. If it finds nothing, all files are searched.
-    is_partial: bool,
+    /// The end of the last entry that was found.
+    found: Option<SourcePosition>,
     /// The file to start with if no entry is found. If it is not set, or is gone, this is the oldest file.
     otherwise: Option<Identity>,
     /// Whether the gap that led to this search has been counted.
@@ -81,20 +76,19 @@ impl JsonFileTailer {
     pub fn resume(
         source: &Path,
         target: LogPath,
-        position: Option<&Position>,
+        position: Option<Position>,
         created_at: Nanos,
     ) -> Result<Self, LogError> {
-        let wanted = position.and_then(|at| at.source.clone());
+        let (wanted, output) = position.map_or((None, None), |at| (at.source, Some(at.output)));
         let (chain, same_file) = RotatedFiles::begin(source, wanted.as_ref().map(|at| &at.file))?;
-        let (writer, was_link) = CriWriter::open(target, position)?;
-        let (place, last) = wanted
-            .clone()
-            .filter(|_| same_file)
-            .map_or_else(Default::default, |at| (at.place, at.last));
+        let (writer, before) = CriWriter::open(target, output.as_ref())?;
         let mut tailer = Self {
             chain,
-            place,
-            last,
+            place: wanted
+                .as_ref()
+                .filter(|_| same_file)
+                .map(|at| at.place.clone())
+                .unwrap_or_default(),
             search: None,
             writer,
             window: WINDOW,
@@ -102,33 +96,27 @@ impl JsonFileTailer {
             losses: Losses::default(),
         };
         let found = same_file && tailer.is_continued()?;
-        // This is the usual case: nothing was written after the position was saved.
-        if found && tailer.writer.ends_with(&tailer.last)? {
-            return Ok(tailer);
-        }
         let is_counted = wanted.is_some() && !found;
         tailer.losses.gaps += u64::from(is_counted);
-        match tailer.writer.written()? {
-            Some(written) => {
+        let is_first_run = wanted.is_none();
+        let otherwise = wanted.filter(|_| same_file && !found).map(|at| at.file);
+        match before {
+            Existing::Known | Existing::Nothing if found => {}
+            Existing::Known => {
+                let written = tailer.writer.lose_track()?;
+                tailer.search(written, otherwise, is_counted)?;
+            }
+            Existing::Written(written) => {
                 // Lines of an earlier container are not in this log, which is not a loss. They are searched
                 // for anyway, because the clock may have been set back.
-                let is_first_run = wanted.as_ref().is_none_or(|at| at.last.lines == 0);
                 let is_foreign = is_first_run && written.ends_before(created_at);
-                let is_counted = is_counted || is_foreign;
-                if found {
-                    tailer.search_on(written, is_counted);
-                } else {
-                    let otherwise = wanted.filter(|_| same_file).map(|at| at.file);
-                    tailer.search(written, otherwise, is_counted)?;
-                }
+                tailer.search(written, otherwise, is_counted || is_foreign)?;
             }
-            None if found && !was_link => {}
-            None => {
-                tailer.restart();
-                if was_link {
-                    tailer.leave_out(ADOPTED)?;
-                }
+            Existing::Link => {
+                tailer.place = Place::default();
+                tailer.leave_out(ADOPTED)?;
             }
+            Existing::Nothing => tailer.place = Place::default(),
         }
         Ok(tailer)
     }
@@ -177,11 +165,14 @@ impl JsonFileTailer {
         if done.consumed == 0 {
             done = self.convert(buffers, read, true);
         }
-        let consumed = done.consumed;
         self.take(buffers, done)?;
         let more = is_finished || read == self.window;
         self.window = WINDOW;
-        Ok(if more { ReadProgress::More(consumed) } else { ReadProgress::CaughtUp(consumed) })
+        Ok(if more {
+            ReadProgress::More(done.consumed)
+        } else {
+            ReadProgress::CaughtUp(done.consumed)
+        })
     }
 
     /// kubelet has renamed the file. Creates a new one before this returns. Lines that were written before
@@ -196,12 +187,9 @@ impl JsonFileTailer {
     /// The position for a later run. Must be saved after a reopen and when [`JsonFileTailer::generation`]
     /// changes, and otherwise at intervals.
     pub fn position(&self) -> Position {
-        self.writer.position(self.search.is_none().then(|| self.source_position()))
-    }
-
-    fn source_position(&self) -> SourcePosition {
-        let (place, last) = (self.place.clone(), self.last.clone());
-        SourcePosition { file: self.chain.current.identity, place, last }
+        let (file, place) = (self.chain.current.identity, self.place.clone());
+        let source = self.search.is_none().then_some(SourcePosition { file, place });
+        Position { source, output: self.writer.position(), mark: None }
     }
 
     /// Losses since the last call.
@@ -223,7 +211,7 @@ impl JsonFileTailer {
 
     fn convert(&mut self, buffers: &mut Buffers, read: usize, is_last: bool) -> Converted {
         let written = self.search.as_mut().map(|search| &mut search.written);
-        convert(buffers, read, is_last, self.last.clone(), written)
+        convert(buffers, read, is_last, written)
     }
 
     fn take(&mut self, buffers: &Buffers, done: Converted) -> Result<(), LogError> {
@@ -233,17 +221,15 @@ impl JsonFileTailer {
                 self.losses.unreadable += done.unreadable;
             }
             Some(search) => {
-                if let Some(found) = done.found {
+                if let Some(written) = done.written {
                     let mut place = self.place.clone();
-                    place.advance(buffers.first(found.before));
+                    place.advance(buffers.first(written));
                     let file = self.chain.current.identity;
-                    let after = SourcePosition { file, place, last: found.last };
-                    search.found = Some((after, found.written));
+                    search.found = Some(SourcePosition { file, place });
                 }
             }
         }
         self.place.advance(buffers.first(done.consumed));
-        self.last = done.last;
         Ok(())
     }
 
@@ -261,14 +247,13 @@ impl JsonFileTailer {
     /// leaves a copy next to it.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current.identity);
-        let search = self.search.as_ref().filter(|search| !search.is_partial);
-        let otherwise = search.map_or(current, |search| search.otherwise);
+        let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
         let written = self.writer.lose_track()?;
         self.search(written, otherwise, true)?;
         Ok(ReadProgress::More(0))
     }
 
-    /// Searches in all files, unless nothing was written.
+    /// Starts a search, unless nothing was written.
     fn search(
         &mut self,
         written: Written,
@@ -278,49 +263,23 @@ impl JsonFileTailer {
         let is_empty = written.last.is_none();
         let begin = otherwise.filter(|_| is_empty);
         self.chain = RotatedFiles::begin(&self.chain.source, begin.as_ref())?.0;
-        self.restart();
-        let (found, is_partial) = (None, false);
-        self.search =
-            (!is_empty).then_some(Search { written, found, is_partial, otherwise, is_counted });
+        self.place = Place::default();
+        self.search = (!is_empty).then_some(Search { written, found: None, otherwise, is_counted });
         self.generation += 1;
         Ok(())
-    }
-
-    /// Searches from the current place on, which is a saved position.
-    fn search_on(&mut self, mut written: Written, is_counted: bool) {
-        let found = written.leave_out(&self.last).then(|| (self.source_position(), 0));
-        let (is_partial, otherwise) = (true, None);
-        self.search = Some(Search { written, found, is_partial, otherwise, is_counted });
     }
 
     fn end_search(&mut self) -> Result<(), LogError> {
-        let Some(Search { written, found, is_partial, otherwise, is_counted }) = self.search.take()
-        else {
-            return Ok(());
-        };
-        if found.is_none() && is_partial {
-            return self.search(written, otherwise, is_counted);
-        }
-        let begin = found.as_ref().map(|(at, _)| at.file).or(otherwise);
+        let Some(Search { found, otherwise, is_counted, .. }) = &self.search else { return Ok(()) };
+        let begin = found.as_ref().map(|at| at.file).or(*otherwise);
         let (chain, same_file) = RotatedFiles::begin(&self.chain.source, begin.as_ref())?;
+        let found = found.as_ref().filter(|_| same_file);
+        self.place = found.map(|at| at.place.clone()).unwrap_or_default();
+        self.losses.gaps += u64::from(found.is_none() && !is_counted);
         self.chain = chain;
+        self.search = None;
         self.generation += 1;
-        match found.filter(|_| same_file) {
-            Some((SourcePosition { place, last, .. }, written)) => {
-                (self.place, self.last) = (place, last);
-                self.writer.skip(written);
-            }
-            None => {
-                self.restart();
-                self.losses.gaps += u64::from(!is_counted);
-            }
-        }
         Ok(())
-    }
-
-    /// Continues at the beginning of the current file.
-    fn restart(&mut self) {
-        (self.place, self.last) = (Place::default(), Group::default());
     }
 
     /// Starts near the end: at the first line within this many bytes of it.

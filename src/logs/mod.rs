@@ -11,8 +11,8 @@
 //! ```
 //!
 //! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a kill, a log
-//!   resumes from the end of its CRI file ([`cri_tail`]), which is searched for from the saved [`position`]
-//!   on. [`api_log`] reads the logs API if the files cannot be read.
+//!   resumes from its saved [`position`], or from the end of the CRI file ([`cri_tail`]) if there is none.
+//!   [`api_log`] reads the logs API if the files cannot be read.
 //! - [`convert`] and [`mod@line`]: entries to CRI lines. [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
 

@@ -10,7 +10,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    api_reader::ApiReader,
+    api_reader::{ApiReader, ResponseEnd},
     convert::Buffers,
     error::LogError,
     json_file_tailer::{JsonFileTailer, ReadProgress},
@@ -161,8 +161,8 @@ impl Log {
     /// Closes everything, and saves the position if it has changed.
     pub(super) fn close(self, positions: &PositionStore) {
         if let Some(writer) = self.writer {
-            let position = Some(writer.position());
-            positions.save(&self.container.id, &Saved { position, complete: None });
+            let position = writer.position().or(self.position);
+            positions.save(&self.container.id, &Saved::new(position, None));
         }
     }
 
@@ -212,32 +212,33 @@ impl Log {
                 return Ok(());
             }
             Some(Writer::ApiReader(reader, after_the_end)) => {
-                reader.end().map(|end| (end, *after_the_end))
+                reader.end().map(|end| (end.clone(), *after_the_end))
             }
             _ => None,
         };
         let Some((end, after_the_end)) = end else { return Ok(()) };
-        self.position = self.writer.take().map(|writer| writer.position());
+        let position = self.writer.take().and_then(|writer| writer.position());
+        self.position = position.or(self.position.take());
         match end {
-            Ok(()) if after_the_end => outcome.state = ReadState::Complete,
-            Ok(()) if request.ended.is_some() => outcome.state = ReadState::More,
-            Ok(()) => return Err(LogError::Interrupted),
-            Err(error) => return Err(LogError::Engine(error)),
+            ResponseEnd::Finished if after_the_end => outcome.state = ReadState::Complete,
+            ResponseEnd::Finished if request.ended.is_some() => outcome.state = ReadState::More,
+            ResponseEnd::Finished => return Err(LogError::Interrupted),
+            ResponseEnd::Failed(error) => return Err(LogError::Engine(error)),
         }
         Ok(())
     }
 
     /// Opens the engine's file. If it cannot be read, asks the engine for the log.
     fn open(&self, request: PollRequest, shared: &Shared) -> Result<Writer, LogError> {
-        let (container, position) = (&self.container, self.position.as_ref());
+        let (container, position) = (&self.container, || self.position.clone());
         if let Some(source) = &container.source {
             let (target, created_at) = (container.target.clone(), container.created_at);
-            match JsonFileTailer::resume(source, target, position, created_at) {
+            match JsonFileTailer::resume(source, target, position(), created_at) {
                 Err(LogError::SourceAbsent { .. } | LogError::Source(_)) => {}
                 opened => return opened.map(|tailer| Writer::JsonFileTailer(Box::new(tailer))),
             }
         }
-        let reader = ApiReader::start(&shared.engine, container, position, &self.wake)?;
+        let reader = ApiReader::start(&shared.engine, container, position(), &self.wake)?;
         Ok(Writer::ApiReader(Box::new(reader), request.ended.is_some()))
     }
 
@@ -250,7 +251,7 @@ impl Log {
         }
         let Some(writer) = &self.writer else {
             if complete.is_some() {
-                let saved = Saved { position: self.position.clone(), complete };
+                let saved = Saved::new(self.position.clone(), complete);
                 shared.positions.save(&self.container.id, &saved);
             }
             return;
@@ -259,10 +260,9 @@ impl Log {
         let finished = generation != self.generation || outcome.reopened.is_some();
         let old = outcome.bytes > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
         if finished || old || complete.is_some() {
-            self.position = Some(writer.position());
+            self.position = writer.position().or(self.position.take());
             (self.generation, self.saved_at) = (generation, now);
-            let saved = Saved { position: self.position.clone(), complete };
-            shared.positions.save(&self.container.id, &saved);
+            shared.positions.save(&self.container.id, &Saved::new(self.position.clone(), complete));
         }
         if complete.is_some() {
             self.writer = None;
@@ -289,7 +289,7 @@ impl Log {
     }
 
     fn remaining(&self) -> Option<u64> {
-        let position = self.writer.as_ref()?.position();
+        let position = self.writer.as_ref()?.position()?;
         let length = std::fs::metadata(self.container.source.as_ref()?).ok()?.len();
         Some(length.saturating_sub(position.source?.place.offset))
     }
@@ -310,9 +310,9 @@ impl Writer {
         }
     }
 
-    fn position(&self) -> Position {
+    fn position(&self) -> Option<Position> {
         match self {
-            Self::JsonFileTailer(tailer) => tailer.position(),
+            Self::JsonFileTailer(tailer) => Some(tailer.position()),
             Self::ApiReader(reader, _) => reader.position(),
         }
     }

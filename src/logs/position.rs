@@ -1,8 +1,8 @@
 //! How far a log has been written, in the form that is saved.
 //!
-//! A position is a place in the engine's files before which everything is in the CRI files. What the CRI
-//! files contain beyond it is found by comparing their last lines with the engine's entries after that place.
-//! So an old position costs time, but loses no line.
+//! The output depends only on the engine's entries. A position connects one place in the engine's files
+//! with a length of the CRI file. Anything in the CRI file after that length was made from the entries that
+//! follow, and is skipped when they are read again. So an old position costs time, but loses no line.
 
 use std::{
     fs::{File, Metadata},
@@ -41,10 +41,10 @@ pub struct Position {
     /// Where to continue reading. None if entries come from the engine's logs API, or if the place is still
     /// being searched for.
     pub source: Option<SourcePosition>,
-    /// The CRI file to which the entries before that place were written.
-    pub file: Identity,
-    /// The log's other CRI files, which are all older.
-    pub older: Vec<Identity>,
+    /// The output that the entries before that place have given.
+    pub output: OutputPosition,
+    /// The last entry that was read from the engine's logs API.
+    pub mark: Option<LastWritten>,
 }
 
 /// A place in the engine's files.
@@ -53,28 +53,6 @@ pub struct SourcePosition {
     pub file: Identity,
     /// The start of a line.
     pub place: Place,
-    /// The last entries before the place.
-    pub last: Group,
-}
-
-/// Entries in a row that have the same time, such as the parts of a long line.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
-    /// The time as the engine wrote it.
-    pub time: String,
-    /// How many CRI lines they made. 0 before the first entry.
-    pub lines: u32,
-}
-
-impl Group {
-    /// Adds the next entry, which made this many CRI lines.
-    pub fn add(&mut self, time: &str, lines: u32) {
-        if self.time != time {
-            time.clone_into(&mut self.time);
-            self.lines = 0;
-        }
-        self.lines = self.lines.saturating_add(lines);
-    }
 }
 
 /// An offset in a file, and the bytes before it.
@@ -119,6 +97,30 @@ fn read_before(file: &File, offset: u64, length: usize) -> io::Result<Option<Vec
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A length of the CRI file. If the file was renamed and continued in others, the length of all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputPosition {
+    /// The file at whose start the length begins to count.
+    pub file: Identity,
+    /// Bytes in this file and in newer files.
+    pub length: u64,
+    /// The log's other files when counting began, which are all older.
+    pub older: Vec<Identity>,
+    /// Files that were created after `file`, in order. A file in neither list is even newer.
+    pub newer: Vec<Identity>,
+}
+
+/// The last entry written, by its time. Parts of a long line share one time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastWritten {
+    /// The time as the engine wrote it.
+    pub time: String,
+    /// How many CRI lines with this time were written.
+    pub count: u32,
+    /// The latest time written. Entries of the two streams may be slightly out of order.
+    pub latest: String,
 }
 
 /// Enough for the time of the engine's last entry, without its text.

@@ -30,10 +30,17 @@ pub(super) struct PositionStore {
 /// The saved state of one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
+    version: u32,
     /// How far it was written; none if nothing was written.
     pub(super) position: Option<Position>,
     /// The start time of the run whose whole log is written; none if there may be more.
     pub(super) complete: Option<Nanos>,
+}
+
+impl Saved {
+    pub(super) fn new(position: Option<Position>, complete: Option<Nanos>) -> Self {
+        Self { version: VERSION, position, complete }
+    }
 }
 
 impl PositionStore {
@@ -52,8 +59,11 @@ impl PositionStore {
                 let _ = fs::remove_file(&path);
             }
             let Some(id) = id_of(&path) else { continue };
-            // An unusable position is kept in memory, so that its file is removed with the container.
-            all.insert(id, read(&path).unwrap_or_default());
+            match read(&path) {
+                Some(saved) if saved.version == VERSION => drop(all.insert(id, saved)),
+                // An unusable position is kept in memory, so that its file is removed with the container.
+                _ => drop(all.insert(id, Saved::default())),
+            }
         }
         all
     }
@@ -83,8 +93,9 @@ impl PositionStore {
 
     /// Removes all of them, because another log format is configured.
     pub(super) fn clear(&self) {
-        // If this fails, the files stay until the next start.
-        let _ = fs::remove_dir_all(&self.directory);
+        for id in self.load().keys() {
+            self.remove(id);
+        }
     }
 
     fn path(&self, id: &ContainerId) -> PathBuf {
@@ -106,6 +117,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
     serde_json::from_slice(bytes).ok()
 }
 
+const VERSION: u32 = 2;
 /// Root only.
 const MODE: u32 = 0o700;
 /// Much larger than any such file.
@@ -120,7 +132,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let positions = PositionStore::new(directory.path().to_owned());
         let id = ContainerId::try_from("a".repeat(64)).unwrap();
-        positions.save(&id, &Saved::default());
+        positions.save(&id, &Saved::new(None, None));
         let draft = directory.path().join(format!(".{id}.json.99-14.tmp"));
         fs::write(&draft, "{").unwrap();
         assert_eq!(positions.load().into_keys().collect::<Vec<_>>(), [id]);

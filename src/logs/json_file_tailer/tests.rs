@@ -123,7 +123,7 @@ impl World {
         if self.tailer.is_none() {
             let place = LogPath::of(&self.path(), None).unwrap();
             let tailer =
-                JsonFileTailer::resume(&self.source(), place, self.saved.as_ref(), Nanos(1))
+                JsonFileTailer::resume(&self.source(), place, self.saved.clone(), Nanos(1))
                     .unwrap();
             self.tailer = Some(tailer);
             self.look();

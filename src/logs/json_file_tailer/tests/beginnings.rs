@@ -13,11 +13,11 @@ pub(super) fn json(ids: std::ops::Range<usize>) -> String {
     })
 }
 
-pub(super) fn begin(dir: &Path, position: Option<&Position>) -> JsonFileTailer {
+pub(super) fn begin(dir: &Path, position: Option<Position>) -> JsonFileTailer {
     begin_created(dir, position, Nanos(1))
 }
 
-fn begin_created(dir: &Path, position: Option<&Position>, created_at: Nanos) -> JsonFileTailer {
+fn begin_created(dir: &Path, position: Option<Position>, created_at: Nanos) -> JsonFileTailer {
     let place = LogPath::of(&dir.join("pod/main/0.log"), None).unwrap();
     JsonFileTailer::resume(&dir.join("json.log"), place, position, created_at).unwrap()
 }
@@ -92,7 +92,7 @@ fn a_position_ahead_of_the_file_loses_no_line() {
     drain(&mut tailer);
     // A power failure: the position was flushed to disk, the lines were not.
     fs::File::options().write(true).open(&log).unwrap().set_len(500).unwrap();
-    drain(&mut begin(dir.path(), Some(&tailer.position())));
+    drain(&mut begin(dir.path(), Some(tailer.position())));
     assert_eq!(numbers(&log), (0..50).collect::<Vec<_>>());
 }
 
@@ -129,7 +129,7 @@ fn lost_files_are_reported_and_other_lines_written_once() {
     assert_eq!(tailer.take_losses(), Losses { unreadable: 0, gaps: 1 });
     let expected: Vec<usize> = (0..10).chain(20..30).collect();
     assert_eq!(numbers(&log), expected);
-    let mut tailer = begin(dir.path(), Some(&early));
+    let mut tailer = begin(dir.path(), Some(early));
     drain(&mut tailer);
     assert_eq!(tailer.take_losses().gaps, 1);
     assert_eq!(numbers(&log), expected);
@@ -165,7 +165,7 @@ fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
     let aside = log.with_file_name("0.log.old");
     fs::rename(&log, &aside).unwrap();
     fs::write(&log, "").unwrap();
-    let mut tailer = begin(dir.path(), Some(&position));
+    let mut tailer = begin(dir.path(), Some(position));
     drain(&mut tailer);
     assert!(fs::read(&aside).unwrap().ends_with(b"\n"));
     assert_eq!(numbers(&aside), (0..11).collect::<Vec<_>>());
@@ -195,8 +195,7 @@ fn a_file_renamed_while_a_log_begins_is_not_written_again() {
         });
         let place = LogPath::of(&log, None).unwrap();
         let source = dir.path().join("json.log");
-        if let Ok(mut tailer) = JsonFileTailer::resume(&source, place, position.as_ref(), Nanos(1))
-        {
+        if let Ok(mut tailer) = JsonFileTailer::resume(&source, place, position, Nanos(1)) {
             drain(&mut tailer);
         }
         rename.join().unwrap();

@@ -54,7 +54,7 @@ fn a_rotation_is_followed_to_a_file_with_an_earlier_birth() {
         fs::write(&rotated, json(0..20)).unwrap();
         fs::rename(&next, &source).unwrap();
         if restart {
-            tailer = begin(dir.path(), Some(&position));
+            tailer = begin(dir.path(), Some(position));
         }
         drain(&mut tailer);
         assert_eq!(numbers(&log(dir.path())), (0..30).collect::<Vec<_>>());
@@ -80,7 +80,7 @@ fn an_old_position_counts_all_younger_cri_files() {
     fs::write(dir.path().join("json.log"), json(0..20)).unwrap();
     drain(&mut tailer);
     for position in [early.clone(), tailer.position()] {
-        drain(&mut begin(dir.path(), Some(&position)));
+        drain(&mut begin(dir.path(), Some(position)));
         assert_eq!(numbers(&old), (0..10).collect::<Vec<_>>());
         assert_eq!(numbers(&log), (10..20).collect::<Vec<_>>());
     }
@@ -88,7 +88,7 @@ fn an_old_position_counts_all_younger_cri_files() {
     let young = log.with_file_name("0.log.20251231-000000");
     fs::rename(&log, &young).unwrap();
     fs::write(dir.path().join("json.log"), json(0..25)).unwrap();
-    drain(&mut begin(dir.path(), Some(&early)));
+    drain(&mut begin(dir.path(), Some(early)));
     assert_eq!(numbers(&young), (10..25).collect::<Vec<_>>());
     assert!(!log.exists());
 }

@@ -25,7 +25,7 @@ fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
     let position = tailer.position();
     paused(&source);
     if restart {
-        tailer = begin(dir.path(), Some(&position));
+        tailer = begin(dir.path(), Some(position));
     }
     drain(&mut tailer);
     drain(&mut tailer);
