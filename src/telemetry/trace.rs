@@ -111,7 +111,9 @@ impl SpanRecorder {
     {
         let recorder = self.clone();
         let wanted = filter_fn(move |what| {
+            // The hint below is only a hint. Other layers can enable more.
             what.is_span()
+                && *what.level() <= LevelFilter::INFO
                 && (what.target() == TRACED || what.target().starts_with(OURS))
                 && recorder.0.load().is_some()
         });
