@@ -40,14 +40,19 @@ impl UsageMonitor {
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;
-            let (began, before) = (Instant::now(), store.snapshot());
+            let began = Instant::now();
+            // Not the snapshot, which would keep all its records for as long as no image changes.
+            let (images, described) = {
+                let now = store.snapshot();
+                (now.images().to_vec(), now.engine.clone())
+            };
             match timeout(MEASURE_DEADLINE, engine.image_bytes()).await {
                 Ok(Ok(bytes)) => {
                     self.image_bytes.send_replace(Some(bytes));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
                     // Until a new measurement would have a different result.
                     let is_other = |now: &Snapshot| {
-                        now.images() != before.images() || now.engine != before.engine
+                        now.images() != images.as_slice() || now.engine != described
                     };
                     until(store, |now| is_other(now).then_some(())).await;
                     sleep(DEBOUNCE).await;
