@@ -9,22 +9,18 @@ mod relay;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Mutex, oneshot},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{sync::Mutex, task::JoinSet, time::timeout};
 use tracing::{debug, info};
 
 use self::{
     dial::PodNetwork,
-    pairing::{PairStream, Pairing, StreamType},
+    pairing::{AcceptedStream, FirstStream, PairStream, Pairing, StreamType},
 };
 use super::{
     channel::{Reader, Writer},
     spdy::{
         connection::Connection,
-        stream::{OfferedStream, Stream},
+        stream::{OfferedStream, Receiver, Sender},
     },
 };
 use crate::{error::chain, model::record::SandboxRecord};
@@ -101,11 +97,11 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     let _ = writer.finish().await;
 }
 
-/// A stream of a pair, and the channel on which the second one arrives.
-type FirstStream = (PairStream, Stream, oneshot::Receiver<(PairStream, Stream)>);
-
 /// Handles a stream that the client offers. Returns it if it is the first one of a pair.
-fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<FirstStream> {
+fn join(
+    offer: OfferedStream,
+    pairing: &mut Pairing<(Receiver, Sender)>,
+) -> Option<FirstStream<(Receiver, Sender)>> {
     match PairStream::read(offer.id(), |name| offer.header(name)) {
         // The client opens the second stream only after the first was accepted.
         Ok(half) => pairing.join(half, || offer.accept()),
@@ -117,10 +113,14 @@ fn join(offer: OfferedStream, pairing: &mut Pairing<Stream>) -> Option<FirstStre
 }
 
 /// Waits for the second stream. None if the client does not open it in time, or has left.
-async fn paired((half, stream, second): FirstStream, time_limit: Duration) -> Option<StreamPair> {
+async fn paired(
+    first: FirstStream<(Receiver, Sender)>,
+    time_limit: Duration,
+) -> Option<StreamPair> {
+    let FirstStream { accepted: AcceptedStream { half, stream }, second } = first;
     match timeout(time_limit, second).await {
         Ok(arrived) => {
-            let (other, second) = arrived.ok()?;
+            let AcceptedStream { half: other, stream: second } = arrived.ok()?;
             let (port, data, error) = match half.role {
                 StreamType::Data => (half.port, stream, second),
                 StreamType::Error => (other.port, second, stream),

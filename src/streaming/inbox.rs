@@ -24,23 +24,24 @@ pub struct Window {
 /// Adds the pieces of one stream.
 #[derive(Clone, Debug)]
 pub struct InboxSender {
-    pieces: mpsc::UnboundedSender<Piece>,
+    pieces: mpsc::UnboundedSender<(Bytes, WindowPermit)>,
     window: Window,
 }
 
 /// Reads one stream. After a drop, further data is discarded.
 #[derive(Debug)]
 pub struct Inbox {
-    pieces: mpsc::UnboundedReceiver<Piece>,
+    pieces: mpsc::UnboundedReceiver<(Bytes, WindowPermit)>,
     /// Counts the last returned bytes until the next ones are requested.
     permit: Option<WindowPermit>,
 }
 
-/// Bytes, and their place in the window.
-type Piece = (Bytes, WindowPermit);
-
 /// Bytes count for the window and for the gauge until this is dropped.
-type WindowPermit = (OwnedSemaphorePermit, GaugeGuard);
+#[derive(Debug)]
+struct WindowPermit {
+    _places: OwnedSemaphorePermit,
+    _waiting: GaugeGuard,
+}
 
 impl Window {
     /// The window of a new connection. Waiting bytes are added to the gauge.
@@ -63,11 +64,12 @@ impl InboxSender {
             permit = Arc::clone(&self.window.capacity).acquire_many_owned(cost) => permit.ok(),
             () = self.pieces.closed() => None,
         };
-        let Some(permit) = permit else { return false };
+        let Some(places) = permit else { return false };
         let waiting = GaugeGuard::of_many(self.window.waiting.clone(), cost.into());
+        let permit = WindowPermit { _places: places, _waiting: waiting };
         // A small piece is copied, so that it does not keep the whole read buffer.
         let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
-        self.pieces.send((bytes, (permit, waiting))).is_ok()
+        self.pieces.send((bytes, permit)).is_ok()
     }
 }
 
@@ -86,7 +88,7 @@ impl Inbox {
         self.keep_permit(piece)
     }
 
-    fn keep_permit(&mut self, piece: Option<Piece>) -> Option<Bytes> {
+    fn keep_permit(&mut self, piece: Option<(Bytes, WindowPermit)>) -> Option<Bytes> {
         let (bytes, permit) = piece?;
         self.permit = Some(permit);
         Some(bytes)

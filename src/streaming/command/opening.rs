@@ -14,7 +14,10 @@ use crate::{
         channel::{Reader, Writer},
         client_connection::ClientConnection,
         inbox::Window,
-        spdy::{connection::Connection, stream::Stream},
+        spdy::{
+            connection::Connection,
+            stream::{Receiver, Sender},
+        },
         upgrade::{Encoding, Version},
         websocket::{message::Format, socket::Socket},
     },
@@ -35,7 +38,7 @@ pub async fn over_spdy(
     for (name, wanted) in [(STDIN, stdin), (STDOUT, stdout), (STDERR, stderr), (RESIZE, resize)] {
         missing.extend(wanted.then_some(name));
     }
-    let mut open: HashMap<&str, Stream> = HashMap::new();
+    let mut open: HashMap<&str, (Receiver, Sender)> = HashMap::new();
     while !missing.is_empty() {
         let offer = connection.accept().await?;
         let name = offer.header("streamtype");

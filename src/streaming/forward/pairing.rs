@@ -54,13 +54,24 @@ impl PairStream {
     }
 }
 
-/// An accepted stream.
-type Accepted<S> = (PairStream, S);
+/// An accepted stream, and what its headers say.
+#[derive(Debug)]
+pub(in crate::streaming) struct AcceptedStream<S> {
+    pub(in crate::streaming) half: PairStream,
+    pub(in crate::streaming) stream: S,
+}
+
+/// The first stream of a pair, and the channel on which the second one arrives.
+#[derive(Debug)]
+pub(in crate::streaming) struct FirstStream<S> {
+    pub(in crate::streaming) accepted: AcceptedStream<S>,
+    pub(in crate::streaming) second: oneshot::Receiver<AcceptedStream<S>>,
+}
 
 /// Streams that wait for the other stream of their pair, and the way to it.
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S>(
-    HashMap<Key, (StreamType, oneshot::Sender<Accepted<S>>)>,
+    HashMap<Key, (StreamType, oneshot::Sender<AcceptedStream<S>>)>,
 );
 
 impl<S> Pairing<S> {
@@ -74,7 +85,7 @@ impl<S> Pairing<S> {
         &mut self,
         half: PairStream,
         accept: impl FnOnce() -> S,
-    ) -> Option<(PairStream, S, oneshot::Receiver<Accepted<S>>)> {
+    ) -> Option<FirstStream<S>> {
         self.0.retain(|_, (_, waiting)| !waiting.is_closed());
         if self.0.get(&half.key).is_some_and(|(role, _)| *role == half.role) {
             info!("refused a port-forward stream: its request already has one of this type");
@@ -82,12 +93,12 @@ impl<S> Pairing<S> {
         }
         if let Some((_, waiting)) = self.0.remove(&half.key) {
             // If the first stream has just expired, the second one is reset.
-            let _ = waiting.send((half, accept()));
+            let _ = waiting.send(AcceptedStream { half, stream: accept() });
             return None;
         }
         let (waiting, second) = oneshot::channel();
         self.0.insert(half.key.clone(), (half.role, waiting));
-        Some((half, accept(), second))
+        Some(FirstStream { accepted: AcceptedStream { half, stream: accept() }, second })
     }
 }
 

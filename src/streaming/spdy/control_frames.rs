@@ -28,7 +28,11 @@ pub(super) struct ControlQueue {
 }
 
 /// A frame that waits. An answer to the peer also has one of a limited number of places.
-pub(super) type Queued = (ControlFrame, Option<OwnedSemaphorePermit>);
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) frame: ControlFrame,
+    _place: Option<OwnedSemaphorePermit>,
+}
 
 impl ControlQueue {
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Queued>) {
@@ -38,13 +42,13 @@ impl ControlQueue {
 
     pub(super) fn put(&self, frame: ControlFrame) {
         // Without a connection, there is nobody to notify.
-        let _ = self.frames.send((frame, None));
+        let _ = self.frames.send(Queued { frame, _place: None });
     }
 
     /// Waits while more answers than the peer can have good reason for are not written.
     pub(super) async fn answer(&self, frame: ControlFrame) {
         let place = Arc::clone(&self.answers).acquire_owned().await;
-        let _ = self.frames.send((frame, place.ok()));
+        let _ = self.frames.send(Queued { frame, _place: place.ok() });
     }
 }
 

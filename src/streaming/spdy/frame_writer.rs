@@ -73,7 +73,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     async fn gather(&mut self) {
         let frame = tokio::select! {
             biased;
-            Some((frame, _)) = self.control.recv() => {
+            Some(Queued { frame, .. }) = self.control.recv() => {
                 self.put_control(frame);
                 None
             }
@@ -85,7 +85,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// Control frames come first: the one that accepts a stream was queued before the stream's first data,
     /// but perhaps after the last check.
     fn encode(&mut self, frame: Option<Outgoing>) {
-        while let Ok((frame, _)) = self.control.try_recv() {
+        while let Ok(Queued { frame, .. }) = self.control.try_recv() {
             self.put_control(frame);
         }
         if let Some(Outgoing { id, life, bytes, last }) = frame

@@ -21,11 +21,8 @@ use crate::streaming::inbox::{Inbox, LARGEST_PIECE};
 #[derive(Debug)]
 pub struct OfferedStream {
     headers: Headers,
-    stream: Stream,
+    stream: (Receiver, Sender),
 }
-
-/// An open stream. If both halves are dropped before it has ended, it is reset.
-pub type Stream = (Receiver, Sender);
 
 impl OfferedStream {
     pub(super) fn new(
@@ -50,7 +47,7 @@ impl OfferedStream {
     }
 
     /// Accepts the stream.
-    pub fn accept(self) -> Stream {
+    pub fn accept(self) -> (Receiver, Sender) {
         let handle = &self.stream.1.handle;
         if !handle.life.has_ended() {
             handle.life.accepted.store(true, Ordering::Release);

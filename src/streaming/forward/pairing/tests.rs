@@ -43,9 +43,9 @@ fn opened(streams: &[(u32, &str, &str, Option<&str>)]) -> (Vec<Pair>, Vec<u32>) 
             id
         }));
     }
-    let pairs = waiting.into_iter().filter_map(|(first, id, mut second)| {
-        let (other, other_id) = second.try_recv().ok()?;
-        Some((id, first.port, other_id, other.port))
+    let pairs = waiting.into_iter().filter_map(|mut first| {
+        let (first, second) = (first.accepted, first.second.try_recv().ok()?);
+        Some((first.stream, first.half.port, second.stream, second.half.port))
     });
     let refused = streams.iter().map(|stream| stream.0).filter(|id| !accepted.contains(id));
     (pairs.collect(), refused.collect())
