@@ -216,7 +216,7 @@ fn two_names_of_one_setting_may_agree_but_not_disagree() {
 #[test]
 fn what_is_printed_can_be_read_back() {
     let flags = [
-        (Key::StateDir, "state-dir", "/odd \"dir\"\\\u{7}"),
+        (Key::StateDir, "state-dir", "/odd \"dir\"\\\u{7}\u{7f}"),
         (Key::PodCidr, "pod-cidr", "10.1.0.0/16,fd00::/64"),
     ];
     let first = resolved(&flags, &[], None).unwrap();
