@@ -3,7 +3,7 @@
 //! The server puts the checkpoint into a directory that only root can change. At `create`, the images are fitted to
 //! the `config.json` of the new container ([`fit`], pure), its changed files are brought into the root file system
 //! ([`layer`]), and the lower runtime restores instead of creating ([`run`]). The checkpoint is then removed, so
-//! that the next start is a fresh one. `docs/decisions/0047` says why nothing in the images is trusted.
+//! that the next start is a fresh one. `docs/decisions/0047` says what is compared and what is not.
 
 pub mod archive;
 pub(super) mod config;
