@@ -164,13 +164,17 @@ impl Images {
             ("mount", first.mount, node.mount),
             ("user", first.user, node.user),
         ] {
-            match (own.is_some() && own != host, config.has_namespace(kind)) {
+            // For CRIU, a missing number is 0.
+            let (own, host) = (own.unwrap_or_default(), host.unwrap_or_default());
+            match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
                         "its {kind} namespace is not that of the node, and the new container has that of the node"
                     ));
                 }
-                (false, true) => return Err(format!("it uses the {kind} namespace of its node")),
+                (is_separate, true) if !is_separate || own == 0 => {
+                    return Err(format!("it uses the {kind} namespace of its node"));
+                }
                 _ => {}
             }
         }

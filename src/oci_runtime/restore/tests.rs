@@ -348,6 +348,18 @@ fn namespaces_and_files_of_the_node_are_refused() {
             "{refused}"
         );
     }
+    // CRIU takes a missing number for 0.
+    let none = Namespaces { network: Some(0), ..Namespaces::default() };
+    for host in [None, Some(Namespaces::default()), Some(none.clone())] {
+        let (mut images, config) = fixture();
+        all(&mut images, none.clone());
+        if let Some(host) = host {
+            let inventory = Inventory { host: Some(host), cgroups: None };
+            change(&mut images, "inventory.img", &|entry| merged(entry, &inventory).unwrap());
+        }
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains("the network namespace of its node"), "{refused}");
+    }
     let (mut images, config) = fixture();
     change(&mut images, "ids-8.img", &|entry| {
         merged(entry, &Namespaces { mount: Some(99), ..Namespaces::default() }).unwrap()
