@@ -210,6 +210,9 @@ pub(super) struct Mount {
     /// The old form of `outside`.
     #[prost(bool, optional, tag = "13")]
     pub(super) is_outside: Option<bool>,
+    /// Flags of the file system, without those of the mount.
+    #[prost(uint32, optional, tag = "17")]
+    pub(super) file_system_flags: Option<u32>,
     /// The runtime's name for a source outside of the container.
     #[prost(string, optional, tag = "18")]
     pub(super) outside: Option<String>,

@@ -35,6 +35,10 @@ pub(super) fn check(
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
             return Err(format!("it has a mount of an unknown kind at {}", mount.path));
         }
+        // CRIU would then take most flags of the mount, such as read-only, for those of the file system.
+        if mount.file_system_flags.is_none() {
+            return Err(format!("its mount at {} has no flags of a file system", mount.path));
+        }
         // A part of the mount above it, such as `/proc/sys`, is mounted there again.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
         let is_whole = mount.root == "/" || parts(&mount.root) == below;

@@ -245,7 +245,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 16] = [
+    let cases: [(&str, Change); 17] = [
         ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
             "leaves the container",
@@ -276,6 +276,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/proc lacks options", at("/proc", Box::new(|it| it.flags = 0))),
         ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
+        ("/data has no flags", at("/data", Box::new(|it| it.file_system_flags = None))),
         ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
     ];
     for (reason, mutate) in cases {
@@ -285,7 +286,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             mutate(&mut mount);
             // A field that is none now is removed.
             let mut without = merged(entry, &mount).unwrap();
-            if mount.outside.is_none() {
+            if mount.outside.is_none() || mount.file_system_flags.is_none() {
                 without = mount.encode_to_vec();
             }
             without
