@@ -124,6 +124,9 @@ pub(super) struct Credentials {
     pub(super) secure_bits: u32,
     #[prost(uint32, repeated, packed = "false", tag = "14")]
     pub(super) groups: Vec<u32>,
+    /// The AppArmor profile or SELinux label.
+    #[prost(string, optional, tag = "15")]
+    pub(super) label: Option<String>,
     /// Profiles of AppArmor's own namespaces, which CRIU would load.
     #[prost(bytes = "vec", optional, tag = "17")]
     pub(super) apparmor_namespaces: Option<Vec<u8>>,

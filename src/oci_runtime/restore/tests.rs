@@ -64,7 +64,11 @@ fn change(images: &mut Images, name: &str, change: &dyn Fn(&[u8]) -> Vec<u8>) {
 }
 
 fn change_thread(images: &mut Images, of: &Thread) {
-    change(images, "core-7.img", &|entry| {
+    change_thread_of(images, 7, of);
+}
+
+fn change_thread_of(images: &mut Images, id: u32, of: &Thread) {
+    change(images, &format!("core-{id}.img"), &|entry| {
         let mut core: Core = decoded(entry).unwrap();
         core.thread = core.thread.map(|thread| merged(&thread, of).unwrap());
         merged(entry, &core).unwrap()
@@ -229,6 +233,31 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
     let (mut images, mut config) = fixture();
     config["process"]["noNewPrivileges"] = json!(true);
     assert!(fit(&mut images, &config).unwrap_err().contains("no_new_privs"));
+    // A new profile or label, which CRIU only gives to what had one.
+    for (key, value, is_confined) in [
+        ("apparmorProfile", "docker-default", true),
+        ("selinuxLabel", "system_u:system_r:container_t:s0", true),
+        ("apparmorProfile", "unconfined", false),
+    ] {
+        for label in [None, Some(""), Some("docker-default")] {
+            let (mut images, mut config) = fixture();
+            config["process"][key] = json!(value);
+            for id in [1, 7, 8, 29] {
+                // One thread without a label is enough.
+                let label = if id == 7 { label } else { Some("docker-default") };
+                let label = label.map(str::to_owned);
+                let has = Credentials { label, ..credentials(&images) };
+                let labelled = Thread { credentials: Some(has), ..Thread::default() };
+                change_thread_of(&mut images, id, &labelled);
+            }
+            match fit(&mut images, &config) {
+                Err(refused) => {
+                    assert!(refused.contains("without an AppArmor profile"), "{refused}")
+                }
+                Ok(()) => assert!(!is_confined || label == Some("docker-default"), "{label:?}"),
+            }
+        }
+    }
     // Another user without capabilities.
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
