@@ -255,7 +255,8 @@ impl Images {
         let cores = self.read::<Core>(&core_name(id))?;
         let core = cores.into_iter().next().ok_or("it has an empty core image")?;
         let task = core.task.as_deref().map(decoded::<Task>).transpose()?.unwrap_or_default();
-        if task.old_seccomp_mode.is_some() || task.cgroups.is_some() {
+        let has_old_filter = task.old_seccomp_mode.is_some() || task.old_seccomp_filter.is_some();
+        if has_old_filter || task.cgroups.is_some() {
             return Err("it was made by a CRIU older than 4.0".to_owned());
         }
         Ok(core)

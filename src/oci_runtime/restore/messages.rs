@@ -58,6 +58,9 @@ pub(super) struct Task {
     pub(super) cgroups: Option<u32>,
     #[prost(uint32, optional, tag = "11")]
     pub(super) old_seccomp_mode: Option<u32>,
+    /// CRIU prefers it to the filter of the first thread.
+    #[prost(uint32, optional, tag = "12")]
+    pub(super) old_seccomp_filter: Option<u32>,
     #[prost(int32, optional, tag = "14")]
     pub(super) oom_score: Option<i32>,
 }

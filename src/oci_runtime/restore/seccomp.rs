@@ -16,7 +16,7 @@ impl Chains {
         let own = |flags| Filter { program: program.to_vec(), previous: None, flags };
         let mut filters = vec![own(None), own(Some(ALL_THREADS))];
         let moved = of_checkpoint.filters.into_iter().map(|filter| Filter {
-            previous: filter.previous.map(|before| before.saturating_add(MOVED)),
+            previous: Some(filter.previous.map_or(0, |before| before.saturating_add(MOVED))),
             ..filter
         });
         filters.extend(moved);
@@ -55,7 +55,7 @@ impl Chains {
             let found =
                 self.filters.get_mut(first).ok_or("it has a seccomp filter without a program")?;
             match found.previous {
-                Some(before) if !self.below.contains_key(&first) => first = index(before),
+                Some(before) if before >= MOVED => first = index(before),
                 _ => {
                     found.previous = Some(own);
                     return match self.below.insert(first, own) {

@@ -147,6 +147,9 @@ fn threads_get_the_filter_with_and_without_filters_of_their_own() {
         put(chains(one), &[Some(1), None]).unwrap(),
         (vec![Some(3), None], vec![Some(1), Some(2)])
     );
+    // Also below a filter that no thread names.
+    let unused: &[(Option<u32>, &[u8])] = &[(None, b"a"), (None, b"b")];
+    assert_eq!(put(chains(unused), &[Some(1)]).unwrap(), (vec![Some(3)], vec![Some(0), Some(1)]));
     // A thread with other filters.
     assert_eq!(
         put(chains(one), &[None, Some(1), None]).unwrap(),
@@ -469,12 +472,16 @@ fn unknown_and_damaged_images_are_refused() {
     config["linux"]["devices"] = json!([{ "path": "/dev/sda", "major": 8, "minor": 0 }]);
     fit(&mut images, &config).unwrap();
     let limits = Some(Limits::default());
-    let old = Task { limits, old_seccomp_mode: Some(0), ..Task::default() };
-    let (mut images, config) = fixture();
-    change(&mut images, "core-8.img", &|entry| {
-        let mut core: Core = decoded(entry).unwrap();
-        core.task = core.task.map(|task| merged(&task, &old).unwrap());
-        merged(entry, &core).unwrap()
-    });
-    assert!(fit(&mut images, &config).unwrap_err().contains("older than"));
+    for old in [
+        Task { limits: limits.clone(), old_seccomp_mode: Some(0), ..Task::default() },
+        Task { limits: limits.clone(), old_seccomp_filter: Some(0), ..Task::default() },
+    ] {
+        let (mut images, config) = fixture();
+        change(&mut images, "core-8.img", &|entry| {
+            let mut core: Core = decoded(entry).unwrap();
+            core.task = core.task.map(|task| merged(&task, &old).unwrap());
+            merged(entry, &core).unwrap()
+        });
+        assert!(fit(&mut images, &config).unwrap_err().contains("older than"));
+    }
 }
