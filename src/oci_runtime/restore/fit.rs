@@ -231,6 +231,11 @@ impl Images {
             }
             for thread in threads.values() {
                 rights::check(thread, target.config)?;
+                // CRIU would give the other threads neither this mode nor a filter.
+                let is_strict = thread.seccomp_mode == Some(seccomp::STRICT);
+                if is_strict && (chains.is_some() || threads.len() > 1) {
+                    return Err("it has a process in the strict mode of seccomp".to_owned());
+                }
             }
             if let Some(chains) = &mut chains {
                 chains.put_below(process.pid, &mut threads)?;

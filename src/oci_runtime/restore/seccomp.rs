@@ -34,7 +34,7 @@ impl Chains {
         let is_separate = threads.iter().any(|(id, thread)| *id != leader && has_filter(thread));
         let own = u32::from(!is_separate);
         for (id, thread) in threads {
-            if thread.seccomp_mode == Some(STRICT) || !is_separate && *id != leader {
+            if !is_separate && *id != leader {
                 continue;
             }
             thread.seccomp_filter =
@@ -79,5 +79,5 @@ impl Chains {
 const ALL_THREADS: u32 = 1;
 /// Filters that come before those of the checkpoint.
 const MOVED: u32 = 2;
-const STRICT: u32 = 1;
+pub(super) const STRICT: u32 = 1;
 const WITH_FILTER: u32 = 2;

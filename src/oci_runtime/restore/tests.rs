@@ -17,7 +17,7 @@ use super::{
     image::{Image, decoded, merged},
     messages::{
         Core, Credentials, Filter, HostNames, InternetSocket, Inventory, Limit, Limits, Mount,
-        Namespaces, Network, OpenFile, Seccomp, Task, Thread, Watch, Watches,
+        Namespaces, Network, OpenFile, Seccomp, Task, Thread, TreeEntry, Watch, Watches,
     },
 };
 
@@ -40,12 +40,16 @@ fn fixture() -> (Images, Value) {
 }
 
 fn fit(images: &mut Images, config: &Value) -> Result<(), String> {
+    fit_with(images, config, Some(FILTER))
+}
+
+fn fit_with(images: &mut Images, config: &Value, filter: Option<&[u8]>) -> Result<(), String> {
     let config: Config = serde_json::from_value(config.clone()).unwrap();
     let paths = ["/proc/acpi", "/proc/keys", "/proc/bus", "/proc/sys", "/sys/firmware"];
     images.fit(&Target {
         config: &config,
         limits: &[1 << 20; 16],
-        filter: Some(FILTER),
+        filter,
         exists: &|path| paths.contains(&path),
     })
 }
@@ -233,6 +237,18 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{refused}");
     }
+    let (mut images, config) = fixture();
+    change_thread(&mut images, &Thread { seccomp_mode: Some(1), ..Thread::default() });
+    assert!(fit(&mut images.clone(), &config).unwrap_err().contains("strict mode of seccomp"));
+    fit_with(&mut images, &config, None).unwrap();
+    // Its image is that of another process, whose thread has no filter.
+    let second = TreeEntry { pid: 7, threads: vec![7, 29] };
+    change(&mut images, "pstree.img", &|entry| {
+        let entry_of = decoded::<TreeEntry>(entry).unwrap();
+        if entry_of.pid == 7 { merged(entry, &second).unwrap() } else { entry.to_vec() }
+    });
+    let refused = fit_with(&mut images, &config, None).unwrap_err();
+    assert!(refused.contains("strict mode of seccomp"), "{refused}");
     let (mut images, mut config) = fixture();
     config["process"]["noNewPrivileges"] = json!(true);
     assert!(fit(&mut images, &config).unwrap_err().contains("no_new_privs"));
