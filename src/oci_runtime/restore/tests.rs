@@ -433,6 +433,21 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
+    // What belongs to another type of file does not hide the type.
+    let watches = Some(Watches { all: vec![Watch::default()] });
+    for (file, reason) in [
+        (OpenFile { kind: 16, internet_socket: raw, watches: None }, Some("type 16")),
+        (OpenFile { kind: 8, internet_socket: raw, watches }, Some("inotify")),
+        (OpenFile { kind: 4, internet_socket: raw, watches: None }, None),
+        (OpenFile { kind: 10, ..OpenFile::default() }, None),
+    ] {
+        let (mut images, config) = fixture();
+        change(&mut images, "files.img", &|entry| merged(entry, &file).unwrap());
+        let fitted = fit(&mut images, &config);
+        let is_expected = |refused: &String| reason.is_some_and(|it| refused.contains(it));
+        assert_eq!(fitted.is_err(), reason.is_some(), "{reason:?}");
+        assert!(fitted.err().iter().all(is_expected), "{reason:?}");
+    }
     for (names, reason) in
         [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "three")]
     {
