@@ -16,6 +16,11 @@ pub(super) fn check(
     config: &Config,
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<(), String> {
+    // CRIU knows no such mounts.
+    if let Some(recursive) = config.mounts.iter().find(|it| it.has("rro")) {
+        let path = &recursive.destination;
+        return Err(format!("a recursively read-only mount cannot be restored: {path}"));
+    }
     let mut by_path = BTreeMap::new();
     for mount in mounts {
         // CRIU uses both as a part of a path on the node.

@@ -342,6 +342,10 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
+    let (mut images, mut config) = fixture();
+    config["mounts"][6]["options"] = json!(["rbind", "rro"]);
+    let refused = fit(&mut images, &config).unwrap_err();
+    assert!(refused.contains("read-only mount cannot be restored: /data"), "{refused}");
     for (change, reason) in [
         (json!({ "root": { "path": "r", "readonly": true } }), "its mount at / lacks"),
         (
