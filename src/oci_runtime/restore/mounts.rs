@@ -1,7 +1,7 @@
 //! Whether the mounts of a checkpoint are those of the new container. CRIU makes them from the images, not from
 //! the `config.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     config::{self, Config},
@@ -21,11 +21,15 @@ pub(super) fn check(
         let path = &recursive.destination;
         return Err(format!("a recursively read-only mount cannot be restored: {path}"));
     }
-    let mut by_path = BTreeMap::new();
+    let (mut by_path, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for mount in mounts {
         // CRIU uses both as a part of a path on the node.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
             return Err(format!("its mount at {} leaves the container", mount.path));
+        }
+        // CRIU takes the first of them for the parent of others.
+        if !ids.insert(mount.id) {
+            return Err(format!("its mount at {} has the number of another one", mount.path));
         }
         if by_path.insert(parts(&mount.path), mount).is_some() {
             return Err(format!("it has two mounts at {}", mount.path));

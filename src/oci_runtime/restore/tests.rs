@@ -293,7 +293,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 17] = [
+    let cases: [(&str, Change); 18] = [
         ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
             "leaves the container",
@@ -325,6 +325,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
         ("/data has no flags", at("/data", Box::new(|it| it.file_system_flags = None))),
+        ("has the number of another", at("/data", Box::new(|it| it.id = 865))),
         ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
     ];
     for (reason, mutate) in cases {
