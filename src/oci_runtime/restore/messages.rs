@@ -200,6 +200,9 @@ pub(super) struct Mount {
     pub(super) kind: u32,
     #[prost(uint32, required, tag = "2")]
     pub(super) id: u32,
+    /// The number of the file system.
+    #[prost(uint32, required, tag = "3")]
+    pub(super) device: u32,
     #[prost(uint32, required, tag = "4")]
     pub(super) parent: u32,
     #[prost(uint32, required, tag = "5")]

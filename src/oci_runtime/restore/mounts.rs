@@ -56,6 +56,7 @@ pub(super) fn check(
         }
         check_mount(mount, path, config)?;
     }
+    check_devices(mounts)?;
     let wanted = config.mounts.iter().map(|mount| &mount.destination);
     let linux = &config.linux;
     let hidden = linux.masked_paths.iter().chain(&linux.readonly_paths).filter(|path| exists(path));
@@ -63,6 +64,25 @@ pub(super) fn check(
         Some(path) => Err(format!("it has no mount at {path}, and the new container has one")),
         None => Ok(()),
     }
+}
+
+/// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
+/// one of the node or the root.
+fn check_devices(mounts: &[Mount]) -> Result<(), String> {
+    let is_inside = |it: &&Mount| it.outside.is_none() && !parts(&it.path).is_empty();
+    // runc hides files with the container's own device.
+    let is_masking = |it: &Mount| it.outside.as_deref() == Some("/dev/null");
+    for mount in mounts.iter().filter(is_inside) {
+        let is_other = |it: &&Mount| {
+            it.device == mount.device
+                && (!is_inside(it) || it.kind != mount.kind)
+                && !is_masking(it)
+        };
+        if let Some(other) = mounts.iter().find(is_other) {
+            return Err(format!("its mount at {} is that at {}", mount.path, other.path));
+        }
+    }
+    Ok(())
 }
 
 fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), String> {

@@ -293,7 +293,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 18] = [
+    let cases: [(&str, Change); 21] = [
         ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
             "leaves the container",
@@ -326,6 +326,9 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
         ("/data has no flags", at("/data", Box::new(|it| it.file_system_flags = None))),
         ("has the number of another", at("/data", Box::new(|it| it.id = 865))),
+        ("/dev is that at /dev/shm", at("/dev", Box::new(|it| it.device = 63))),
+        ("/dev is that at /", at("/dev", Box::new(|it| it.device = 193))),
+        ("/proc/sys is that at /dev", at("/dev", Box::new(|it| it.device = 197))),
         ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
     ];
     for (reason, mutate) in cases {
