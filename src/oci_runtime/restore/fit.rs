@@ -292,7 +292,8 @@ fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>,
     let mut core = decoded::<Core>(entry)?;
     core.thread = core.thread.map(|thread| merged(&thread, change)).transpose()?;
     if let Some(task) = &mut core.task {
-        let limits = decoded::<Task>(task)?.limits.map(|limits| lowered(&limits, target));
+        let limits = decoded::<Task>(task)?.limits.unwrap_or_default();
+        let limits = Some(lowered(&limits, target));
         let oom_score = Some(target.config.process.oom_score_adj);
         *task = merged(task, &Task { limits, oom_score, ..Task::default() })?;
     }
@@ -307,11 +308,14 @@ fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
         let stated = stated.iter().find(|it| it.name == format!("RLIMIT_{name}"));
         stated.map(|it| it.hard).or_else(|| target.limits.get(number).copied())
     };
-    let lower = |(number, limit): (usize, &Limit)| {
+    let lower = |number| {
+        // CRIU would leave its own for a missing one.
+        let unlimited = Limit { soft: u64::MAX, hard: u64::MAX };
+        let limit = limits.all.get(number).copied().unwrap_or(unlimited);
         let hard = limit.hard.min(hard(number).unwrap_or_default());
         Limit { soft: limit.soft.min(hard), hard }
     };
-    Limits { all: limits.all.iter().enumerate().map(lower).collect() }
+    Limits { all: (0..LIMITS.len()).map(lower).collect() }
 }
 
 /// The content of a tmpfs, which CRIU lets the system's tar unpack.

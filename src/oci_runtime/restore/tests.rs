@@ -114,6 +114,22 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let filter = &filters[thread.seccomp_filter.unwrap() as usize];
         assert_eq!(filter.previous, Some(1), "the own filter comes first");
     }
+    // Also limits that the checkpoint has not.
+    for count in [0, 3] {
+        let (mut images, config) = fixture();
+        change(&mut images, "core-7.img", &|entry| {
+            let mut core: Core = decoded(entry).unwrap();
+            let all = vec![Limit { soft: 5, hard: 6 }; count];
+            let few = Task { limits: Some(Limits { all }), ..Task::default() };
+            core.task = core.task.map(|task| merged(&task, &few).unwrap());
+            merged(entry, &core).unwrap()
+        });
+        fit(&mut images, &config).unwrap();
+        let core: Core = entry(&images, "core-7.img");
+        let limits = decoded::<Task>(&core.task.unwrap()).unwrap().limits.unwrap().all;
+        assert_eq!((limits.len(), limits[15].hard, limits[15].soft), (16, 1 << 20, 1 << 20));
+        assert_eq!(limits[0].soft, if count == 0 { 1 << 20 } else { 5 });
+    }
     // A private cgroup namespace: CRIU enters the cgroup that the runtime names.
     let (mut images, mut config) = fixture();
     config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
