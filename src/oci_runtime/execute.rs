@@ -71,9 +71,12 @@ pub(super) fn run(
         return if line.command == "features" { features(&line) } else { Err(replace(&line)) };
     }
     let line = &chained(line, directory, environment)?;
-    let dump = if line.command == "create" { directory.restore(&line.id)? } else { None };
-    if let Some(dump) = dump {
-        return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
+    if line.command == "create" {
+        // The mark of a restored container that was never started.
+        directory.take_restored(&line.id)?;
+        if let Some(dump) = directory.restore(&line.id)? {
+            return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
+        }
     }
     match line.command.as_str() {
         // A restored container already runs.
@@ -123,8 +126,8 @@ fn restore(
             "CRIU cannot restore the checkpoint: {reason}"
         )));
     }
-    directory.mark_restored(&line.id)?;
     fs::remove_dir_all(dump).map_err(|e| HostError::new("remove", dump, e))?;
+    directory.mark_restored(&line.id)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! Reads the archive of a checkpoint, which may come from anywhere. Nothing is written before all of it was looked at.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::OpenOptionsExt,
@@ -32,7 +33,7 @@ impl Contents {
     pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
-        let mut found = Vec::<Content>::new();
+        let (mut found, mut paths) = (Vec::new(), HashSet::new());
         // Without the extensions of the format, so that a name cannot fill the memory. All names are short.
         let mut archive = Archive::new(archive);
         for (number, entry) in archive.entries_with_seek()?.raw(true).enumerate() {
@@ -57,7 +58,7 @@ impl Contents {
             if path.components().count() > 2 {
                 return refused("is in a directory that no checkpoint has");
             }
-            if found.iter().any(|content| content.path == path) {
+            if !paths.insert(path.clone()) {
                 return refused("is there twice");
             }
             let (offset, size) = (entry.raw_file_position(), entry.size());

@@ -100,6 +100,14 @@ impl Config {
     }
 }
 
+impl Process {
+    /// The AppArmor profile, if it confines.
+    pub(super) fn confining_profile(&self) -> Option<&str> {
+        let profile = self.apparmor_profile.as_str();
+        (!matches!(profile, "" | "unconfined")).then_some(profile)
+    }
+}
+
 impl Mount {
     /// Whether its source is outside of the container.
     pub(super) fn is_bind(&self) -> bool {

@@ -164,13 +164,17 @@ impl Images {
             ("mount", first.mount, node.mount),
             ("user", first.user, node.user),
         ] {
-            match (own.is_some() && own != host, config.has_namespace(kind)) {
+            // For CRIU, a missing number is 0.
+            let (own, host) = (own.unwrap_or_default(), host.unwrap_or_default());
+            match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
                         "its {kind} namespace is not that of the node, and the new container has that of the node"
                     ));
                 }
-                (false, true) => return Err(format!("it uses the {kind} namespace of its node")),
+                (is_separate, true) if !is_separate || own == 0 => {
+                    return Err(format!("it uses the {kind} namespace of its node"));
+                }
                 _ => {}
             }
         }
@@ -183,14 +187,13 @@ impl Images {
 
     fn check_files(&self, config: &Config) -> Result<(), String> {
         for file in self.read::<OpenFile>("files.img")? {
-            let is_raw = file.internet_socket.is_some_and(|socket| socket.kind == RAW_SOCKET);
-            if is_raw || file.kind == PACKET_SOCKET {
-                if config.allows("CAP_NET_RAW") {
-                    continue;
-                }
+            let is_raw = file.kind == INTERNET_SOCKET
+                && file.internet_socket.is_some_and(|socket| socket.kind == RAW_SOCKET);
+            let needs_right = is_raw || file.kind == PACKET_SOCKET;
+            if needs_right && !config.allows("CAP_NET_RAW") {
                 return Err("it has a raw socket, which needs CAP_NET_RAW".to_owned());
             }
-            if !OPEN_FILES.contains(&file.kind) {
+            if file.kind != PACKET_SOCKET && !OPEN_FILES.contains(&file.kind) {
                 return Err(format!("it has an open file of CRIU's type {}", file.kind));
             }
             // Without a path, CRIU opens the file by its handle, outside of the container's mounts.
@@ -227,6 +230,11 @@ impl Images {
             }
             for thread in threads.values() {
                 rights::check(thread, target.config)?;
+                // CRIU would give the other threads neither this mode nor a filter.
+                let is_strict = thread.seccomp_mode == Some(seccomp::STRICT);
+                if is_strict && (chains.is_some() || threads.len() > 1) {
+                    return Err("it has a process in the strict mode of seccomp".to_owned());
+                }
             }
             if let Some(chains) = &mut chains {
                 chains.put_below(process.pid, &mut threads)?;
@@ -251,7 +259,8 @@ impl Images {
         let cores = self.read::<Core>(&core_name(id))?;
         let core = cores.into_iter().next().ok_or("it has an empty core image")?;
         let task = core.task.as_deref().map(decoded::<Task>).transpose()?.unwrap_or_default();
-        if task.old_seccomp_mode.is_some() || task.cgroups.is_some() {
+        let has_old_filter = task.old_seccomp_mode.is_some() || task.old_seccomp_filter.is_some();
+        if has_old_filter || task.cgroups.is_some() {
             return Err("it was made by a CRIU older than 4.0".to_owned());
         }
         Ok(core)
@@ -283,7 +292,8 @@ fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>,
     let mut core = decoded::<Core>(entry)?;
     core.thread = core.thread.map(|thread| merged(&thread, change)).transpose()?;
     if let Some(task) = &mut core.task {
-        let limits = decoded::<Task>(task)?.limits.map(|limits| lowered(&limits, target));
+        let limits = decoded::<Task>(task)?.limits.unwrap_or_default();
+        let limits = Some(lowered(&limits, target));
         let oom_score = Some(target.config.process.oom_score_adj);
         *task = merged(task, &Task { limits, oom_score, ..Task::default() })?;
     }
@@ -298,11 +308,14 @@ fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
         let stated = stated.iter().find(|it| it.name == format!("RLIMIT_{name}"));
         stated.map(|it| it.hard).or_else(|| target.limits.get(number).copied())
     };
-    let lower = |(number, limit): (usize, &Limit)| {
+    let lower = |number| {
+        // CRIU would leave its own for a missing one.
+        let unlimited = Limit { soft: u64::MAX, hard: u64::MAX };
+        let limit = limits.all.get(number).copied().unwrap_or(unlimited);
         let hard = limit.hard.min(hard(number).unwrap_or_default());
         Limit { soft: limit.soft.min(hard), hard }
     };
-    Limits { all: limits.all.iter().enumerate().map(lower).collect() }
+    Limits { all: (0..LIMITS.len()).map(lower).collect() }
 }
 
 /// The content of a tmpfs, which CRIU lets the system's tar unpack.
@@ -379,6 +392,7 @@ const KEPT: [&str; 21] = [
 /// CRIU's numbers of open files that every process may have: files, pipes, sockets, events, watches, signals,
 /// terminals, timers and memory.
 const OPEN_FILES: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 18, 20];
+const INTERNET_SOCKET: u32 = 4;
 const PACKET_SOCKET: u32 = 10;
 const RAW_SOCKET: u32 = 3;
 /// runc's name for the network namespace that it gets from the engine.

@@ -58,6 +58,9 @@ pub(super) struct Task {
     pub(super) cgroups: Option<u32>,
     #[prost(uint32, optional, tag = "11")]
     pub(super) old_seccomp_mode: Option<u32>,
+    /// CRIU prefers it to the filter of the first thread.
+    #[prost(uint32, optional, tag = "12")]
+    pub(super) old_seccomp_filter: Option<u32>,
     #[prost(int32, optional, tag = "14")]
     pub(super) oom_score: Option<i32>,
 }
@@ -124,6 +127,9 @@ pub(super) struct Credentials {
     pub(super) secure_bits: u32,
     #[prost(uint32, repeated, packed = "false", tag = "14")]
     pub(super) groups: Vec<u32>,
+    /// The AppArmor profile or SELinux label.
+    #[prost(string, optional, tag = "15")]
+    pub(super) label: Option<String>,
     /// Profiles of AppArmor's own namespaces, which CRIU would load.
     #[prost(bytes = "vec", optional, tag = "17")]
     pub(super) apparmor_namespaces: Option<Vec<u8>>,
@@ -194,6 +200,9 @@ pub(super) struct Mount {
     pub(super) kind: u32,
     #[prost(uint32, required, tag = "2")]
     pub(super) id: u32,
+    /// The number of the file system.
+    #[prost(uint32, required, tag = "3")]
+    pub(super) device: u32,
     #[prost(uint32, required, tag = "4")]
     pub(super) parent: u32,
     #[prost(uint32, required, tag = "5")]
@@ -210,6 +219,9 @@ pub(super) struct Mount {
     /// The old form of `outside`.
     #[prost(bool, optional, tag = "13")]
     pub(super) is_outside: Option<bool>,
+    /// Flags of the file system, without those of the mount.
+    #[prost(uint32, optional, tag = "17")]
+    pub(super) file_system_flags: Option<u32>,
     /// The runtime's name for a source outside of the container.
     #[prost(string, optional, tag = "18")]
     pub(super) outside: Option<String>,

@@ -1,7 +1,7 @@
 //! Whether the mounts of a checkpoint are those of the new container. CRIU makes them from the images, not from
 //! the `config.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     config::{self, Config},
@@ -16,11 +16,20 @@ pub(super) fn check(
     config: &Config,
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<(), String> {
-    let mut by_path = BTreeMap::new();
+    // CRIU knows no such mounts.
+    if let Some(recursive) = config.mounts.iter().find(|it| it.has("rro")) {
+        let path = &recursive.destination;
+        return Err(format!("a recursively read-only mount cannot be restored: {path}"));
+    }
+    let (mut by_path, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for mount in mounts {
         // CRIU uses both as a part of a path on the node.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
             return Err(format!("its mount at {} leaves the container", mount.path));
+        }
+        // CRIU takes the first of them for the parent of others.
+        if !ids.insert(mount.id) {
+            return Err(format!("its mount at {} has the number of another one", mount.path));
         }
         if by_path.insert(parts(&mount.path), mount).is_some() {
             return Err(format!("it has two mounts at {}", mount.path));
@@ -35,6 +44,10 @@ pub(super) fn check(
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
             return Err(format!("it has a mount of an unknown kind at {}", mount.path));
         }
+        // CRIU would then take most flags of the mount, such as read-only, for those of the file system.
+        if mount.file_system_flags.is_none() {
+            return Err(format!("its mount at {} has no flags of a file system", mount.path));
+        }
         // A part of the mount above it, such as `/proc/sys`, is mounted there again.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
         let is_whole = mount.root == "/" || parts(&mount.root) == below;
@@ -43,6 +56,7 @@ pub(super) fn check(
         }
         check_mount(mount, path, config)?;
     }
+    check_devices(mounts)?;
     let wanted = config.mounts.iter().map(|mount| &mount.destination);
     let linux = &config.linux;
     let hidden = linux.masked_paths.iter().chain(&linux.readonly_paths).filter(|path| exists(path));
@@ -50,6 +64,25 @@ pub(super) fn check(
         Some(path) => Err(format!("it has no mount at {path}, and the new container has one")),
         None => Ok(()),
     }
+}
+
+/// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
+/// one of the node or the root.
+fn check_devices(mounts: &[Mount]) -> Result<(), String> {
+    let is_inside = |it: &&Mount| it.outside.is_none() && !parts(&it.path).is_empty();
+    // runc hides files with the container's own device.
+    let is_masking = |it: &Mount| it.outside.as_deref() == Some("/dev/null");
+    for mount in mounts.iter().filter(is_inside) {
+        let is_other = |it: &&Mount| {
+            it.device == mount.device
+                && (!is_inside(it) || it.kind != mount.kind)
+                && !is_masking(it)
+        };
+        if let Some(other) = mounts.iter().find(is_other) {
+            return Err(format!("its mount at {} is that at {}", mount.path, other.path));
+        }
+    }
+    Ok(())
 }
 
 fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), String> {

@@ -20,6 +20,13 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     if credentials.apparmor_namespaces.as_ref().is_some_and(|profiles| !profiles.is_empty()) {
         return Err("it has its own AppArmor profiles".to_owned());
     }
+    // CRIU gives the new label only to threads that had one.
+    let is_labelled = process.confining_profile().is_some() || !process.selinux_label.is_empty();
+    if is_labelled && credentials.label.as_ref().is_none_or(String::is_empty) {
+        return Err("it has a process without an AppArmor profile or SELinux label, and the new \
+                    container has one"
+            .to_owned());
+    }
     let is_preferred = thread.nice.is_some_and(|nice| nice < 0)
         || thread.policy.is_some_and(|policy| REAL_TIME.contains(&policy));
     if is_preferred && !config.allows("CAP_SYS_NICE") {

@@ -76,9 +76,8 @@ fn restoring(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandL
     let mut add = |flag: &str, value: OsString| flags.extend([flag.into(), value]);
     add("--image-path", checkpoint.join(IMAGES).into());
     add("--work-path", checkpoint.into());
-    let is_confined = !matches!(process.apparmor_profile.as_str(), "" | "unconfined");
-    if is_confined {
-        add("--lsm-profile", format!("apparmor:{}", process.apparmor_profile).into());
+    if let Some(profile) = process.confining_profile() {
+        add("--lsm-profile", format!("apparmor:{profile}").into());
     } else if !process.selinux_label.is_empty() {
         add("--lsm-profile", format!("selinux:{}", process.selinux_label).into());
         add("--lsm-mount-context", config.linux.mount_label.clone().into());

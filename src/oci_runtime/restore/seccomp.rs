@@ -16,7 +16,7 @@ impl Chains {
         let own = |flags| Filter { program: program.to_vec(), previous: None, flags };
         let mut filters = vec![own(None), own(Some(ALL_THREADS))];
         let moved = of_checkpoint.filters.into_iter().map(|filter| Filter {
-            previous: filter.previous.map(|before| before.saturating_add(MOVED)),
+            previous: Some(filter.previous.map_or(0, |before| before.saturating_add(MOVED))),
             ..filter
         });
         filters.extend(moved);
@@ -34,7 +34,7 @@ impl Chains {
         let is_separate = threads.iter().any(|(id, thread)| *id != leader && has_filter(thread));
         let own = u32::from(!is_separate);
         for (id, thread) in threads {
-            if thread.seccomp_mode == Some(STRICT) || !is_separate && *id != leader {
+            if !is_separate && *id != leader {
                 continue;
             }
             thread.seccomp_filter =
@@ -55,7 +55,7 @@ impl Chains {
             let found =
                 self.filters.get_mut(first).ok_or("it has a seccomp filter without a program")?;
             match found.previous {
-                Some(before) if !self.below.contains_key(&first) => first = index(before),
+                Some(before) if before >= MOVED => first = index(before),
                 _ => {
                     found.previous = Some(own);
                     return match self.below.insert(first, own) {
@@ -79,5 +79,5 @@ impl Chains {
 const ALL_THREADS: u32 = 1;
 /// Filters that come before those of the checkpoint.
 const MOVED: u32 = 2;
-const STRICT: u32 = 1;
+pub(super) const STRICT: u32 = 1;
 const WITH_FILTER: u32 = 2;

@@ -17,7 +17,7 @@ use super::{
     image::{Image, decoded, merged},
     messages::{
         Core, Credentials, Filter, HostNames, InternetSocket, Inventory, Limit, Limits, Mount,
-        Namespaces, Network, OpenFile, Seccomp, Task, Thread, Watch, Watches,
+        Namespaces, Network, OpenFile, Seccomp, Task, Thread, TreeEntry, Watch, Watches,
     },
 };
 
@@ -40,12 +40,16 @@ fn fixture() -> (Images, Value) {
 }
 
 fn fit(images: &mut Images, config: &Value) -> Result<(), String> {
+    fit_with(images, config, Some(FILTER))
+}
+
+fn fit_with(images: &mut Images, config: &Value, filter: Option<&[u8]>) -> Result<(), String> {
     let config: Config = serde_json::from_value(config.clone()).unwrap();
     let paths = ["/proc/acpi", "/proc/keys", "/proc/bus", "/proc/sys", "/sys/firmware"];
     images.fit(&Target {
         config: &config,
         limits: &[1 << 20; 16],
-        filter: Some(FILTER),
+        filter,
         exists: &|path| paths.contains(&path),
     })
 }
@@ -64,7 +68,11 @@ fn change(images: &mut Images, name: &str, change: &dyn Fn(&[u8]) -> Vec<u8>) {
 }
 
 fn change_thread(images: &mut Images, of: &Thread) {
-    change(images, "core-7.img", &|entry| {
+    change_thread_of(images, 7, of);
+}
+
+fn change_thread_of(images: &mut Images, id: u32, of: &Thread) {
+    change(images, &format!("core-{id}.img"), &|entry| {
         let mut core: Core = decoded(entry).unwrap();
         core.thread = core.thread.map(|thread| merged(&thread, of).unwrap());
         merged(entry, &core).unwrap()
@@ -106,6 +114,22 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let filter = &filters[thread.seccomp_filter.unwrap() as usize];
         assert_eq!(filter.previous, Some(1), "the own filter comes first");
     }
+    // Also limits that the checkpoint has not.
+    for count in [0, 3] {
+        let (mut images, config) = fixture();
+        change(&mut images, "core-7.img", &|entry| {
+            let mut core: Core = decoded(entry).unwrap();
+            let all = vec![Limit { soft: 5, hard: 6 }; count];
+            let few = Task { limits: Some(Limits { all }), ..Task::default() };
+            core.task = core.task.map(|task| merged(&task, &few).unwrap());
+            merged(entry, &core).unwrap()
+        });
+        fit(&mut images, &config).unwrap();
+        let core: Core = entry(&images, "core-7.img");
+        let limits = decoded::<Task>(&core.task.unwrap()).unwrap().limits.unwrap().all;
+        assert_eq!((limits.len(), limits[15].hard, limits[15].soft), (16, 1 << 20, 1 << 20));
+        assert_eq!(limits[0].soft, if count == 0 { 1 << 20 } else { 5 });
+    }
     // A private cgroup namespace: CRIU enters the cgroup that the runtime names.
     let (mut images, mut config) = fixture();
     config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
@@ -143,6 +167,9 @@ fn threads_get_the_filter_with_and_without_filters_of_their_own() {
         put(chains(one), &[Some(1), None]).unwrap(),
         (vec![Some(3), None], vec![Some(1), Some(2)])
     );
+    // Also below a filter that no thread names.
+    let unused: &[(Option<u32>, &[u8])] = &[(None, b"a"), (None, b"b")];
+    assert_eq!(put(chains(unused), &[Some(1)]).unwrap(), (vec![Some(3)], vec![Some(0), Some(1)]));
     // A thread with other filters.
     assert_eq!(
         put(chains(one), &[None, Some(1), None]).unwrap(),
@@ -226,9 +253,46 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{refused}");
     }
+    let (mut images, config) = fixture();
+    change_thread(&mut images, &Thread { seccomp_mode: Some(1), ..Thread::default() });
+    assert!(fit(&mut images.clone(), &config).unwrap_err().contains("strict mode of seccomp"));
+    fit_with(&mut images, &config, None).unwrap();
+    // Its image is that of another process, whose thread has no filter.
+    let second = TreeEntry { pid: 7, threads: vec![7, 29] };
+    change(&mut images, "pstree.img", &|entry| {
+        let entry_of = decoded::<TreeEntry>(entry).unwrap();
+        if entry_of.pid == 7 { merged(entry, &second).unwrap() } else { entry.to_vec() }
+    });
+    let refused = fit_with(&mut images, &config, None).unwrap_err();
+    assert!(refused.contains("strict mode of seccomp"), "{refused}");
     let (mut images, mut config) = fixture();
     config["process"]["noNewPrivileges"] = json!(true);
     assert!(fit(&mut images, &config).unwrap_err().contains("no_new_privs"));
+    // A new profile or label, which CRIU only gives to what had one.
+    for (key, value, is_confined) in [
+        ("apparmorProfile", "docker-default", true),
+        ("selinuxLabel", "system_u:system_r:container_t:s0", true),
+        ("apparmorProfile", "unconfined", false),
+    ] {
+        for label in [None, Some(""), Some("docker-default")] {
+            let (mut images, mut config) = fixture();
+            config["process"][key] = json!(value);
+            for id in [1, 7, 8, 29] {
+                // One thread without a label is enough.
+                let label = if id == 7 { label } else { Some("docker-default") };
+                let label = label.map(str::to_owned);
+                let has = Credentials { label, ..credentials(&images) };
+                let labelled = Thread { credentials: Some(has), ..Thread::default() };
+                change_thread_of(&mut images, id, &labelled);
+            }
+            match fit(&mut images, &config) {
+                Err(refused) => {
+                    assert!(refused.contains("without an AppArmor profile"), "{refused}")
+                }
+                Ok(()) => assert!(!is_confined || label == Some("docker-default"), "{label:?}"),
+            }
+        }
+    }
     // Another user without capabilities.
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
@@ -245,7 +309,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 16] = [
+    let cases: [(&str, Change); 21] = [
         ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
             "leaves the container",
@@ -276,6 +340,11 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/proc lacks options", at("/proc", Box::new(|it| it.flags = 0))),
         ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
+        ("/data has no flags", at("/data", Box::new(|it| it.file_system_flags = None))),
+        ("has the number of another", at("/data", Box::new(|it| it.id = 865))),
+        ("/dev is that at /dev/shm", at("/dev", Box::new(|it| it.device = 63))),
+        ("/dev is that at /", at("/dev", Box::new(|it| it.device = 193))),
+        ("/proc/sys is that at /dev", at("/dev", Box::new(|it| it.device = 197))),
         ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
     ];
     for (reason, mutate) in cases {
@@ -285,7 +354,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             mutate(&mut mount);
             // A field that is none now is removed.
             let mut without = merged(entry, &mount).unwrap();
-            if mount.outside.is_none() {
+            if mount.outside.is_none() || mount.file_system_flags.is_none() {
                 without = mount.encode_to_vec();
             }
             without
@@ -293,6 +362,10 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
+    let (mut images, mut config) = fixture();
+    config["mounts"][6]["options"] = json!(["rbind", "rro"]);
+    let refused = fit(&mut images, &config).unwrap_err();
+    assert!(refused.contains("read-only mount cannot be restored: /data"), "{refused}");
     for (change, reason) in [
         (json!({ "root": { "path": "r", "readonly": true } }), "its mount at / lacks"),
         (
@@ -348,6 +421,18 @@ fn namespaces_and_files_of_the_node_are_refused() {
             "{refused}"
         );
     }
+    // CRIU takes a missing number for 0.
+    let none = Namespaces { network: Some(0), ..Namespaces::default() };
+    for host in [None, Some(Namespaces::default()), Some(none.clone())] {
+        let (mut images, config) = fixture();
+        all(&mut images, none.clone());
+        if let Some(host) = host {
+            let inventory = Inventory { host: Some(host), cgroups: None };
+            change(&mut images, "inventory.img", &|entry| merged(entry, &inventory).unwrap());
+        }
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains("the network namespace of its node"), "{refused}");
+    }
     let (mut images, config) = fixture();
     change(&mut images, "ids-8.img", &|entry| {
         merged(entry, &Namespaces { mount: Some(99), ..Namespaces::default() }).unwrap()
@@ -371,6 +456,21 @@ fn namespaces_and_files_of_the_node_are_refused() {
         change(&mut images, "files.img", &|entry| merged(entry, &file).unwrap());
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+    // What belongs to another type of file does not hide the type.
+    let watches = Some(Watches { all: vec![Watch::default()] });
+    for (file, reason) in [
+        (OpenFile { kind: 16, internet_socket: raw, watches: None }, Some("type 16")),
+        (OpenFile { kind: 8, internet_socket: raw, watches }, Some("inotify")),
+        (OpenFile { kind: 4, internet_socket: raw, watches: None }, None),
+        (OpenFile { kind: 10, ..OpenFile::default() }, None),
+    ] {
+        let (mut images, config) = fixture();
+        change(&mut images, "files.img", &|entry| merged(entry, &file).unwrap());
+        let fitted = fit(&mut images, &config);
+        let is_expected = |refused: &String| reason.is_some_and(|it| refused.contains(it));
+        assert_eq!(fitted.is_err(), reason.is_some(), "{reason:?}");
+        assert!(fitted.err().iter().all(is_expected), "{reason:?}");
     }
     for (names, reason) in
         [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "three")]
@@ -427,12 +527,16 @@ fn unknown_and_damaged_images_are_refused() {
     config["linux"]["devices"] = json!([{ "path": "/dev/sda", "major": 8, "minor": 0 }]);
     fit(&mut images, &config).unwrap();
     let limits = Some(Limits::default());
-    let old = Task { limits, old_seccomp_mode: Some(0), ..Task::default() };
-    let (mut images, config) = fixture();
-    change(&mut images, "core-8.img", &|entry| {
-        let mut core: Core = decoded(entry).unwrap();
-        core.task = core.task.map(|task| merged(&task, &old).unwrap());
-        merged(entry, &core).unwrap()
-    });
-    assert!(fit(&mut images, &config).unwrap_err().contains("older than"));
+    for old in [
+        Task { limits: limits.clone(), old_seccomp_mode: Some(0), ..Task::default() },
+        Task { limits: limits.clone(), old_seccomp_filter: Some(0), ..Task::default() },
+    ] {
+        let (mut images, config) = fixture();
+        change(&mut images, "core-8.img", &|entry| {
+            let mut core: Core = decoded(entry).unwrap();
+            core.task = core.task.map(|task| merged(&task, &old).unwrap());
+            merged(entry, &core).unwrap()
+        });
+        assert!(fit(&mut images, &config).unwrap_err().contains("older than"));
+    }
 }

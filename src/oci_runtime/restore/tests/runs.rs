@@ -86,6 +86,13 @@ fn a_create_becomes_a_restore_once() {
     assert_eq!(format!("{started:?}"), format!("{:?}", ExitCode::SUCCESS));
     assert_eq!(place.seen(), wanted);
     assert_eq!(place.directory.restore(ID).unwrap(), None, "the next start is a fresh one");
+    // Also if the restored container was never started.
+    place.directory.mark_restored(ID).unwrap();
+    // Otherwise it would replace this process.
+    let mode = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(place.path("runtime"), mode).unwrap();
+    place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+    assert!(!place.directory.take_restored(ID).unwrap());
     place.directory.remove(ID).unwrap();
     assert!(!place.directory.of(ID).exists());
 }
