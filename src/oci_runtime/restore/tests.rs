@@ -244,6 +244,10 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
+}
+
+#[test]
+fn priorities_and_strict_seccomp_are_refused() {
     for (thread, reason) in [
         (Thread { nice: Some(-1), ..Thread::default() }, "CAP_SYS_NICE"),
         (Thread { policy: Some(1), ..Thread::default() }, "CAP_SYS_NICE"),
@@ -268,6 +272,10 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
     let (mut images, mut config) = fixture();
     config["process"]["noNewPrivileges"] = json!(true);
     assert!(fit(&mut images, &config).unwrap_err().contains("no_new_privs"));
+}
+
+#[test]
+fn a_confined_container_needs_processes_with_a_label() {
     // A new profile or label, which CRIU only gives to what had one.
     for (key, value, is_confined) in [
         ("apparmorProfile", "docker-default", true),
@@ -287,12 +295,16 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
             }
             match fit(&mut images, &config) {
                 Err(refused) => {
-                    assert!(refused.contains("without an AppArmor profile"), "{refused}")
+                    assert!(refused.contains("without an AppArmor profile"), "{refused}");
                 }
                 Ok(()) => assert!(!is_confined || label == Some("docker-default"), "{label:?}"),
             }
         }
     }
+}
+
+#[test]
+fn another_user_without_capabilities_is_refused() {
     // Another user without capabilities.
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
@@ -362,6 +374,10 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
+}
+
+#[test]
+fn mounts_of_the_new_container_are_needed_as_they_are() {
     let (mut images, mut config) = fixture();
     config["mounts"][6]["options"] = json!(["rbind", "rro"]);
     let refused = fit(&mut images, &config).unwrap_err();
@@ -442,7 +458,10 @@ fn namespaces_and_files_of_the_node_are_refused() {
     let other = Network { outside: Some("other".to_owned()) };
     change(&mut images, "netns-10.img", &|entry| merged(entry, &other).unwrap());
     assert!(fit(&mut images, &config).unwrap_err().contains("network"));
+}
 
+#[test]
+fn open_files_of_the_node_are_refused() {
     let raw = Some(InternetSocket { kind: 3 });
     let watches = Some(Watches { all: vec![Watch::default()] });
     for (file, reason) in [
