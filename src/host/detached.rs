@@ -119,6 +119,13 @@ pub fn ignore_requests_to_end() {
     }
 }
 
+/// Lets writes to closed pipes fail, as in all programs in Rust. A failed `exec` leaves the signal at its default, which
+/// ends the process.
+pub fn ignore_broken_pipes() {
+    // Cannot fail for this signal.
+    let _ = ignore(Signal::SIGPIPE);
+}
+
 #[allow(unsafe_code, reason = "the disposition of a signal is global")]
 fn ignore(request: Signal) -> nix::Result<SigHandler> {
     // SAFETY: no handler is installed, so no code runs in a signal's context.

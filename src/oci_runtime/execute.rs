@@ -22,6 +22,7 @@ use super::{
 use crate::{
     error::chain,
     host::{
+        detached::ignore_broken_pipes,
         error::HostError,
         file::{self, Durability},
     },
@@ -212,7 +213,10 @@ fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
 
 /// Replaces this process by the lower runtime. Returns only when that fails.
 fn replace(line: &CommandLine) -> OciRuntimeError {
-    failed_to_run(line, command(line).exec())
+    let failed = command(line).exec();
+    // The report of this error must not end this process if nobody reads it.
+    ignore_broken_pipes();
+    failed_to_run(line, failed)
 }
 
 /// Docker writes a runtime with arguments as a line of a shell script, so the shell also splits them here.

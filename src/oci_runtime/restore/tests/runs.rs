@@ -7,6 +7,8 @@ use std::{
     process::ExitCode,
 };
 
+use nix::libc;
+
 use super::fixture;
 use crate::{
     model::oci_edits::OciEdits,
@@ -92,6 +94,9 @@ fn a_create_becomes_a_restore_once() {
     let mode = fs::Permissions::from_mode(0o644);
     fs::set_permissions(place.path("runtime"), mode).unwrap();
     place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_ne!(u64::from_str_radix(ignored, 16).unwrap() & 1 << (libc::SIGPIPE - 1), 0);
     assert!(!place.directory.take_restored(ID).unwrap());
     place.directory.remove(ID).unwrap();
     assert!(!place.directory.of(ID).exists());
