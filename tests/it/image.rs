@@ -1,6 +1,6 @@
 //! Image calls with the fake dockerd: their requests, their answers, and their effects in the store.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use dockbridge::{
     checkpoint::directory::Checkpoints,
@@ -20,7 +20,10 @@ use dockbridge::{
     store::{handle::Store, hooks::NoHooks, oom::OomDetector, settings::StoreSettings},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::Barrier,
+    time::{Instant, timeout},
+};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::forward;
@@ -210,13 +213,22 @@ async fn a_pull_goes_on_while_one_caller_is_left_and_ends_with_the_last() {
 async fn a_hundred_equal_pulls_are_one() {
     let bench = Bench::new().await;
     let offered = bench.docker.world(|world| world.offer_image("app:1"));
-    bench.docker.inject(Rule::new(PULL, Fault::Late(Duration::from_millis(500))));
+    let held = bench.docker.hold(PULL);
+    let all_wait = Arc::new(Barrier::new(101));
     let pulls = (0..100).map(|nth| {
-        let images = bench.images.clone();
+        let (images, all_wait) = (bench.images.clone(), all_wait.clone());
         let name = if nth % 2 == 0 { "app:1" } else { "docker.io/library/app:1" };
-        tokio::spawn(async move { images.pull(request(name)).await.unwrap() })
+        tokio::spawn(async move {
+            let mut pull = Box::pin(images.pull(request(name)));
+            timeout(Duration::ZERO, &mut pull).await.unwrap_err();
+            all_wait.wait().await;
+            pull.await.unwrap()
+        })
     });
-    for pull in pulls.collect::<Vec<_>>() {
+    let pulls: Vec<_> = pulls.collect();
+    all_wait.wait().await;
+    held.cancel();
+    for pull in pulls {
         assert_eq!(pull.await.unwrap(), id(&offered));
     }
     assert_eq!(bench.docker.count(PULL), 1);

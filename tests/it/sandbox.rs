@@ -208,6 +208,12 @@ impl Node {
         pause
     }
 
+    /// Lets the engine start the pod when the plugin was called.
+    async fn adds_beside(&self, start: &CancellationToken) {
+        eventually(|| self.calls() == ["ADD"]).await;
+        start.cancel();
+    }
+
     fn calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.root.path().join("calls")).unwrap_or_default();
         calls.lines().map(str::to_owned).collect()
@@ -288,11 +294,12 @@ async fn a_plugin_that_hangs_does_not_delay_the_undo_of_a_pod_that_does_not_star
     let script = fs::read_to_string(&plugin).unwrap();
     fs::write(&plugin, format!("{script}[ $CNI_COMMAND = ADD ] && exec sleep 600\nexit 0\n"))
         .unwrap();
-    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    let start = node.docker.hold("POST /containers/*/start");
     node.docker.world(|world| world.pid = std::process::id());
     let sandboxes = node.start().await;
     let run = tokio::time::timeout(LONG / 2, sandboxes.run(spec("hangs", false)));
-    let error = run.await.expect("the undo waited for the plugin").unwrap_err();
+    let (run, ()) = tokio::join!(run, node.adds_beside(&start));
+    let error = run.expect("the undo waited for the plugin").unwrap_err();
     assert!(error.to_string().contains("did not join its network namespace"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());
@@ -335,9 +342,11 @@ async fn plugins_wait_for_the_start_of_a_pod_with_network_settings() {
 #[tokio::test]
 async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refused() {
     let Some(node) = Node::with_oci_runtime().await else { return };
-    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    let start = node.docker.hold("POST /containers/*/start");
     node.docker.world(|world| world.pid = std::process::id());
-    let error = node.start().await.run(spec("astray", false)).await.unwrap_err();
+    let sandboxes = node.start().await;
+    let (run, ()) = tokio::join!(sandboxes.run(spec("astray", false)), node.adds_beside(&start));
+    let error = run.unwrap_err();
     assert!(error.to_string().contains("did not join its network namespace"), "{error}");
     assert_eq!(node.calls(), ["ADD", "DEL"]);
     assert!(node.holds_no_namespace());
@@ -411,9 +420,10 @@ async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     let script = fs::read_to_string(&plugin).unwrap();
     let spoil = format!("[ $CNI_COMMAND = ADD ] && rm -r {0} && touch {0}", directory.display());
     fs::write(&plugin, format!("{script}{spoil}\nexit 0\n")).unwrap();
-    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    let start = node.docker.hold("POST /containers/*/start");
     let sandboxes = node.start().await;
-    let (run, mut pause) = tokio::join!(sandboxes.run(spec("full", false)), node.joins());
+    let run = sandboxes.run(spec("full", false));
+    let (run, mut pause, ()) = tokio::join!(run, node.joins(), node.adds_beside(&start));
     let error = run.unwrap_err().to_string();
     pause.kill().unwrap();
     pause.wait().unwrap();
@@ -431,12 +441,12 @@ async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
     let script = fs::read_to_string(&plugin).unwrap();
     fs::write(&plugin, format!("{script}[ $CNI_COMMAND = ADD ] && exec sleep 600\nexit 0\n"))
         .unwrap();
-    node.docker.inject(Rule::new("POST /containers/*/start", Fault::Late(BESIDE)));
+    let start = node.docker.hold("POST /containers/*/start");
     let sandboxes = node.start().await;
     // The caller disconnects.
     tokio::select! {
         run = sandboxes.run(spec("hangs", false)) => panic!("{run:?}"),
-        () = eventually(|| node.calls() == ["ADD"]) => {}
+        () = node.adds_beside(&start) => {}
     }
     let id = node.docker.world(|world| world.containers[0].id.clone());
     let stop = tokio::time::timeout(LONG / 2, sandboxes.stop(&id));
@@ -475,6 +485,3 @@ fn id(digit: char) -> SandboxId {
 fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
-
-/// How long the engine takes to start a pod. Plugins run in the same time.
-const BESIDE: Duration = Duration::from_secs(2);

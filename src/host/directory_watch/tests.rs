@@ -1,7 +1,8 @@
 //! All ways in which a directory's content can change.
 
-use std::{fs, os::unix::fs::symlink, time::Duration};
+use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
+use nix::sys::stat::{Mode, SFlag, mknod};
 use tokio::time::timeout;
 
 use super::*;
@@ -15,12 +16,18 @@ async fn is_quiet(watch: &mut DirectoryWatch) -> bool {
     timeout(Duration::from_millis(100), watch.changed()).await.is_err()
 }
 
+/// Creates a file without opening it. A child that another test starts would inherit the descriptor, and its
+/// late end is one more event.
+fn create(file: &Path) {
+    mknod(file, SFlag::S_IFREG, Mode::S_IRUSR | Mode::S_IWUSR, 0).unwrap();
+}
+
 #[tokio::test]
 async fn files_written_moved_and_removed_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let mut watch = DirectoryWatch::new(vec![dir.path().to_owned()]).unwrap();
     assert!(is_quiet(&mut watch).await);
-    fs::write(dir.path().join("a"), "1").unwrap();
+    create(&dir.path().join("a"));
     assert!(notices(&mut watch).await);
     assert!(is_quiet(&mut watch).await);
     fs::read(dir.path().join("a")).unwrap();
@@ -28,6 +35,8 @@ async fn files_written_moved_and_removed_are_noticed() {
     fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
     assert!(notices(&mut watch).await);
     assert!(is_quiet(&mut watch).await);
+    fs::write(dir.path().join("b"), "1").unwrap();
+    assert!(notices(&mut watch).await);
     fs::remove_file(dir.path().join("b")).unwrap();
     assert!(notices(&mut watch).await);
 }
@@ -41,7 +50,7 @@ async fn a_directory_that_comes_late_goes_and_returns() {
         fs::create_dir_all(&wanted).unwrap();
         assert!(notices(&mut watch).await);
         assert!(is_quiet(&mut watch).await);
-        fs::write(wanted.join("a"), "1").unwrap();
+        create(&wanted.join("a"));
         assert!(notices(&mut watch).await);
         assert!(is_quiet(&mut watch).await);
         fs::remove_dir_all(base.path().join("etc")).unwrap();

@@ -44,7 +44,9 @@ async fn dies(pid_file: &Path) -> bool {
 }
 
 async fn appears(path: &Path) {
+    let until = Instant::now() + Duration::from_secs(300);
     while fs::read_to_string(path).unwrap_or_default().is_empty() {
+        assert!(Instant::now() < until, "{} is still empty", path.display());
         sleep(Duration::from_millis(5)).await;
     }
 }

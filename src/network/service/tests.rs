@@ -28,7 +28,9 @@ async fn wait_for(network: &Network, ready: bool) -> NetworkStatus {
 
 /// Waits until exactly these calls have begun.
 async fn called(node: &TestNode, calls: &[&str]) {
+    let until = Instant::now() + MINUTES;
     while node.calls() != calls {
+        assert!(Instant::now() < until, "called are {:?}", node.calls());
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -141,7 +143,9 @@ async fn a_plugin_that_comes_into_the_folder_of_the_network_is_used() {
         fs::create_dir_all(node.path("conf/pods")).unwrap();
         node.conf(&format!("pods/{kind}.conf"), &json!({"type": kind}));
         let has_it = async || network.prepare(node.pod('a')).await.unwrap().config.contains(kind);
+        let until = Instant::now() + MINUTES;
         while !has_it().await {
+            assert!(Instant::now() < until, "{kind} is not used");
             sleep(Duration::from_millis(10)).await;
         }
     }

@@ -260,9 +260,7 @@ async fn programs_that_are_no_plugins_are_of_no_harm() {
         .unwrap();
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     let id = bridge.run(&pod("p")).await.unwrap();
-    while fs::read_dir(&marks).unwrap().count() < 5 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually(|| fs::read_dir(&marks).unwrap().count() == 5).await;
     bridge.remove_pod(&id).await.unwrap();
     let node = timeout(LONG, bridge.stop()).await.expect("it does not end");
     assert!(!marks.join("no-index").exists());

@@ -59,6 +59,11 @@ async fn started(docker: &FakeDockerd) {
     eventually(|| docker.count("POST /exec/*/start") > 0).await;
 }
 
+/// Waits until a command has begun.
+async fn begun(docker: &FakeDockerd) {
+    eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
+}
+
 /// Requests about execs, without those of the store.
 fn asked(docker: &FakeDockerd) -> Vec<String> {
     let calls = docker.requests().into_iter().map(|request| request.call());
@@ -257,7 +262,8 @@ async fn an_engine_that_answers_200_instead_of_101_is_read() {
 async fn a_timeout_says_that_the_process_cannot_be_seen() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::endless([Step::Out(b"x".to_vec())]));
-    let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
+    // Long enough for the engine to start the command on a busy machine.
+    let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     assert!(error.message().contains("is not visible to dockbridge"), "{error:?}");
     eventually(|| docker.open() < 8).await;
@@ -270,7 +276,7 @@ async fn a_start_that_stalls_ends_at_the_timeout() {
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
     // The deadline is not the command's, so nothing is known about the container.
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
-    assert!(run(&bridge, &id, &["x"], 1).await.is_ok());
+    assert!(run(&bridge, &id, &["x"], 60).await.is_ok());
 }
 
 #[tokio::test]
@@ -348,11 +354,16 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     script(&docker, Script { pid: 0, ..Script::endless([]) });
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
-    let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
+    // Less than the client waits for an answer.
+    let (answer, ()) = tokio::join!(run(&bridge, &id, &["x"], 6), async {
+        started(&docker).await;
+        forward(Duration::from_secs(6)).await;
+    });
+    let error = answer.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(error.message().contains("has not started it"), "{error:?}");
     forward(TIMEOUT * 3 / 2).await;
-    eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
+    begun(&docker).await;
     // Its pid is requested, in order to end it.
     let looks = || docker.count("GET /exec/*/json");
     let before = looks();

@@ -1,13 +1,14 @@
 //! The order of NRI events in difficult cases: plugins that connect in the middle, repeated calls, lost
 //! answers of the engine.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use dockbridge::wire::nri;
 use prost::Message;
 use tokio::sync::Notify;
 
 use super::plugins::{start, start_within, with_container};
+use crate::clock::settle;
 use crate::support::{
     bridge::{LONG, container, docker, pod},
     fake_dockerd::{
@@ -146,11 +147,17 @@ async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
     let docker = docker().await;
     let (bridge, plugin, [_, main]) = with_container(&docker).await;
     plugin.forget();
-    let late = Fault::Late(Duration::from_millis(300));
-    docker.inject(Rule::new("POST /containers/*/start", late).times(1));
+    let held = docker.hold("POST /containers/*/start");
     let (started, stopped) = tokio::join!(bridge.start_container(&main), async {
         eventually(|| docker.count("POST /containers/*/start") == 2).await;
-        bridge.stop_container(&main, 0).await
+        let inspects = docker.count("GET /containers/*/json");
+        let goes_on = async {
+            // The stop asks the engine whether the container runs.
+            eventually(|| docker.count("GET /containers/*/json") > inspects).await;
+            settle().await;
+            held.cancel();
+        };
+        tokio::join!(bridge.stop_container(&main, 0), goes_on).0
     });
     started.unwrap();
     stopped.unwrap();

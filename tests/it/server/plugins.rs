@@ -1,7 +1,12 @@
 //! NRI plugins: the events that they get and their order, what they refuse and change, and what happens to
 //! plugins that fail.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use dockbridge::{
     config::settings::NriSettings,
@@ -256,7 +261,9 @@ async fn without_a_required_plugin_there_is_no_pod() {
     assert!(refused.message().contains("not connected: 10-logger, quota"), "{refused}");
     let _logger = Plugin::logger(&socket).await;
     let _quota = Plugin::synchronised(&socket, ("20", "quota"), |_| Reply::Yes(Vec::new())).await;
-    while bridge.run(&pod("p")).await.is_err() {
+    let until = Instant::now() + LONG;
+    while let Err(refused) = bridge.run(&pod("p")).await {
+        assert!(Instant::now() < until, "{refused}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     bridge.clear(&docker).await;

@@ -67,7 +67,9 @@ impl Plugin {
         reply: impl FnMut(&Told) -> Reply + Send + 'static,
     ) -> Self {
         let mut stream = UnixStream::connect(socket).await;
+        let until = Instant::now() + Duration::from_secs(300);
         while stream.is_err() {
+            assert!(Instant::now() < until, "{}: {stream:?}", socket.display());
             tokio::time::sleep(Duration::from_millis(10)).await;
             stream = UnixStream::connect(socket).await;
         }

@@ -39,7 +39,9 @@ impl Scene {
 
     /// Waits until exactly these calls have begun.
     async fn called(&self, calls: &[&str]) {
+        let until = Instant::now() + TIMEOUT;
         while self.node.calls() != calls {
+            assert!(Instant::now() < until, "called are {:?}", self.node.calls());
             sleep(Duration::from_millis(10)).await;
         }
     }

@@ -1,6 +1,6 @@
 //! All ways in which a plugin can fail, and the errors that they cause.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -107,7 +107,9 @@ async fn hanging_flooding_and_invalid_plugins_are_errors() {
     let node = TestNode::new();
     node.plugin("p", "sleep 600");
     let (outcome, ()) = tokio::join!(run_as(&node, TIMEOUT), async {
+        let until = Instant::now() + TIMEOUT;
         while node.calls() != ["p ADD"] {
+            assert!(Instant::now() < until, "called are {:?}", node.calls());
             sleep(Duration::from_millis(10)).await;
         }
         forward(TIMEOUT).await;

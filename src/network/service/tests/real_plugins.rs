@@ -80,10 +80,10 @@ fn reservations(node: &TestNode) -> Vec<String> {
 async fn has_iptables() -> bool {
     let job = Program {
         executable: Path::new("iptables"),
-        arguments: &["-t", "nat", "-S"],
+        arguments: &["-w", "-t", "nat", "-S"],
         environment: &[],
         input: &[],
-        time_limit: Duration::from_secs(20),
+        time_limit: Duration::from_secs(300),
         output_limit: 1 << 20,
     };
     process::run(job).await.is_ok_and(|done| done.exit == ProcessExit::Code(0))
