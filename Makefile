@@ -247,7 +247,7 @@ test-engines: toolchain ## All end-to-end tests on Docker 20.10, 26.1, 28.5, and
 define stories_on
 @code=0; stories=$(call test_program,stories); client=$(call test_program,it); \
 $(AS_ROOT) "$$stories" --engine "$(1)" $(if $(2),--runtime $(BUILT)) --jobs $(JOBS) $(STORY) || code=1; \
-[ -n "$(STORY)" ] || DOCKBRIDGE_WORLD_WANTED=1 $(AS_ROOT) tests/env/world.sh --engine "$(1)" -- "$$client" engine::real || code=1; \
+[ -n "$(STORY)" ] || DOCKBRIDGE_WORLD_WANTED=1 $(AS_ROOT) tests/env/world.sh --engine "$(1)" -- "$$client" engine::real | tee /dev/stderr | grep -q '^test result: ok. [1-9]' || code=1; \
 exit $$code
 endef
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 /// A check that did not run must not look like a passed one.
 #[test]
@@ -123,6 +123,9 @@ fn make(words: &[&str]) -> Command {
 }
 
 fn program(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes the program. A child that is forked while this process has it open for writing cannot
+    // execute it.
+    let text = path.with_extension("text");
+    fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+    assert!(Command::new("install").arg("-m755").args([&text, path]).status().unwrap().success());
 }

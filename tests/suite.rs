@@ -89,8 +89,11 @@ fi
 fn packages_are_installed_once_apt_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let apt = folder.path().join("apt-get");
-    fs::write(&apt, APT).unwrap();
-    fs::set_permissions(&apt, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes the program. A child that is forked while this process has it open for writing cannot
+    // execute it.
+    let text = folder.path().join("text");
+    fs::write(&text, APT).unwrap();
+    assert!(Command::new("install").arg("-m755").args([&text, &apt]).status().unwrap().success());
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/install.sh");
     let mut command = Command::new(install);

@@ -287,17 +287,22 @@ pidfile=\$world/pids/dockerd
 answers() { curl -sf -o /dev/null -m 2 --unix-socket "\$world/docker.sock" http://engine/_ping; }
 pid() { cat "\$pidfile" 2>/dev/null; }
 start() {
-    local proxy
-    if answers; then return; fi
+    local proxy child
+    # An engine that is slow to answer must not get another one beside it.
+    child=\$(pid) && kill -0 "\$child" 2>/dev/null || child=
+    [ -z "\$child" ] || { await "\$child"; return; }
     rm -f "\$pidfile"
     proxy=\$(type -P docker-proxy) || true
     setsid dockerd --config-file "\$world/docker/daemon.json" --data-root "\$world/docker/data" --exec-root "\$world/docker/exec" \\
         -H "unix://\$world/docker.sock" -p "\$pidfile" --exec-opt native.cgroupdriver=$driver \\
         --cgroup-parent "$parent" \${proxy:+--userland-proxy-path "\$proxy"} "\$@" </dev/null >>"\$world/log/dockerd.log" 2>&1 &
-    child=\$!
-    for _ in \$(seq $((300 * patience))); do
+    await \$!
+}
+# Waits until this engine answers.
+await() {
+    for _ in \$(seq $((1800 * patience))); do
         if answers; then return; fi
-        kill -0 "\$child" 2>/dev/null || break
+        kill -0 "\$1" 2>/dev/null || break
         sleep 0.1
     done
     tail -n 40 "\$world/log/dockerd.log" >&2
@@ -308,10 +313,14 @@ end() {
     local signal=\$1 id
     id=\$(pid) || return 0
     kill -s "\$signal" "\$id" 2>/dev/null || return 0
-    for _ in \$(seq $((200 * patience))); do
-        # A zombie answers signal 0 as well.
-        case \$(sed 's/.*) //;s/ .*//' "/proc/\$id/stat" 2>/dev/null) in '' | Z) break ;; esac
-        sleep 0.1
+    for seconds in \$(seq $((120 * patience))); do
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            # A zombie answers signal 0 as well.
+            case \$(sed 's/.*) //;s/ .*//' "/proc/\$id/stat" 2>/dev/null) in '' | Z) break 2 ;; esac
+            sleep 0.1
+        done
+        # Two engines must not share their data.
+        [ "\$seconds" != $((100 * patience)) ] || { echo "world: the engine did not end, it is killed" >&2; kill -9 "\$id"; }
     done
     # A killed daemon leaves its file, and the next one refuses to start beside a pid in use.
     rm -f "\$pidfile"
@@ -381,7 +390,7 @@ push() {
 }
 
 await_registry() {
-    for _ in $(seq $((100 * patience))); do
+    for _ in $(seq $((600 * patience))); do
         if curl -s -o /dev/null -m 2 "http://$1/v2/"; then return; fi
         sleep 0.1
     done
@@ -422,8 +431,10 @@ leave() {
     if [ -S "$world/docker.sock" ]; then
         left=$(timeout $((10 * patience)) docker ps -aq 2>/dev/null) || left=
         [ -z "$left" ] || timeout $((60 * patience)) docker rm -f $left >/dev/null 2>&1 || true
-        "$world/bin/engine" stop || true
+        timeout $((60 * patience)) "$world/bin/engine" stop || true
     fi
+    # Process 1 waits for its processes, and the frozen ones of cgroup v1 cannot end.
+    find "/sys/fs/cgroup/freezer/$cgroup" -name freezer.state -exec sh -c 'echo THAWED >"$1"' _ {} \; 2>/dev/null || true
     for file in "$world"/pids/*; do kill "$(cat "$file")" 2>/dev/null || true; done
     # Without a namespace this mount does not end by itself.
     [ "$driver" != systemd ] || umount -l "$world"

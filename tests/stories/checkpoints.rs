@@ -9,10 +9,7 @@ use std::{
 };
 
 use dockbridge::{host::processes::Processes, wire::cri};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::unistd::Pid;
 use rand::Rng;
 use serde_json::Value;
 use tokio::{process::Command, task::JoinHandle, time::sleep};
@@ -26,6 +23,7 @@ use crate::{
         failure::{Outcome, ensure, ensure_eq, fail},
         leftovers::files_below,
         patience::{Looks, patient},
+        process::Stopped,
         random::seeded,
         stage::Stage,
         stated::is_full_size,
@@ -127,7 +125,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let pod = stage.recipes.pod("connected");
     let connected = cri.run(&pod).await?;
     let other = stage.up(&connected, &pod, &[stage.recipes.container("main", line)]).await?;
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while !stage.engine.inside(&other[0], "cat /proc/net/tcp").await?.contains(" 01 ") {
         ensure!(looks.again().await, "there is no connection");
     }
@@ -165,7 +163,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     let again = checkpoint(&stage.cri, &id, &archive, 0).await;
     denied(again, (Code::FailedPrecondition, "already being made"))?;
     ensure!(!stop.is_finished(), "the stop did not wait");
-    kill(program, Signal::SIGCONT)?;
+    drop(program);
     stop.await??;
     ensure_eq!(
         stage.cri.container(&id).await?.exit_code,
@@ -175,7 +173,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     nothing_left(&stage).await?;
     ensure!(!archive.exists(), "a checkpoint without a caller was kept");
     // The command that waited may have been started, so the next dockbridge looks for it for some time.
-    let mut looks = Looks::within(Duration::from_secs(40), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
         ensure!(looks.again().await, "the record of the command is still there");
     }
@@ -277,7 +275,7 @@ async fn goes_on(stage: &Stage) -> Outcome {
     let file = data(stage).join("count");
     let count = || fs::read_to_string(&file).unwrap_or_default();
     let before = count().lines().count();
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(20));
+    let mut looks = Looks::every(Duration::from_millis(20));
     while count().lines().count() < before + 5 {
         ensure!(looks.again().await, "the counter stands still at {before}");
     }
@@ -299,19 +297,17 @@ fn start_checkpoint(stage: &Stage, id: &str, archive: &Path, timeout: i64) -> Jo
 }
 
 /// Stops the program that makes a checkpoint of this container, as soon as it runs.
-async fn held_program(stage: &Stage, id: &str) -> Outcome<Pid> {
+async fn held_program(stage: &Stage, id: &str) -> Outcome<Stopped> {
     let directory = stage.folders.state.join("dumps").join(id).display().to_string();
     let processes = Processes::new("/proc");
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(1));
+    let mut looks = Looks::every(Duration::from_millis(1));
     while looks.again().await {
         for process in processes.all()? {
             let words = processes.command_line(process.who.pid);
             if words.get(1).is_some_and(|word| word == "dump-container")
                 && words.contains(&directory)
             {
-                let program = Pid::from_raw(i32::try_from(process.who.pid)?);
-                kill(program, Signal::SIGSTOP)?;
-                return Ok(program);
+                return Stopped::stop(Pid::from_raw(i32::try_from(process.who.pid)?));
             }
         }
     }
@@ -328,7 +324,7 @@ fn leftovers(stage: &Stage) -> Vec<String> {
 }
 
 async fn nothing_left(stage: &Stage) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while !leftovers(stage).is_empty() {
         ensure!(looks.again().await, "left: {:?}", leftovers(stage));
     }

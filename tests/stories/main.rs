@@ -439,7 +439,8 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
             }
         };
         if outcome.is_err() {
-            stage::sweep(world).await;
+            // An engine that does not answer must not hold up the other tests.
+            tokio::time::timeout(patient(SWEEP), stage::sweep(world)).await.ok();
         }
         outcome
     });
@@ -450,6 +451,9 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
 
 /// How long to wait for tasks that a test leaves running. An aborted task ends at its next await.
 const LAST_WORK: Duration = Duration::from_secs(20);
+
+/// How long cleaning up after a failed test may take.
+const SWEEP: Duration = Duration::from_secs(120);
 
 /// The command line, with the names of Rust's test harness.
 #[derive(Default)]

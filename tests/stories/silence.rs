@@ -5,10 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dockbridge::wire::cri::{self, ContainerState as C, PodSandboxState as S};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::unistd::Pid;
 use rand::{Rng, rngs::StdRng};
 use serde_json::json;
 use tokio::{
@@ -26,6 +23,7 @@ use crate::{
         engine::Engine,
         failure::{Failure, Outcome, ensure, ensure_eq, fail},
         patience::{Looks, patient},
+        process::Stopped,
         random::seeded,
         registry::Registry,
         remote::{SPDY, Session, WEBSOCKET, Way, Wish},
@@ -88,23 +86,11 @@ enum Silence {
     LostAnswers,
 }
 
-/// A process that is frozen until this is dropped.
-struct Stopped(Pid);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = kill(self.0, Signal::SIGCONT);
-    }
-}
-
 impl Silence {
     /// Returns when the silence is over. The proxy holds and drops answers until it is quick again.
     async fn keep(self, proxy: &SlowProxy, length: Duration) -> Outcome {
         let _stopped = match self {
-            Self::Stopped(_, pid) => {
-                kill(pid, Signal::SIGSTOP)?;
-                Some(Stopped(pid))
-            }
+            Self::Stopped(_, pid) => Some(Stopped::stop(pid)?),
             Self::HeldAnswers | Self::LostAnswers => {
                 let is_lost = self == Self::LostAnswers;
                 let answer = if is_lost { ChangeAnswer::Lost } else { ChangeAnswer::Held(length) };
@@ -371,7 +357,7 @@ impl Round {
 
 /// Repeats a call as kubelet does while the error says that the engine did not answer.
 async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Outcome<T> {
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     loop {
         match call().await {
             Err(refused) if SILENT.contains(&refused.code) && looks.again().await => {}

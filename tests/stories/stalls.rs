@@ -8,10 +8,7 @@ use std::{
 };
 
 use dockbridge::wire::cri;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::unistd::Pid;
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -20,6 +17,7 @@ use crate::pods::until_exited;
 use crate::support::{
     cri_log::CriLog,
     failure::{Outcome, ensure, ensure_eq, fail},
+    process::Stopped,
     remote::{Ended, SPDY, Session, WEBSOCKET, Wish, exec_request},
     stated::is_full_size,
     upgrade::Place,
@@ -72,7 +70,7 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
 /// containerd is frozen, so the engine accepts a command but does not start it.
 pub(crate) async fn of_containerd(world: World) -> Outcome {
     let set = Set::up(&world, "containerd_stalls").await?;
-    let code = stalls(&set, set.stage.engine.containerd()?, Duration::from_millis(1500)).await?;
+    let code = stalls(&set, set.stage.engine.containerd()?, Duration::from_secs(5)).await?;
     // The command did not run within its second. This is not a failed probe either.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
@@ -83,10 +81,9 @@ pub(crate) async fn of_containerd(world: World) -> Outcome {
 pub(crate) async fn over_a_crash(world: World) -> Outcome {
     let mut set = Set::up(&world, "stall_over_a_crash").await?;
     let shim = set.shim().await?;
-    kill(shim, Signal::SIGSTOP)?;
-    let outcome = crash_while_it_begins(&mut set).await;
-    kill(shim, Signal::SIGCONT)?;
-    outcome?;
+    let stopped = Stopped::stop(shim)?;
+    crash_while_it_begins(&mut set).await?;
+    drop(stopped);
     set.nothing_is_left().await?;
     // Logged after the kill.
     let log = set.stage.bridge.log();
@@ -112,16 +109,15 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
     // Requested before the freeze. This needs no request to the engine.
     let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
     let place = Place::of(&set.stage.cri.exec(&request).await?)?;
-    kill(who, Signal::SIGSTOP)?;
+    let stopped = Stopped::stop(who)?;
     let call = set.stage.cri.exec_sync(&set.container, &["sleep", "8888"], 1);
-    let leaves = async {
+    let leaves = async move {
         drop(Session::open(SPDY, &place, Wish::Terminal).await?);
         sleep(rest).await;
-        kill(who, Signal::SIGCONT)?;
+        drop(stopped);
         Outcome::Ok(())
     };
     let (answer, left) = tokio::join!(call, leaves);
-    kill(who, Signal::SIGCONT)?;
     left?;
     set.nothing_is_left().await?;
     Ok(answer.err().map(|refused| refused.code))
@@ -170,18 +166,13 @@ impl Set {
         let stalls = async {
             until(|| Ok(self.alive("tmp/end")?.len() == 3)).await?;
             sleep(Duration::from_millis(300)).await;
-            kill(who, Signal::SIGSTOP)?;
-            let stalled = async {
-                for sign in &signs {
-                    fs::write(sign, "")?;
-                }
-                until(|| Ok(self.alive("tmp/end")?.is_empty())).await?;
-                sleep(rest).await;
-                Outcome::Ok(())
-            };
-            let stalled = stalled.await;
-            kill(who, Signal::SIGCONT)?;
-            stalled
+            let _stopped = Stopped::stop(who)?;
+            for sign in &signs {
+                fs::write(sign, "")?;
+            }
+            until(|| Ok(self.alive("tmp/end")?.is_empty())).await?;
+            sleep(rest).await;
+            Outcome::Ok(())
         };
         let (answer, streamed, stalled) = tokio::join!(call, streams, stalls);
         stalled?;

@@ -21,11 +21,15 @@ use super::{
     recorded::{DEATHS, Recorded},
     size::Size,
 };
-use crate::support::{
-    failure::Outcome,
-    patience::patient,
-    slow_proxy::{Mood, SlowProxy},
-    stage::Stage,
+use crate::{
+    restarts,
+    support::{
+        failure::Outcome,
+        patience::patient,
+        process::Stopped,
+        slow_proxy::{Mood, SlowProxy},
+        stage::Stage,
+    },
 };
 
 /// A fault.
@@ -96,8 +100,8 @@ impl<'a> Disturber<'a> {
             Event::KillPlugins => self.kill_plugins(rest).await,
             Event::FillDisk => self.fill_disk(rest, with_kill).await?,
         };
-        // Without an engine, dockbridge would not answer.
         self.stage.bridge.await_answer().await?;
+        restarts::until_ready(&self.stage.bridge.cri().await?).await?;
         self.told.weather.calm();
         Ok(words)
     }
@@ -119,11 +123,8 @@ impl<'a> Disturber<'a> {
     }
 
     async fn freeze(&mut self, rest: Duration, with_kill: bool) -> Outcome<String> {
-        let pid = Pid::from_raw(self.stage.engine.pid()?);
-        kill(pid, Signal::SIGSTOP)?;
-        let waited = self.meanwhile(rest, with_kill).await;
-        kill(pid, Signal::SIGCONT)?;
-        waited?;
+        let _stopped = Stopped::stop(Pid::from_raw(self.stage.engine.pid()?))?;
+        self.meanwhile(rest, with_kill).await?;
         Ok(format!("for {rest:.1?}, dockbridge killed: {with_kill}"))
     }
 

@@ -30,6 +30,11 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
+    /// Until something happens that must happen. The limit only ends a test that would wait forever.
+    pub(crate) fn every(pause: Duration) -> Self {
+        Self::within(LIMIT, pause)
+    }
+
     /// For the time `usual`, multiplied for slow machines, with a pause between two checks.
     pub(crate) fn within(usual: Duration, pause: Duration) -> Self {
         Self { deadline: Instant::now() + patient(usual), pause, first: true, late: false }
@@ -48,4 +53,5 @@ impl Looks {
     }
 }
 
+const LIMIT: Duration = Duration::from_secs(120);
 static FACTOR: LazyLock<u32> = LazyLock::new(|| stated("DOCKBRIDGE_WORLD_PATIENCE").unwrap_or(1));

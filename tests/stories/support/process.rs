@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tokio::{
     process::Command,
     time::{Instant, sleep},
@@ -12,6 +15,26 @@ use super::{
     failure::{Failure, Outcome, ensure, fail},
     patience::{Looks, patient},
 };
+
+/// A process that is frozen until this is dropped, also by a test that fails or is late.
+#[allow(dead_code, reason = "tests ask for it, measurements do not")]
+#[derive(Debug)]
+pub(crate) struct Stopped(Pid);
+
+#[allow(dead_code, reason = "tests ask for it, measurements do not")]
+impl Stopped {
+    pub(crate) fn stop(pid: Pid) -> Outcome<Self> {
+        kill(pid, Signal::SIGSTOP)?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}
 
 /// A process seen from outside.
 #[derive(Clone, Copy, Debug)]
