@@ -129,7 +129,7 @@ pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let id = stage.up(&sandbox, &pod, &[main.clone()]).await?.remove(0);
     let (shim, pause) = (shim_of(&stage, &id).await?, shim_of(&stage, &sandbox).await?);
     kill(shim, Signal::SIGKILL)?;
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while cri.container(&id).await?.state() != cri::ContainerState::ContainerExited {
         ensure!(looks.again().await, "{id} is not shown as ended");
     }
@@ -167,11 +167,11 @@ async fn replace(
 
 /// The engine notices the loss after some seconds and starts a new containerd.
 fn until_containerd_is_back() -> Looks {
-    Looks::within(Duration::from_secs(60), Duration::from_millis(100))
+    Looks::every(Duration::from_millis(100))
 }
 
 async fn until_not_ready(stage: &Stage, sandbox: &str) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while stage.cri.sandbox(sandbox).await?.state() == cri::PodSandboxState::SandboxReady {
         ensure!(looks.again().await, "sandbox {sandbox} is still READY");
     }

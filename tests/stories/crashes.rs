@@ -68,7 +68,7 @@ pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
     let told = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
     let now = stage.engine.docker(&["inspect", "-f", told, &sandbox]).await?;
     ensure!(now != before && !now.is_empty(), "was {before}, is {now}");
-    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while address(cri, &sandbox).await? != now {
         ensure!(looks.again().await, "the pod is still not at {now}");
     }
@@ -88,7 +88,7 @@ async fn address(cri: &Cri, sandbox: &str) -> Outcome<String> {
 }
 
 async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while looks.again().await {
         let items = cri.sandboxes().await?;
         let item = items.iter().find(|item| item.id == sandbox);
@@ -149,7 +149,7 @@ async fn all_can_go(stage: &Stage, round: u32, moment: Duration) -> Outcome {
     }
     // A create that was in progress when its caller died may still take effect in the engine.
     let mut left = Vec::new();
-    let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
         stage.cri.clear().await?;
         left = stage.engine.containers().await?;

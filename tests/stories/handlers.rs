@@ -46,7 +46,7 @@ async fn with_a_late_one(stage: &Stage, recursive: bool) -> Outcome {
     let pid = tokio::process::Command::new(&stage.world.control).arg("pid").output().await?;
     let pid = String::from_utf8_lossy(&pid.stdout).trim().parse()?;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGHUP)?;
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     let mut seen = Vec::new();
     while looks.again().await && !seen.iter().any(|(name, _)| name == LATE) {
         seen = handlers(stage).await?;

@@ -288,7 +288,7 @@ pub(crate) async fn on_their_disk(world: World) -> Outcome {
     stage.engine.inside(&ids[0], "until [ $(wc -c < /big) = 4194304 ]; do sleep 0.1; done").await?;
     // Images are measured at the start, and later only rarely.
     stage.cri = stage.bridge.restart().await?;
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     let (before, written) = (bytes(&images), bytes(&containers) + (4 << 20));
     let mut told = (0, 0);
     while told.1 < written && looks.again().await {

@@ -67,7 +67,7 @@ async fn are_measured(
     let mut layers = Vec::new();
     for (id, (name, _)) in ids.iter().zip(&lines) {
         let layer = layer_of(&stage, id).await?;
-        let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(50));
+        let mut looks = Looks::every(Duration::from_millis(50));
         while looks.again().await && !layer.join("done").exists() {}
         ensure!(layer.join("done").exists(), "{name} did not do its work");
         layers.push((*name, id, layer));
@@ -136,7 +136,7 @@ async fn agrees(stage: &Stage, name: &str, id: &str, layer: &Path) -> Outcome {
     let du = String::from_utf8_lossy(&du.stdout).into_owned();
     let bytes: u64 = du.split_whitespace().next().unwrap_or_default().parse()?;
     ensure!(bytes > 8 << 20, "{name} wrote {bytes} bytes");
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
         let Some(told) = stage.cri.stats(id).await?.writable_layer else { continue };
         let told = told.used_bytes.unwrap_or_default().value;

@@ -1,9 +1,9 @@
 //! Many pods, and many calls.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dockbridge::wire::cri;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
 
 use crate::support::{
     cri::Cri,
@@ -19,6 +19,9 @@ use crate::support::{
 pub(crate) async fn thirty_at_once(world: World) -> Outcome {
     let stage = Stage::cni(&world, "thirty_at_once").await?;
     let crowd = if is_slow() { 6 } else { 30 };
+    // portmap makes its chains for the first pod. Two at once are a known fault of it.
+    let first = stage.cri.run(&stage.recipes.pod("first")).await?;
+    stage.cri.end(&first).await?;
     let mut starting = JoinSet::new();
     for number in 0..crowd {
         let (cri, pod) = (stage.cri.clone(), stage.recipes.pod(&format!("p{number}")));
@@ -80,7 +83,7 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     let sandbox = stage.cri.run(&pod).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
     ensure!(!proxy.take().is_empty(), "the proxy counts nothing at all");
-    let background = quiet(&proxy).await;
+    let background = proxy.until_quiet().await;
     let begun = Instant::now();
     for _ in 0..125 {
         read_everything(&stage.cri, &sandbox, &ids[0], &world.image).await?;
@@ -102,20 +105,6 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     ensure!(seen.is_empty(), "the engine was asked: {seen:?}");
     stage.cri.clear().await?;
     stage.leaves_nothing().await
-}
-
-/// Waits for the work that a pod start causes. Returns the requests that were still made.
-async fn quiet(proxy: &Proxy) -> Vec<String> {
-    let mut background = Vec::new();
-    for _ in 0..20 {
-        sleep(Duration::from_millis(500)).await;
-        let seen = proxy.take();
-        if seen.is_empty() {
-            break;
-        }
-        background.extend(seen);
-    }
-    background
 }
 
 /// Makes eight calls that read.

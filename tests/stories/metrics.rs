@@ -21,14 +21,15 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "metrics").await?;
     let pod = stage.recipes.pod("served");
     let sandbox = stage.cri.run(&pod).await?;
-    let line = "dd if=/dev/zero of=/big bs=1M count=8; i=0; \
+    // The page cache of a file in memory stays when the kernel needs memory.
+    let line = "dd if=/dev/zero of=/big bs=1M count=8; cp /big /dev/shm; i=0; \
                 while [ $i -lt 300000 ]; do i=$((i+1)); done; exec httpd -f -h /www -p 80";
     let mut main = stage.recipes.container("main", line);
     let resources = main.linux.get_or_insert_default().resources.get_or_insert_default();
     (resources.cpu_period, resources.cpu_quota) = (100_000, 50_000);
     let ids = stage.up(&sandbox, &pod, &[main]).await?;
     let ip = stage.cri.sandbox(&sandbox).await?.network.unwrap_or_default().ip;
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && http::get(&format!("{ip}:80")).await.is_err() {}
     for _ in 0..20 {
         http::get(&format!("{ip}:80")).await?;
@@ -37,7 +38,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let (own, pause) =
         (Kernel::of(&stage.engine, &ids[0]).await?, Kernel::of(&stage.engine, &sandbox).await?);
     // Waits until the processes are idle.
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(300));
+    let mut looks = Looks::every(Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
         compared = compare(&stage, &own, &pause).await;
@@ -63,7 +64,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
 /// Every name except I/O on disks, because there may have been none.
 async fn described_metrics_have_samples(stage: &Stage, sandbox: &str) -> Outcome {
     let announced = stage.cri.descriptors().await?;
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     let mut missing = BTreeSet::new();
     while looks.again().await {
         let told = samples(stage).await?;
@@ -273,8 +274,7 @@ pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let pod = stage.recipes.pod("read");
     let sandbox = stage.cri.run(&pod).await?;
     stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(500));
-    while looks.again().await && !proxy.take().is_empty() {}
+    proxy.until_quiet().await;
     for _ in 0..50 {
         ensure!(!stage.cri.descriptors().await?.is_empty(), "nothing is announced");
         ensure_eq!(stage.cri.pod_metrics().await?.len(), 1_usize);

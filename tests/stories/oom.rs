@@ -53,7 +53,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     let lasting = stage.up(&sandbox, &pod, &[goes_on]).await?.remove(0);
     // A command in the container before that could be what the kernel kills.
     let kernel = Kernel::of(&stage.engine, &lasting).await?;
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while kernel.kills()? == 0 {
         ensure!(looks.again().await, "the child lives");
     }
@@ -180,7 +180,7 @@ async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
 
 /// The first end that a status shows.
 async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(2));
+    let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {
         let status = cri.container(id).await?;
         if status.state() == ContainerState::ContainerExited {

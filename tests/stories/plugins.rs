@@ -295,7 +295,7 @@ pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     fs::write(&program, loops)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let (mut stage, _) = Stage::with_plugins(&world, "nri_outlive").await?;
-    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(10));
+    let mut looks = Looks::every(Duration::from_millis(10));
     let pid = loop {
         match fs::read_to_string(&mark).unwrap_or_default().lines().next() {
             Some(pid) => break pid.to_owned(),
@@ -303,7 +303,7 @@ pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
         }
     };
     stage.cri = stage.bridge.crash().await?;
-    let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(10));
+    let mut looks = Looks::every(Duration::from_millis(10));
     let command = Path::new("/proc").join(pid).join("cmdline");
     while fs::read(&command).is_ok_and(|line| !line.is_empty()) {
         ensure!(looks.again().await, "the plugin is still there");
@@ -343,7 +343,8 @@ pub(crate) async fn that_refuse(world: World) -> Outcome {
 
 /// The plugin is disconnected, and calls continue without it.
 pub(crate) async fn that_hang(world: World) -> Outcome {
-    let (stage, socket) = Stage::with_plugins(&world, "nri_hang").await?;
+    let (stage, socket) =
+        Stage::with_plugins_behind(&world, "nri_hang", &world.docker, "1s").await?;
     for method in ["RunPodSandbox", "CreateContainer", "StopContainer"] {
         let silent = move |told: &Told| match told.method == method {
             true => Reply::Silence,
@@ -356,7 +357,7 @@ pub(crate) async fn that_hang(world: World) -> Outcome {
         stage.cri.end(&sandbox).await?;
         plugin.ended.await?;
     }
-    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     let told =
         |what| Ok::<_, Failure>(fs::read_to_string(stage.bridge.log())?.matches(what).count());
     while told("NRI plugin disconnected after a failure")? < 3 {

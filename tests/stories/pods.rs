@@ -95,7 +95,7 @@ async fn three_containers(stage: &Stage, host_port: u16, network: &str) -> Outco
     ensure_eq!(cri.sandbox(&sandbox).await?.state(), cri::PodSandboxState::SandboxNotready);
     ensure_eq!(cri.container(&ids[2]).await?.state(), cri::ContainerState::ContainerExited);
     ensure!(
-        http::is_silent(&format!("127.0.0.1:{host_port}")).await,
+        http::is_silent(&format!("127.0.0.1:{host_port}")).await?,
         "the host port still answers"
     );
     cri.remove(&sandbox).await?;
@@ -133,7 +133,7 @@ async fn init_is_over(cri: &Cri, id: &str) -> Outcome {
 
 /// Waits until a container has ended on its own.
 pub(crate) async fn until_exited(cri: &Cri, id: &str) -> Outcome<cri::ContainerStatus> {
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while looks.again().await {
         let status = cri.container(id).await?;
         if status.state() == cri::ContainerState::ContainerExited {

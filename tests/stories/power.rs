@@ -108,7 +108,7 @@ impl Before {
 }
 
 async fn all_are_known(stage: &Stage, before: &Before) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(200));
+    let mut looks = Looks::every(Duration::from_millis(200));
     let sandboxes = loop {
         match stage.cri.sandboxes().await {
             Ok(listed) => break listed,
@@ -148,7 +148,7 @@ async fn all_are_known(stage: &Stage, before: &Before) -> Outcome {
 /// A create that was in progress at the cut may at first be known only to the engine.
 async fn all_can_go(stage: &Stage) -> Outcome {
     let mut left = Vec::new();
-    let mut looks = Looks::within(Duration::from_secs(3), Duration::from_millis(200));
+    let mut looks = Looks::every(Duration::from_millis(200));
     while looks.again().await {
         stage.cri.clear().await?;
         for container in stage.cri.containers().await? {

@@ -68,7 +68,7 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     // An old engine may keep its connection to the registry, but the next pulls wait for it only briefly. With
     // containerd's store the old download keeps the layer locked until containerd has seen its end.
     registry.behave(Manner::Slow(Duration::from_millis(200)));
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while let Err(refused) = stage.cri.pull(&name, None).await {
         let is_late = refused.code == tonic::Code::DeadlineExceeded;
         ensure!(is_late && looks.again().await, "{refused}");

@@ -269,7 +269,7 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
 
 /// systemd may reset values after it has answered. The next sweep restores them.
 async fn soon(look: impl Fn() -> Outcome) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(500));
+    let mut looks = Looks::every(Duration::from_millis(500));
     while looks.again().await {
         if look().is_ok() {
             return Ok(());

@@ -103,7 +103,7 @@ pub(crate) async fn until_ready(cri: &Cri) -> Outcome {
 }
 
 async fn until_condition(cri: &Cri, kind: &str, wanted: bool) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
         let status = cri.status(false).await?.status.unwrap_or_default();
         if status.conditions.iter().any(|found| found.r#type == kind && found.status == wanted) {
@@ -115,7 +115,7 @@ async fn until_condition(cri: &Cri, kind: &str, wanted: bool) -> Outcome {
 
 /// Waits until the pod has ended.
 pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
         if cri.sandbox(sandbox).await?.state() == S::SandboxNotready {
             return Ok(());

@@ -67,7 +67,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     fs::write(&data, "")?;
     let text = stage.engine.docker(&["logs", "--since", "1s", &id]).await?;
     ensure!(!text.is_empty(), "the restarted container is silent");
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while fs::read_to_string(&data)?.is_empty() {
         ensure!(looks.again().await, "the restarted container does not count");
     }
@@ -306,7 +306,7 @@ fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
 
 /// Waits until the counter has counted on, without leaving out a number. Returns its first number.
 async fn numbers(file: &Path) -> Outcome<u32> {
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(20));
+    let mut looks = Looks::every(Duration::from_millis(20));
     loop {
         let text = fs::read_to_string(file)?;
         let (whole, _) = text.rsplit_once('\n').unwrap_or_default();

@@ -104,7 +104,7 @@ const fn filters_of_pause(world: &World) -> &'static str {
 /// The number of seccomp filters of a process when it sleeps. The pause program installs its own filter
 /// after its start.
 async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(10));
+    let mut looks = Looks::every(Duration::from_millis(10));
     loop {
         let status = of_process(stage, id, "status").await?;
         if line_of(&status, "State").starts_with('S') {
@@ -348,7 +348,7 @@ async fn under_our_names(
     let pause = stage.engine.docker(&words).await?;
     // As after the loss of the state directory, when everything that looks like a pod is adopted.
     stage.cri = stage.bridge.restart().await?;
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while !(stage.cri.sandboxes().await?.is_empty() && stage.cri.containers().await?.is_empty()) {
         ensure!(looks.again().await, "a copy is still listed");
     }

@@ -92,10 +92,10 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     let Err(refused) = cri.run(&mapped_pod(stage, "new")).await else { fail!("a pod started") };
     ensure!(refused.message.contains("dockbridge-runtime"), "{refused:?}");
     // Docker 26.1 may fail to inspect the process that it has just killed.
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && cri.stop_container(id, 1).await.is_err() {}
     ensure_eq!(cri.container(id).await?.exit_code, 137);
-    let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && cri.stop(sandbox).await.is_err() {}
     cri.end(sandbox).await?;
     // Sometimes the bridge plugin cannot undo the network, because iptables does not find the pod's chain.
@@ -219,7 +219,7 @@ impl Setup {
 }
 
 async fn until_users(cri: &Cri, wanted: bool) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while looks.again().await {
         let handlers: Vec<cri::RuntimeHandler> = cri.status(false).await?.runtime_handlers;
         let has = |one: &cri::RuntimeHandler| one.features.is_some_and(|it| it.user_namespaces);

@@ -38,8 +38,9 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     // From outside, because a command in the container may be the one that is killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && !done.exists() {}
+    ensure!(done.exists(), "the container has not written /done");
     let kernel = Kernel::of(&stage.engine, &id).await?;
     ensure!(kernel.kills()? >= 2, "nobody was killed");
     while_still(&stage, &kernel, |shown, told| {
@@ -83,7 +84,7 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     stage.up(&sandbox, &pod, &[main]).await?;
     let whole = told_of(&samples(&stage).await?.pod);
     let process = Process(stage.bridge.pid().unwrap_or_default());
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     loop {
         // A descriptor that is closed in between makes room. The answer is then complete.
         process.may_open(process.first_free_descriptor()?).await?;
@@ -96,7 +97,7 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     }
     let comes = async { Ok(stage.bridge.cri().await?.version().await?) };
     let waits = async {
-        let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+        let mut looks = Looks::every(Duration::from_millis(50));
         while !stage.bridge.tail().contains("cannot accept a connection") {
             ensure!(looks.again().await, "nobody is kept waiting");
         }
@@ -129,7 +130,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let sandbox = stage.cri.run(&pod).await?;
     let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
     let line = format!(
-        "dd if=/dev/zero of=/big bs=1M count=8; sync; ({spin})& ({spin})& ({spin})& wait; \
+        "dd if=/dev/zero of=/big bs=1M count=8 conv=fsync; ({spin})& ({spin})& ({spin})& wait; \
          sleep 600& sleep 600& touch /done; wait"
     );
     let mut main = stage.recipes.container("main", &line);
@@ -139,8 +140,9 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     // From outside, because a command in the container may be the one that is killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && !done.exists() {}
+    ensure!(done.exists(), "the container has not written /done");
     let kernel = Kernel::of(&stage.engine, &id).await?;
     while_still(&stage, &kernel, |shown, told| {
         let pids = kernel.group("pids")?;
@@ -174,7 +176,7 @@ async fn while_still(
     let all = stage.cri.running_containers().await?;
     let id = all.first().map(|one| one.id.clone()).unwrap_or_default();
     ensure!(all.len() == 1 && whose.contains(&id), "not just one container");
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(300));
+    let mut looks = Looks::every(Duration::from_millis(300));
     let mut compared = Err(Failure("never compared".to_owned()));
     while compared.is_err() && looks.again().await {
         compared = compare(&stage.cri.stats(&id).await?, &samples(stage).await?);

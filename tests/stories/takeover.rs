@@ -189,7 +189,7 @@ async fn takeover_check(stage: &Stage) -> Outcome<String> {
 /// Checks that no rule has a pod's name. The bridge plugin itself leaves the masquerade rule of a pod whose
 /// namespace is gone.
 async fn no_rules(pods: &[String]) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     let mut rules = String::new();
     while looks.again().await {
         let told = Command::new("iptables-save").args(["-t", "nat"]).output().await?;

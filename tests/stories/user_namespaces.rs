@@ -99,7 +99,7 @@ async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     let address = status.network.unwrap_or_default().ip;
     let page = http::get(&format!("{address}:80")).await?;
     ensure!(page.contains("dockbridge world"), "the pod says {page:?}");
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
+    let mut looks = Looks::every(Duration::from_millis(200));
     while looks.again().await {
         let stats = cri.stats(id).await?;
         ensure!(stats.memory.is_some_and(|memory| memory.usage_bytes.is_some()), "no memory");

@@ -3,12 +3,14 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use dockbridge::wire::cri;
+use rand::Rng as _;
 use tonic::Code;
 
 use crate::support::{
     cri::Refused,
     failure::{Outcome, ensure, ensure_eq, fail},
     patience::Looks,
+    random::seeded,
     stage::Stage,
     world::World,
 };
@@ -142,7 +144,7 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     unmount(&stage)?;
     stage.bridge.spawn().await?;
     stage.cri = stage.bridge.cri().await?;
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while unmount(&stage).is_err() {
         ensure!(looks.again().await, "what a reboot took is not mounted again");
     }
@@ -160,7 +162,7 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     stage.engine.docker(&["rm", "-f", &id]).await?;
     stage.bridge.spawn().await?;
     stage.cri = stage.bridge.cri().await?;
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while !folders(&stage).is_empty() || !holders(&stage).await?.is_empty() {
         ensure!(looks.again().await, "still there: {:?}", folders(&stage));
     }
@@ -172,6 +174,7 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
 /// dockbridge is killed at random moments while containers with image volumes are created and removed. At
 /// the end nothing is left, and all images can be removed.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
+    let mut random = seeded();
     let mut stage = Stage::cni(&world, "volumes_killed").await?;
     let model = Model::make(&stage).await?;
     let pod = stage.recipes.pod("killed");
@@ -186,14 +189,14 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             cri.remove_container(&id).await
         });
         // The crash comes at a random moment: create, start and remove take about 600 ms together.
-        tokio::time::sleep(Duration::from_millis(rand::random_range(0..600))).await;
+        tokio::time::sleep(Duration::from_millis(random.random_range(0..600))).await;
         stage.cri = stage.bridge.crash().await?;
         drop(life.await);
         ensure_eq!(stage.cri.image(NAME).await?.map(|image| image.id), Some(model.id.clone()));
     }
     stage.cri.clear().await?;
     stage.cri = stage.bridge.restart().await?;
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(100));
+    let mut looks = Looks::every(Duration::from_millis(100));
     while !folders(&stage).is_empty() || !holders(&stage).await?.is_empty() {
         ensure!(looks.again().await, "still there: {:?}", folders(&stage));
     }
@@ -219,7 +222,7 @@ impl Model {
         let id = engine.docker(&["commit", "--change", volume, "model-maker", NAME]).await?;
         engine.docker(&["rm", "model-maker"]).await?;
         // The store learns of it from an event.
-        let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+        let mut looks = Looks::every(Duration::from_millis(50));
         while stage.cri.image(NAME).await?.is_none() {
             ensure!(looks.again().await, "{NAME} is not shown");
         }

@@ -64,7 +64,8 @@ async fn survive(world: World, size: Size, with_plugins: bool) -> Outcome {
     let mut chaos = Chaos::new(size);
     let mut stage = if with_plugins {
         let notes = Plugins::install(&root)?;
-        let (stage, socket) = Stage::with_plugins_behind(&world, name, proxy.socket()).await?;
+        let (stage, socket) =
+            Stage::with_plugins_behind(&world, name, proxy.socket(), "1s").await?;
         chaos.plugins = Some(Plugins::start(&socket, &notes, &chaos.told, &mut random));
         stage
     } else {
@@ -200,7 +201,7 @@ impl Chaos {
     /// engine.
     async fn all_can_go(&self, stage: &Stage) -> Outcome {
         let mut left = Vec::new();
-        let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(100));
+        let mut looks = Looks::every(Duration::from_millis(100));
         while looks.again().await {
             stage.cri.clear().await?;
             left = stage.engine.containers().await?;
@@ -219,7 +220,7 @@ impl Chaos {
             let (cri, id) = (stage.bridge.cri().await?, one.id.clone());
             commands.spawn(async move { cri.exec_sync(&id, &caller::OUTLASTING, 600).await });
         }
-        let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(100));
+        let mut looks = Looks::every(Duration::from_millis(100));
         while outlasting().len() < commands.len() && looks.again().await {}
         ensure!(commands.is_empty() || !outlasting().is_empty(), "no command began");
         stage.cri = stage.bridge.crash().await?;
@@ -228,7 +229,7 @@ impl Chaos {
 
     /// dockbridge searches twice for commands that a killed dockbridge started, some seconds apart.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
-        let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(200));
+        let mut looks = Looks::every(Duration::from_millis(200));
         let mut left = Vec::new();
         while looks.again().await {
             left = files_below(&stage.folders.state.join("execs"));

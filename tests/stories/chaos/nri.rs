@@ -96,7 +96,7 @@ impl Plugins {
 
     /// Without activity, the permanent plugin, a new one and CRI have the same data.
     pub(super) async fn agree(&self, cri: &Cri) -> Outcome {
-        let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
+        let mut looks = Looks::every(Duration::from_millis(200));
         let mut differences = Vec::new();
         while looks.again().await {
             let kept = self.site.kept().knowledge.clone();
@@ -112,7 +112,7 @@ impl Plugins {
 
     /// After everything was removed.
     pub(super) async fn know_nothing(&self) -> Outcome {
-        let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(200));
+        let mut looks = Looks::every(Duration::from_millis(200));
         while looks.again().await {
             let kept = self.site.kept();
             if kept.knowledge.is_synchronised() && kept.knowledge.is_empty() {

@@ -286,7 +286,7 @@ async fn version(engine: &Engine) -> Outcome<String> {
 
 /// How long dockbridge may take to show what the engine shows.
 fn soon() -> Looks {
-    Looks::within(Duration::from_secs(30), Duration::from_millis(50))
+    Looks::every(Duration::from_millis(50))
 }
 
 /// How long a story of thirty pods and all engines may take.

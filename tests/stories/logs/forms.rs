@@ -128,7 +128,7 @@ async fn written_all_the_same(world: &World) -> Outcome {
 }
 
 async fn until_text(log: &CriLog, end: &str) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(20));
+    let mut looks = Looks::every(Duration::from_millis(20));
     while looks.again().await {
         let text = fs::read_to_string(log.path())?;
         if text.lines().any(|line| line.ends_with(&format!(" {}", end.trim_end()))) {
@@ -147,7 +147,7 @@ pub(crate) async fn as_links(world: World) -> Outcome {
     let engines = scene.stage.engine.docker(&["inspect", "-f", "{{.LogPath}}", &id]).await?;
     let leads = |log: &CriLog| fs::read_link(log.path()).map(|to| to.display().to_string());
     ensure_eq!(leads(&log)?, engines);
-    let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(20));
+    let mut looks = Looks::every(Duration::from_millis(20));
     while looks.again().await && fs::metadata(log.path())?.len() == 0 {}
     let text = fs::read_to_string(log.path())?;
     ensure!(text.starts_with("{\"log\":\"hello\\n\",\"stream\":\"stdout\""), "{text}");

@@ -52,7 +52,7 @@ impl Scene {
 
 /// Waits until the end is shown. The log must then be complete.
 async fn until_exited(cri: &Cri, id: &str) -> Outcome {
-    let mut looks = Looks::within(Duration::from_secs(60), Duration::from_millis(2));
+    let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {
         if cri.container(id).await?.state() == cri::ContainerState::ContainerExited {
             return Ok(());

@@ -54,7 +54,7 @@ impl Files {
 
     /// Waits until exactly these files and containers exist again.
     pub(crate) async fn until_there_again(&self, stage: &Stage) -> Outcome {
-        let mut looks = Looks::within(Duration::from_secs(5), Duration::from_millis(200));
+        let mut looks = Looks::every(Duration::from_millis(200));
         let mut wrong = Vec::new();
         while looks.again().await {
             wrong = self.differences(&Self::of(stage).await?);

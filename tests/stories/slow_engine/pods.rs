@@ -140,7 +140,7 @@ impl ConnectionLimit {
         for (number, pod) in self.pods.iter().enumerate() {
             let Some(code) = Plan(number).ends() else { continue };
             let id = &pod.containers[1].id;
-            let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+            let mut looks = Looks::every(Duration::from_millis(50));
             let mut status = cri.container(id).await?;
             while status.state() != cri::ContainerState::ContainerExited {
                 if !looks.again().await {
@@ -158,7 +158,7 @@ impl Workload {
     async fn until_logged(&self, pod: &cri::PodSandboxConfig, more: &str) -> Outcome {
         let Some(says) = &self.says else { return Ok(()) };
         let (log, expected) = (CriLog::of(pod, &self.config), format!("{says}{more}"));
-        let mut looks = Looks::within(Duration::from_secs(10), Duration::from_millis(50));
+        let mut looks = Looks::every(Duration::from_millis(50));
         let mut text = Ok(String::new());
         while looks.again().await {
             text = log.text("stdout");

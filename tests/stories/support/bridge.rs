@@ -19,7 +19,7 @@ use tokio::{
 use super::{
     cri::Cri,
     failure::{Outcome, fail},
-    patience::patient,
+    patience::{Looks, patient},
     world::World,
 };
 
@@ -161,10 +161,15 @@ impl Bridge {
         Ok(())
     }
 
-    /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`].
+    /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`]. Waits for the first list
+    /// of a busy engine, but not for an engine that does not answer.
     pub(crate) async fn spawn(&mut self) -> Outcome {
         self.launch()?;
-        self.await_answer().await
+        self.await_answer().await?;
+        let cri = self.cri().await?;
+        let mut looks = Looks::within(FIRST_LIST, Duration::from_millis(50));
+        while looks.again().await && cri.sandboxes().await.is_err() {}
+        Ok(())
     }
 
     /// The same, without waiting until it answers.
@@ -245,7 +250,8 @@ impl Bridge {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_LIST: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program under test. Measurements may use another build.
 pub(crate) fn program() -> PathBuf {

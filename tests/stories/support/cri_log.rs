@@ -48,7 +48,7 @@ impl CriLog {
     /// Waits until the container has written this to standard output, and nothing else.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn until(&self, text: &str) -> Outcome {
-        let mut looks = Looks::within(Duration::from_secs(30), Duration::from_millis(20));
+        let mut looks = Looks::every(Duration::from_millis(20));
         while self.text("stdout")? != text {
             ensure!(looks.again().await, "standard output is {:?}", self.text("stdout")?);
         }

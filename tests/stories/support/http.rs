@@ -16,9 +16,9 @@ use super::{
 /// Repeats the request for a few seconds until there is an answer, because a server in a container needs a
 /// moment to start.
 pub(crate) async fn get(address: &str) -> Outcome<String> {
-    let deadline = Instant::now() + patient(Duration::from_secs(10));
+    let deadline = Instant::now() + patient(Duration::from_secs(120));
     loop {
-        let last = match timeout(patient(Duration::from_secs(2)), once(address)).await {
+        let last = match timeout(patient(Duration::from_secs(10)), once(address)).await {
             Ok(Ok(text)) if text.starts_with("HTTP/1.") => return Ok(text),
             Ok(Ok(text)) => Failure(format!("answered {text:?}")),
             Ok(Err(error)) => error,
@@ -31,9 +31,11 @@ pub(crate) async fn get(address: &str) -> Outcome<String> {
     }
 }
 
-/// Whether nobody listens at the address.
-pub(crate) async fn is_silent(address: &str) -> bool {
-    !matches!(timeout(patient(Duration::from_secs(1)), once(address)).await, Ok(Ok(text)) if !text.is_empty())
+/// Whether nobody listens at the address: a refused connection, or one without an answer. A connection on
+/// which nothing happens proves nothing.
+pub(crate) async fn is_silent(address: &str) -> Outcome<bool> {
+    let answer = timeout(patient(Duration::from_secs(60)), once(address)).await?;
+    Ok(answer.map_or(true, |text| text.is_empty()))
 }
 
 async fn once(address: &str) -> Outcome<String> {

@@ -8,7 +8,13 @@ use std::{
 
 use tokio::{process::Command, time::sleep};
 
-use super::{bridge::Folders, engine::Engine, failure::Outcome, patience::patient, world::World};
+use super::{
+    bridge::Folders,
+    engine::Engine,
+    failure::{Outcome, ensure},
+    patience::patient,
+    world::World,
+};
 
 /// Everything that is left now. An empty list is success. The search is repeated for a while, because the
 /// kernel and the engine remove veths, shims and cgroups only after they have answered.
@@ -17,7 +23,7 @@ pub(crate) async fn search(
     engine: &Engine,
     folders: &Folders,
 ) -> Outcome<Vec<String>> {
-    let deadline = Instant::now() + patient(Duration::from_secs(5));
+    let deadline = Instant::now() + patient(Duration::from_secs(60));
     loop {
         let found = look(world, engine, folders).await?;
         if found.is_empty() || Instant::now() > deadline {
@@ -39,7 +45,7 @@ async fn look(world: &World, engine: &Engine, folders: &Folders) -> Outcome<Vec<
     note(&mut found, "state", state_files(&folders.state));
     note(&mut found, "run file", run_files(&folders.run));
     note(&mut found, "cgroup", container_cgroups(&world.cgroup));
-    note(&mut found, "NAT rule", port_rules().await);
+    note(&mut found, "NAT rule", port_rules().await?);
     Ok(found)
 }
 
@@ -104,12 +110,11 @@ fn is_container(path: &str) -> bool {
 }
 
 /// portmap creates one chain per pod and a jump to it. Both must be gone.
-async fn port_rules() -> Vec<String> {
-    let Ok(output) = Command::new("iptables").args(["-t", "nat", "-S"]).output().await else {
-        return Vec::new();
-    };
+async fn port_rules() -> Outcome<Vec<String>> {
+    let output = Command::new("iptables").args(["-w", "-t", "nat", "-S"]).output().await?;
+    ensure!(output.status.success(), "iptables: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().filter(|line| line.contains("CNI-DN-")).map(str::to_owned).collect()
+    Ok(text.lines().filter(|line| line.contains("CNI-DN-")).map(str::to_owned).collect())
 }
 
 fn names_in(folder: &Path) -> Vec<String> {

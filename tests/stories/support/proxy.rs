@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use tokio::{
@@ -15,7 +16,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::failure::Outcome;
+use super::{failure::Outcome, patience::Looks};
 
 /// The running proxy, which ends when this is dropped.
 #[derive(Debug)]
@@ -68,6 +69,19 @@ impl Proxy {
         let own = ["GET /_ping ", "/system/df", "io.dockbridge.image-inspection"];
         let mut seen = self.take();
         seen.retain(|line| !own.iter().any(|part| line.contains(part)));
+        seen
+    }
+
+    /// Waits until there was no request for two seconds. Returns those of the time before.
+    #[allow(dead_code, reason = "measurements do not ask")]
+    pub(crate) async fn until_quiet(&self) -> Vec<String> {
+        let (mut seen, mut quiet) = (Vec::new(), 0);
+        let mut looks = Looks::every(Duration::from_millis(500));
+        while quiet < 4 && looks.again().await {
+            let now = self.take();
+            quiet = if now.is_empty() { quiet + 1 } else { 0 };
+            seen.extend(now);
+        }
         seen
     }
 

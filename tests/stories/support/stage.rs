@@ -48,21 +48,23 @@ impl Stage {
 
     /// A dockbridge with CNI that serves NRI plugins, and their socket.
     pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
-        Self::with_plugins_behind(world, story, &world.docker).await
+        Self::with_plugins_behind(world, story, &world.docker, "60s").await
     }
 
-    /// The same through another socket of the engine. Plugins in the directory `plugins` are started.
+    /// The same through another socket of the engine, with a time limit for the plugins' answers. Plugins in the
+    /// directory `plugins` are started.
     pub(crate) async fn with_plugins_behind(
         world: &World,
         story: &str,
         docker: &Path,
+        limit: &str,
     ) -> Outcome<(Self, PathBuf)> {
         let root = world.root.join("tmp").join(story);
         let socket = root.join("run/nri/nri.sock");
         let (at, to_start) = (socket.display().to_string(), root.join("plugins"));
         let to_start = to_start.display().to_string();
         let flags = [
-            ["--nri", "on", "--nri-socket", &at, "--nri-request-timeout", "1s"],
+            ["--nri", "on", "--nri-socket", &at, "--nri-request-timeout", limit],
             ["--nri-plugin-dir", &to_start, "--nri-config-dir", &to_start, "--log-level", "debug"],
         ];
         let stage = Self::set(world, story, ("cni", docker), &flags.concat()).await?;
@@ -145,5 +147,5 @@ pub(crate) async fn sweep(world: &World) {
     drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
 }
 
-/// How long a story may take. The longest takes half of it on an idle machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(400);
+/// How long a story may take. On an idle machine the longest takes two minutes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1200);
