@@ -91,6 +91,18 @@ fn the_page_has_a_row_for_each_engine_and_all_failures() {
     assert!(page.contains("\ncritest on b, cgroup v1, critest on sid, cgroup v1:\n"), "{page}");
 }
 
+/// The folder of an engine has any name. The engine tells its own only in a run.
+#[test]
+fn a_row_without_a_run_has_the_name_of_its_engine() {
+    let facts = "commit=abc name=29.7.2 docker=29.7.2 store=containerd code=0";
+    let runs = [
+        run(&format!("engine=folder suite=stories {facts}"), STORIES),
+        Run::new("engine=folder\ncgroup=v2\nsuite=stories\nmissing=why", "abc", |_| String::new()),
+    ];
+    let page = page::markdown(&runs, "abc");
+    assert!(page.contains("| 29.7.2 | 29.7.2 | containerd | v2 | not run: it was"), "{page}");
+}
+
 #[test]
 fn the_page_is_also_html() {
     let html = html::from(

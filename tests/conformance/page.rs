@@ -59,11 +59,14 @@ fn write_table(page: &mut String, rows: &[[Option<&Run>; SUITES.len()]]) {
     *page += &format!("| engine | Docker | image store | cgroup | {} |\n", headings.join(" | "));
     *page += &format!("|{}\n", "---|".repeat(4 + SUITES.len()));
     for row in rows {
-        let engine = match known(row, "name") {
-            "" => known(row, "engine"),
-            name => name,
+        let engine = known(row, "engine");
+        // Without a run in this row, another row may have a run of the same engine.
+        let same = |name| {
+            let others = rows.iter().filter(|other| known(*other, "engine") == engine);
+            others.map(|other| known(other, name)).find(|fact| !fact.is_empty()).unwrap_or("")
         };
-        let facts = ["docker", "store", "cgroup"].map(|name| known(row, name));
+        let engine = Some(same("name")).filter(|name| !name.is_empty()).unwrap_or(engine);
+        let facts = [same("docker"), same("store"), known(row, "cgroup")];
         let cells = row.map(|run| run.map_or("not run: it was not planned".to_owned(), cell));
         *page += &format!("| {engine} | {} | {} |\n", facts.join(" | "), cells.join(" | "));
     }
