@@ -343,8 +343,15 @@ arm64: toolchain ## Compile for arm64 without linking, if `rustup target add aar
 	  $(CARGO) check --all-targets --target aarch64-unknown-linux-gnu; \
 	else echo "no standard library for arm64 is installed: not compiled for it"; fi
 
-.PHONY: deny
-deny: toolchain ## Check the dependencies for advisories, licences, sources and duplicates; needs cargo-deny and network
+.PHONY: cargo-deny
+cargo-deny: toolchain
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \
 	  echo "cargo-deny is missing, so dependencies cannot be checked: cargo install --locked cargo-deny" >&2; exit 1; }
-	$(CARGO) deny check advisories bans licenses sources
+
+.PHONY: advisories
+advisories: cargo-deny ## Check the dependencies for known vulnerabilities; fetches RustSec's database
+	$(CARGO) deny check advisories
+
+.PHONY: deny
+deny: advisories ## Check the dependencies for advisories, licences, sources and duplicates; needs cargo-deny and network
+	$(CARGO) deny check bans licenses sources

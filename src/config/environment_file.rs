@@ -1,5 +1,5 @@
-//! Files in the syntax of systemd's `EnvironmentFile=`. It looks like shell, but is different: a value ends
-//! with its line and may contain blanks, `$` and backticks have no meaning, and there are no commands.
+//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value ends with its line
+//! and may contain blanks. `$` and backticks have no meaning, and there are no commands.
 
 use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 

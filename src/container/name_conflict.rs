@@ -53,7 +53,7 @@ where
             Resolution::Adopt(id) => return Ok(id),
             Resolution::Replace(id) => {
                 engine.remove_container(&id).await?;
-                // It was in lists before. The caller's next list must not have it.
+                // Lists had this container. The caller's next list must be without it.
                 store.refresh_container(&id).await?;
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),

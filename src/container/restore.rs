@@ -146,7 +146,7 @@ impl Node {
     /// The setting, if it allows restores.
     fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
         self.live.current().restore_dir.clone().ok_or_else(|| {
-            let reason = "the setting restore-dir is not set, which allows it";
+            let reason = "the setting restore-dir is not set";
             refused(named, Kind::FailedPrecondition, reason)
         })
     }

@@ -150,7 +150,7 @@ pub async fn kill(engine: &Engine, id: &str) -> Result<(), Failure> {
     ended_is_fine(engine.kill_container(id, "SIGKILL").await)
 }
 
-/// Waits until the store no longer shows the container as running, which `runs` decides.
+/// Waits until the store no longer shows the container as running, as `runs` judges it.
 ///
 /// # Errors
 /// The engine does not answer, or the process survives SIGKILL.

@@ -30,7 +30,7 @@ pub(super) struct Notifications {
 }
 
 impl Notifications {
-    /// The next events, at least one. Dropping the future loses none.
+    /// The next events, at least one. If the future is dropped, no event is lost.
     ///
     /// # Errors
     /// The descriptor can no longer be used.

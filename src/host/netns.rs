@@ -172,8 +172,8 @@ pub fn within<T: Send>(
     entered.map_err(fail)
 }
 
-/// For work that changes its thread, such as its namespace. The thread ends afterwards. If it hangs, its
-/// `name` in `/proc` says where.
+/// Runs work that changes its thread, for example the thread's namespace, on a thread that ends afterwards. If
+/// the work hangs, the thread's `name` in `/proc` says where.
 pub(super) fn on_own_thread<T: Send>(
     name: &str,
     work: impl FnOnce() -> io::Result<T> + Send,

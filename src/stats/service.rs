@@ -189,7 +189,7 @@ fn workers() -> usize {
 
 /// Part of the names of all such storage drivers and snapshotters.
 const OVERLAY: &str = "overlay";
-/// Ends within this time are forgotten together.
+/// Containers that end within this time are forgotten together.
 const TOGETHER: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
 /// Fewer are read before another thread could wake up.

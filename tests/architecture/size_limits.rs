@@ -19,6 +19,11 @@ const FUNCTION_MEDIAN: usize = 10;
 const FUNCTION_NINTH: usize = 30;
 /// README is one page, including a session.
 const README_LINES: usize = 120;
+/// A decision is a page: 60 lines of 120 columns, most of them not full.
+const DECISION_LINES: usize = 60;
+const DECISION_BYTES: usize = 5_000;
+/// Still longer: it has what checkpoints of pods add.
+const LONG_DECISIONS: [&str; 1] = ["0046-checkpoints-by-the-containers-own-runtime.md"];
 
 #[test]
 fn readme_stays_a_page() {
@@ -26,6 +31,21 @@ fn readme_stays_a_page() {
     // Marks for `make book-test` are not visible.
     let lines = text.lines().filter(|line| !line.starts_with("<!--")).count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
+}
+
+#[test]
+fn decisions_stay_a_page() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/decisions");
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let pages = entries.map(|entry| entry.path()).filter_map(|path| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (lines, bytes) = (text.lines().count(), text.len());
+        let is_long = lines > DECISION_LINES || bytes > DECISION_BYTES;
+        (is_long && !LONG_DECISIONS.contains(&name.as_str()))
+            .then(|| format!("{name}: {lines} lines, {bytes} bytes"))
+    });
+    hold("decisions longer than a page", &pages.collect::<Vec<_>>());
 }
 
 #[test]

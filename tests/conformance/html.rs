@@ -12,10 +12,6 @@ fn block(text: &str) -> String {
         format!("<h2>{}</h2>\n", inline(heading))
     } else if let Some(heading) = text.strip_prefix("# ") {
         format!("<h1>{}</h1>\n", inline(heading))
-    } else if text.starts_with("- ") {
-        let items =
-            text.lines().map(|line| format!("<li>{}\n", inline(line.trim_start_matches("- "))));
-        format!("<ul>\n{}</ul>\n", items.collect::<String>())
     } else if text.starts_with('|') {
         let lines = text.lines().enumerate().filter(|(place, _)| *place != 1);
         let rows = lines.map(|(place, line)| row(line, if place == 0 { "th" } else { "td" }));
@@ -26,9 +22,11 @@ fn block(text: &str) -> String {
 }
 
 fn row(line: &str, element: &str) -> String {
+    // A bar in a cell has a backslash before it.
+    let line = line.replace("\\|", "\u{1}");
     let cells = line.trim_matches('|').split('|');
     let cells = cells.map(|cell| format!("<{element}>{}</{element}>", inline(cell.trim())));
-    format!("<tr>{}</tr>\n", cells.collect::<String>())
+    format!("<tr>{}</tr>\n", cells.collect::<String>().replace('\u{1}', "|"))
 }
 
 /// Code between backticks, and bold text.

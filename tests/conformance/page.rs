@@ -56,16 +56,22 @@ fn known<'a>(row: &[Option<&'a Run>], name: &str) -> &'a str {
 
 fn write_table(page: &mut String, rows: &[[Option<&Run>; SUITES.len()]]) {
     let headings: Vec<&str> = SUITES.iter().map(|(_, heading)| *heading).collect();
-    *page += &format!("| engine | Docker | image store | cgroup | {} |\n", headings.join(" | "));
-    *page += &format!("|{}\n", "---|".repeat(4 + SUITES.len()));
+    *page += &format!("| engine | {} |\n", headings.join(" | "));
+    *page += &format!("|{}\n", "---|".repeat(1 + SUITES.len()));
     for row in rows {
-        let engine = match known(row, "name") {
-            "" => known(row, "engine"),
-            name => name,
+        let engine = known(row, "engine");
+        // Without a run in this row, another row may have a run of the same engine.
+        let same = |name| {
+            let others = rows.iter().filter(|other| known(*other, "engine") == engine);
+            others.map(|other| known(other, name)).find(|fact| !fact.is_empty()).unwrap_or("")
         };
-        let facts = ["docker", "store", "cgroup"].map(|name| known(row, name));
+        let name = Some(same("name")).filter(|name| !name.is_empty()).unwrap_or(engine);
+        let docker = Some(same("docker")).filter(|version| !version.is_empty());
+        let docker = docker.map(|version| format!("Docker {version}, {}, ", same("store")));
+        let docker = docker.unwrap_or_default();
         let cells = row.map(|run| run.map_or("not run: it was not planned".to_owned(), cell));
-        *page += &format!("| {engine} | {} | {} |\n", facts.join(" | "), cells.join(" | "));
+        let cgroup = known(row, "cgroup");
+        *page += &format!("| {name}: {docker}cgroup {cgroup} | {} |\n", cells.join(" | "));
     }
 }
 
@@ -90,9 +96,9 @@ fn write_failures(page: &mut String, runs: &[&Run]) {
         if results.failures.is_empty() {
             continue;
         }
-        writeln!(page, "{}:\n", title(run)).ok();
+        writeln!(page, "{}:\n\n| test | what it reported |\n|---|---|", title(run)).ok();
         for (name, why) in &results.failures {
-            writeln!(page, "- {}: {}", code(name), code(why)).ok();
+            writeln!(page, "| {} | {} |", code(name), code(why)).ok();
         }
         page.push('\n');
     }
@@ -114,9 +120,9 @@ fn write_skips(page: &mut String, runs: &[&Run]) {
         }
     }
     for (reasons, titles) in lists.into_iter().filter(|(reasons, _)| !reasons.is_empty()) {
-        writeln!(page, "{}:\n", titles.join(", ")).ok();
+        writeln!(page, "{}:\n\n| skipped | reason |\n|---|---|", titles.join("; ")).ok();
         for (why, count) in reasons {
-            writeln!(page, "- {count} × {}", code(why)).ok();
+            writeln!(page, "| {count} | {} |", code(why)).ok();
         }
         page.push('\n');
     }
@@ -135,7 +141,7 @@ fn title(run: &Run) -> String {
     format!("{} on {}, cgroup {}", run.fact("suite"), run.engine(), run.fact("cgroup"))
 }
 
-/// The text as code, so that nothing in it is markup.
+/// The text as code, so that nothing in it is markup. A bar would end a cell.
 fn code(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'"))
+    format!("`{}`", text.replace('`', "'").replace('|', "\\|"))
 }

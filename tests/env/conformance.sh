@@ -61,25 +61,29 @@ consider() {
 # A folder is named without its path.
 identity() { printf 'engine=%s\ncgroup=%s\nsuite=%s\n' "${1##*/}" "$2" "$3"; }
 
-# missing ENGINE CGROUP SUITE: prints the reason not to run it, if there is one.
+# missing ENGINE CGROUP SUITE: prints the reason not to run it, if there is one. What the machine lacks comes first.
 missing() {
     local engine=$1 cgroup=$2 suite=$3
-    case " ${SUITES:-$all_suites} " in *" $suite "*) ;; *) echo "not in SUITES"; return ;; esac
-    case " $ENGINES " in *" $engine "*) ;; *) echo "not in ENGINES"; return ;; esac
+    case $engine,$suite in bookworm,*-runtime | bookworm,e2e) echo "needs Docker 24"; return ;; esac
+    if [ "$cgroup" != "$own_cgroup" ]; then
+        if [ "$cgroup" = v1 ]; then
+            echo "no cgroup v1 here"
+            return
+        elif [ -z "${VM:-}" ]; then
+            echo "no cgroup v2 here, and VM is not set"
+            return
+        elif [ "$suite" = e2e ]; then
+            echo "too slow for the virtual machine"
+            return
+        fi
+    fi
+    case " ${SUITES:-$all_suites} " in *" $suite "*) ;; *) echo "not selected"; return ;; esac
+    case " $ENGINES " in *" $engine "*) ;; *) echo "not selected"; return ;; esac
     case $suite in
         critest*) [ -x "${CRITEST:-}" ] || { echo "no program in CRITEST"; return; } ;;
         e2e) [ -x "${E2E:-}/e2e_node.test" ] || { echo "no programs in E2E"; return; } ;;
     esac
-    case $suite in critest* | e2e) [ -d "${IMAGES:-}" ] || { echo "no registry in IMAGES"; return; } ;; esac
-    case $engine,$suite in bookworm,*-runtime | bookworm,e2e) echo "dockbridge-runtime needs Docker 24"; return ;; esac
-    [ "$cgroup" = "$own_cgroup" ] && return
-    if [ "$cgroup" = v1 ]; then
-        echo "this machine has cgroup v2"
-    elif [ -z "${VM:-}" ]; then
-        echo "this machine has cgroup v1, and VM is not set"
-    elif [ "$suite" = e2e ]; then
-        echo "too slow for the virtual machine"
-    fi
+    case $suite in critest* | e2e) [ -d "${IMAGES:-}" ] || echo "no registry in IMAGES" ;; esac
 }
 
 # run FOLDER ENGINE CGROUP SUITE

@@ -3,8 +3,12 @@
 
 #[path = "bars.rs"]
 mod bars;
+#[path = "calls.rs"]
+mod calls;
 #[path = "canvas.rs"]
 mod canvas;
+#[path = "checkpoint.rs"]
+mod checkpoint;
 #[path = "dashboard.rs"]
 mod dashboard;
 #[path = "data.rs"]
@@ -30,6 +34,7 @@ mod takeover;
 pub(crate) fn pictures() -> Vec<(&'static str, String)> {
     vec![
         ("place.svg", place::draw()),
+        ("calls.svg", calls::draw()),
         ("modules.svg", modules::draw()),
         ("pod-start.svg", pod::start()),
         ("pod-stop.svg", pod::stop()),
@@ -39,5 +44,6 @@ pub(crate) fn pictures() -> Vec<(&'static str, String)> {
         ("session.svg", session::draw()),
         ("soak.svg", soak::draw()),
         ("takeover.svg", takeover::draw()),
+        ("checkpoint.svg", checkpoint::draw()),
     ]
 }

@@ -111,7 +111,7 @@ pub(in crate::stats) struct GroupFiles<'a> {
 }
 
 impl GroupFiles<'_> {
-    /// Whether more than the usage is wanted.
+    /// Whether the figures of the metrics are read as well.
     pub(super) fn is_detailed(&self) -> bool {
         self.options.detail == Detail::Everything
     }

@@ -60,7 +60,7 @@ pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseEr
 /// system.
 pub(super) fn mount_option(option: &str) -> Result<String, ParseError> {
     let is_known = OPTIONS.split(", ").any(|known| known == option);
-    text::checked(is_known, &format!("is none of {OPTIONS}"), option)
+    text::checked(is_known, &format!("is not one of {OPTIONS}"), option)
 }
 
 fn both(

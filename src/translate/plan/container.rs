@@ -249,7 +249,7 @@ fn is_of(text: &str, requested: &ImageReference) -> bool {
     })
 }
 
-/// A container that writes faster than the engine has to wait, and no line is lost.
+/// If a container writes faster than the engine, the container waits, so no line is lost.
 const BLOCKING: (&str, &str) = ("mode", "blocking");
 /// Options that add something to each line.
 const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];

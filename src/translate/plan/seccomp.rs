@@ -130,7 +130,7 @@ fn known(word: &str, key: &str, words: &str) -> Result<(), String> {
         return Ok(());
     }
     let beginning: String = word.chars().take(EXCERPT).collect();
-    Err(format!("{key} {beginning:?} is none of {words}"))
+    Err(format!("{key} {beginning:?} is not one of {words}"))
 }
 
 /// The checked fields. The engine reads the others.

@@ -46,7 +46,7 @@ fn invalid_seccomp_profiles_are_refused_with_a_reason() {
         (r#"["SCMP_ACT_ALLOW",null,null,null]"#.to_owned(), "sequence"),
         ("{}".to_owned(), "defaultAction"),
         (r#"{"defaultAction":""}"#.to_owned(), "defaultAction"),
-        (r#"{"defaultAction":"allow"}"#.to_owned(), "\"allow\" is none of SCMP_ACT_ALLOW"),
+        (r#"{"defaultAction":"allow"}"#.to_owned(), "\"allow\" is not one of SCMP_ACT_ALLOW"),
         (r#"{"defaultAction":"SCMP_ACT_ALLOW"} {}"#.to_owned(), "trailing"),
         (with(json!({})), "sequence"),
         (with(json!([{"name": "a"}])), "action"),
