@@ -93,12 +93,12 @@ impl Logs {
             let (Some(all), Some((container, run))) = (all, wanted) else { return };
             let id = container.id.clone();
             let Some(log) = all.observe(container, run) else { return };
-            if matches!(run, RunState::Ended(_))
-                && let Err(late) = completion(log).await
+            if let RunState::Ended(start) = run
+                && let Err(late) = completion(log, start).await
             {
                 warn_late(&id, late);
                 if let Some(log) = all.find(&id) {
-                    log.give_up();
+                    log.give_up(start);
                 }
             }
         }
