@@ -75,7 +75,6 @@ pub struct Invocation {
     pub values: Vec<RawValue>,
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
-    /// The file named by `--environment-file`.
     pub environment_file: Option<PathBuf>,
     /// Warnings about flags that have no effect.
     pub warnings: Vec<String>,

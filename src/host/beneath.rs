@@ -76,9 +76,6 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
 
 /// Opens a file `below` the directory `root` for reading and appending. If it does not exist or is a link,
 /// creates it with `mode`. Parent directories are created.
-///
-/// # Errors
-/// As [`prepare`].
 pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     let (parent, name) = split(root, below)?;
     file::ensure_directory(root, MODE)?;

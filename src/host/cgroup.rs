@@ -110,9 +110,6 @@ impl Cgroups {
     }
 
     /// [`Self::find`] without caching the result.
-    ///
-    /// # Errors
-    /// As [`Self::find`].
     pub fn find_uncached(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
         let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
         let mut found = None;

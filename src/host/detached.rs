@@ -32,9 +32,6 @@ use super::{error::HostError, orphans, process::SYSTEMD_VARIABLES, processes::Pr
 /// Starts a program in a directory that is used only for it. Its output is appended to the file [`OUTPUT`] there.
 /// Dropping the child does not end the program. On a machine with systemd, the child is a client that waits for the
 /// unit `name`.
-///
-/// # Errors
-/// The program, or `systemd-run`, cannot be started.
 pub fn start(
     program: &Path,
     arguments: &[&OsStr],
@@ -101,9 +98,6 @@ pub fn is_used(directory: &Path) -> bool {
 
 /// Runs a command of the detached program to its end. Its output is that of the program. Returns whether it
 /// succeeded.
-///
-/// # Errors
-/// It cannot be started.
 pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
         command.split_first().map_or(("", command), |(it, rest)| (it.as_str(), rest));

@@ -47,9 +47,6 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), 
 }
 
 /// Writes `bytes` beside `path` and renames them over it: readers see old or new, never a part.
-///
-/// # Errors
-/// As [`replace`].
 pub fn replace_for(
     readers: Readers,
     path: &Path,
@@ -61,9 +58,6 @@ pub fn replace_for(
 
 /// Replaces the text of another program's file. Its mode and owner stay, and a symbolic link at `path` is
 /// followed. A missing file and its directory are created readable for everybody. Survives a power loss.
-///
-/// # Errors
-/// As [`replace`].
 pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -86,9 +80,6 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
 /// power loss.
-///
-/// # Errors
-/// Anything but absence.
 pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
     match fs::remove_file(path) {
         Ok(()) if durability == Durability::Synced => sync_parent(path).map(|()| true),
@@ -121,9 +112,6 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
 }
 
 /// Opens a regular file. A symbolic link is not followed.
-///
-/// # Errors
-/// There is none, or access is denied.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -143,9 +131,6 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 /// The paths in a directory, sorted. Empty if there is no such directory.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let listed = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -165,9 +150,6 @@ pub(super) fn not_regular() -> io::Error {
 }
 
 /// Makes a directory and those above it, with `mode` for the ones it makes.
-///
-/// # Errors
-/// Not permitted, or something else has the name.
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(|e| HostError::new("create directory", path, e))
@@ -230,9 +212,6 @@ pub fn is_draft(name: &str) -> bool {
 
 /// Makes a directory that everybody can pass through and only we can list or change, whatever the
 /// umask. An existing directory stays as it is.
-///
-/// # Errors
-/// Not permitted, or something else has the name.
 pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o711))
@@ -244,9 +223,6 @@ pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
 
 /// Makes a directory that only we and `group` can pass through, and only we can list or change; without
 /// a group only we. An existing directory gets this mode and group.
-///
-/// # Errors
-/// Not permitted, or something else has the name.
 pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
@@ -265,9 +241,6 @@ pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostErr
 
 /// Whether a file or directory belongs to this process's user and no other user can write to it. False
 /// for a link.
-///
-/// # Errors
-/// The file does not exist, or access is denied.
 pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
     let facts = fs::symlink_metadata(path).map_err(|e| HostError::new("read", path, e))?;
     let ours = facts.uid() == nix::unistd::geteuid().as_raw();
@@ -315,9 +288,6 @@ fn draft_of(path: &Path) -> PathBuf {
 }
 
 /// Flushes the directory of a file, so that its new name survives a power loss.
-///
-/// # Errors
-/// Access is denied, or the disk fails.
 pub fn sync_parent(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = File::open(parent).and_then(|directory| directory.sync_all());

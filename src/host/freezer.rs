@@ -50,9 +50,6 @@ impl Freezer {
     }
 
     /// Thaws all processes. Also succeeds if they are not frozen, or if the cgroup does not exist.
-    ///
-    /// # Errors
-    /// Access is denied.
     pub fn thaw(&self) -> Result<(), HostError> {
         match self.set(false) {
             // The kernel returns ENODEV if the cgroup is being removed.

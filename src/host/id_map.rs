@@ -45,9 +45,6 @@ pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result
 }
 
 /// The same, and device nodes in it cannot be opened. Without `ids` owners stay.
-///
-/// # Errors
-/// As [`mount_mapped`].
 pub fn mount_without_devices(
     source: &Path,
     target: &Path,
@@ -133,9 +130,6 @@ impl Overlay {
     }
 
     /// As [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no links.
-    ///
-    /// # Errors
-    /// As there, or nothing is at the path.
     pub fn mount_part_mapped(
         &self,
         part: &Path,
@@ -286,9 +280,6 @@ impl Layers {
 
 /// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
 /// point. Also succeeds if nothing is mounted there.
-///
-/// # Errors
-/// Not permitted, or something is in the directory.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
     remove_mount_point(at)

@@ -59,27 +59,18 @@ impl NamespaceHolder {
     }
 
     /// Opens the user namespace.
-    ///
-    /// # Errors
-    /// No file descriptor is left.
     pub fn open_user(&self) -> Result<OwnedFd, HostError> {
         let path = self.path("ns/user");
         Ok(File::open(&path).map_err(|e| HostError::new("open", &path, e))?.into())
     }
 
     /// Pins the user namespace at `at`.
-    ///
-    /// # Errors
-    /// Mounting is not permitted.
     pub fn pin_user(&self, at: &Path) -> Result<(), HostError> {
         netns::unpin(at)?;
         netns::mount_pin(&self.path("ns/user"), at)
     }
 
     /// Pins the network namespace at `at`.
-    ///
-    /// # Errors
-    /// As [`netns::pin`].
     pub fn pin_network(&self, at: &Path) -> Result<(), HostError> {
         netns::pin(self.pid.as_raw().cast_unsigned(), at)
     }

@@ -92,9 +92,6 @@ pub fn is_used(at: &Path) -> bool {
 /// Removes the pin at `at` and its file. The namespace ends with its last process.
 ///
 /// Also succeeds if there is no pin, no file, or no directory (as after a reboot).
-///
-/// # Errors
-/// Access is denied, or `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
     // After a crash between two steps of `pin`, several mounts may be stacked here.
     match unmount_all(at) {
@@ -127,17 +124,11 @@ pub fn is_our_own(at: &Path) -> bool {
 }
 
 /// Sets `lo` up in the namespace at `at`. The kernel then adds its addresses.
-///
-/// # Errors
-/// There is no namespace, or access is denied.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, raise_own_loopback)
 }
 
 /// Addresses of an interface in the namespace at `at`, without link-local ones.
-///
-/// # Errors
-/// There is no namespace, or access is denied.
 pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     within(at, || {
         let all = getifaddrs()?.filter(|one| one.interface_name == interface);
@@ -194,9 +185,6 @@ fn open(at: &Path) -> Result<File, HostError> {
 
 /// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` before, because mounts
 /// stack.
-///
-/// # Errors
-/// Mounting is not permitted.
 pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     if let Some(parent) = at.parent() {
         file::ensure_directory(parent, 0o755)?;

@@ -65,9 +65,6 @@ fn by_descriptor(held: &[File]) -> String {
 
 /// Unmounts `at` and removes the directory. Also succeeds if it does not exist. A container that has
 /// the mount keeps it.
-///
-/// # Errors
-/// Access is denied, or the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     if is_mounted(at) {
         unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;

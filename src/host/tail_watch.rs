@@ -71,9 +71,6 @@ impl TailWatch {
 
 impl TailEvents {
     /// The events since the last return. Dropping the future loses nothing.
-    ///
-    /// # Errors
-    /// The descriptor can no longer be used.
     pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
             let events = self.notices.next().await;

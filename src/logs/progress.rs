@@ -32,9 +32,6 @@ pub(super) struct TimedOut(pub(super) Progress);
 
 /// Returns when the whole log of this run is written. Returns at once if an earlier caller waited too long
 /// for it, or if the container was started again.
-///
-/// # Errors
-/// The log is not complete within the time limit.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     run: Nanos,
@@ -60,9 +57,6 @@ pub(super) async fn completion(
 }
 
 /// Returns when the CRI file exists.
-///
-/// # Errors
-/// The file does not exist within the time limit.
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), TimedOut> {
     let there = log.wait_for(|now| now.opened || now.complete);
     let late = timeout(STANDSTILL, there).await.is_err();

@@ -196,7 +196,6 @@ impl EditsDirectory {
         self.of(id).join(super::directory::ROOT)
     }
 
-    /// The path at which the source of a mount is mounted.
     pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
         let directory = self.of(id).join(super::directory::MOUNTS);
         file::ensure_passable(&directory)?;

@@ -160,9 +160,6 @@ impl EditsDirectory {
     }
 
     /// The dump with which the container is to begin. None if it has begun, or if there is none.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub(super) fn restore(&self, id: &str) -> Result<Option<PathBuf>, OciRuntimeError> {
         let restore = self.read(id)?.unwrap_or_default().restore;
         Ok(restore.filter(|directory| directory.is_dir()))
@@ -185,9 +182,6 @@ impl EditsDirectory {
     }
 
     /// Unmounts what the runtime mounted for a container. The edits stay. Succeeds if nothing is mounted.
-    ///
-    /// # Errors
-    /// No permission.
     pub fn unmount(&self, id: &str) -> Result<(), HostError> {
         let directory = self.of(id);
         let mounts = directory.join(MOUNTS);

@@ -67,18 +67,12 @@ impl Store {
 
     /// The current snapshot, after the engine has listed its containers. It then has all of them, though
     /// some may be known only from the list. If the engine disconnects later, this is the last known state.
-    ///
-    /// # Errors
-    /// This takes longer than `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
     /// The current snapshot, after the engine has described itself and may be changed. This happens before
     /// it is listed.
-    ///
-    /// # Errors
-    /// This takes longer than `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
@@ -109,9 +103,6 @@ impl Store {
     }
 
     /// The current snapshot, after the engine has also listed its images.
-    ///
-    /// # Errors
-    /// This takes too long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, Failure> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
@@ -144,17 +135,11 @@ impl Store {
 
     /// The same for a container that the engine has created or started in this call. An inspect that the
     /// call's event caused is enough.
-    ///
-    /// # Errors
-    /// As [`Self::refresh_container`].
     pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
 
     /// The same for an image, by id or reference.
-    ///
-    /// # Errors
-    /// As [`Self::refresh_container`].
     pub async fn refresh_image(&self, name: &str) -> Result<(), Failure> {
         self.refresh(Target::Image(name.to_owned()), None).await
     }

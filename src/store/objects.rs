@@ -37,7 +37,6 @@ pub(super) enum Inspected {
     Gone,
 }
 
-/// All known objects.
 #[derive(Debug, Default)]
 pub(super) struct ObjectCache {
     sandboxes: BTreeMap<SandboxId, Pod>,

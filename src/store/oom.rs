@@ -313,7 +313,6 @@ pub(super) fn is_unexplained_kill(record: &ContainerRecord) -> bool {
     )
 }
 
-/// The record with this cause of its end.
 pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> ContainerRecord {
     if let (ExitCause::OutOfMemory, Process::Exited { reason, .. }) = (cause, &mut record.process) {
         *reason = ExitReason::OomKilled;

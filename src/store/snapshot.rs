@@ -109,9 +109,6 @@ impl Snapshot {
     }
 
     /// The engine's last `/info`.
-    ///
-    /// # Errors
-    /// The engine has not answered yet.
     pub fn described(&self) -> Result<&EngineInfo, Failure> {
         let unknown = || never_synced("it has not answered");
         self.engine.as_deref().ok_or_else(unknown)

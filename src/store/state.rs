@@ -64,7 +64,6 @@ pub(super) struct Answer<W, E> {
     pub(super) result: Result<(), E>,
 }
 
-/// The effect of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EventEffect {
     /// No visible effect.

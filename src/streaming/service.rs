@@ -59,9 +59,6 @@ impl Streaming {
     }
 
     /// Prepares the streams of a container's main process. Returns their URL.
-    ///
-    /// # Errors
-    /// As [`Self::exec`].
     pub async fn attach(&self, spec: AttachSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
         self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))

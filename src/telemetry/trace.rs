@@ -43,7 +43,6 @@ pub const TRACED: &str = "traced";
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedSpan {
-    /// The trace it belongs to.
     pub trace: [u8; 16],
     pub span: [u8; 8],
     pub parent: Option<[u8; 8]>,

@@ -28,7 +28,6 @@ pub(in crate::stats) struct CgroupPaths {
     pub(super) machine_memory: u64,
     /// CPU shares requested for the cgroup; 0 if none were.
     pub(in crate::stats) requested_shares: i64,
-    /// The files that stay open.
     pub(super) kept: OpenFiles,
 }
 
@@ -36,7 +35,6 @@ pub(in crate::stats) struct CgroupPaths {
 #[derive(Clone, Debug)]
 pub(in crate::stats) struct ReadOptions {
     pub(in crate::stats) detail: Detail,
-    /// Sizes of huge pages.
     pub(in crate::stats) page_sizes: Vec<String>,
     pub(in crate::stats) now: fn() -> Nanos,
 }

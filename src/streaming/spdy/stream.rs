@@ -99,9 +99,6 @@ impl Sender {
     }
 
     /// Closes the sending direction. The peer may continue to send.
-    ///
-    /// # Errors
-    /// As [`Sender::send`].
     pub async fn finish(&mut self) -> Result<(), Gone> {
         self.put(Bytes::new(), true).await
     }
