@@ -27,7 +27,12 @@ use tokio::{
     time::sleep,
 };
 
-use super::{error::HostError, orphans, process::SYSTEMD_VARIABLES, processes::Processes};
+use super::{
+    error::{HostError, OrCannot as _},
+    orphans,
+    process::SYSTEMD_VARIABLES,
+    processes::Processes,
+};
 
 /// Starts a program in a directory that is used only for it. Its output is appended to the file [`OUTPUT`] there.
 /// Dropping the child does not end the program. On a machine with systemd, the child is a client that waits for the
@@ -102,7 +107,7 @@ pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
         command.split_first().map_or(("", command), |(it, rest)| (it.as_str(), rest));
     let ended = std::process::Command::new(program).args(arguments).stdin(Stdio::null()).status();
-    Ok(ended.map_err(|e| HostError::new("run", Path::new(program), e))?.success())
+    Ok(ended.or_cannot("run", Path::new(program))?.success())
 }
 
 /// Ignores signals that ask this process and the programs that it will start to end.

@@ -32,6 +32,18 @@ impl HostError {
     }
 }
 
+/// Makes the error of a system call a [`HostError`].
+pub trait OrCannot<T> {
+    /// Adds the action and the path to the error.
+    fn or_cannot(self, action: &'static str, path: &Path) -> Result<T, HostError>;
+}
+
+impl<T, E: Into<io::Error>> OrCannot<T> for Result<T, E> {
+    fn or_cannot(self, action: &'static str, path: &Path) -> Result<T, HostError> {
+        self.map_err(|error| HostError::new(action, path, error))
+    }
+}
+
 impl WithKind for HostError {
     /// A full disk is the only cause on which a caller can act.
     fn kind(&self) -> Kind {

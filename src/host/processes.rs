@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::error::HostError;
+use super::error::{HostError, OrCannot as _};
 
 /// Identifies a process. A pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ impl Processes {
 
     /// Every process.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
-        let pids = self.pids().map_err(|e| HostError::new("list processes in", &self.root, e))?;
+        let pids = self.pids().or_cannot("list processes in", &self.root)?;
         Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     host::{
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability, Readers},
         id_map::{self, Overlay},
         namespaces::{IdMaps, NamespaceHolder},
@@ -127,7 +127,7 @@ fn mount(
 }
 
 fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(), OciRuntimeError> {
-    let engine = fs::canonicalize(engine).map_err(|e| HostError::new("find", engine, e))?;
+    let engine = fs::canonicalize(engine).or_cannot("find", engine)?;
     let ids = user_namespace(mappings)?;
     match Overlay::at(&mount_table()?, &engine) {
         Some(overlay) => {
@@ -170,7 +170,7 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
 }
 
 fn mount_table() -> Result<String, HostError> {
-    fs::read_to_string(MOUNTS).map_err(|e| HostError::new("read", Path::new(MOUNTS), e))
+    fs::read_to_string(MOUNTS).or_cannot("read", Path::new(MOUNTS))
 }
 
 /// A user namespace only for the id mapping, because the container's own may not exist yet.

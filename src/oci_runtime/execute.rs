@@ -23,7 +23,7 @@ use crate::{
     error::chain,
     host::{
         detached::ignore_broken_pipes,
-        error::HostError,
+        error::OrCannot as _,
         file::{self, Durability},
     },
 };
@@ -127,7 +127,7 @@ fn restore(
             "CRIU cannot restore the checkpoint: {reason}"
         )));
     }
-    fs::remove_dir_all(dump).map_err(|e| HostError::new("remove", dump, e))?;
+    fs::remove_dir_all(dump).or_cannot("remove", dump)?;
     directory.mark_restored(&line.id)?;
     Ok(ExitCode::SUCCESS)
 }
