@@ -18,7 +18,10 @@ use std::{
 use parking_lot::Mutex;
 
 use self::open_files::{OpenFileLimit, OpenFiles};
-use super::{error::HostError, mounts::MountInfo};
+use super::{
+    error::{HostError, OrCannot as _},
+    mounts::MountInfo,
+};
 
 pub mod hugetlb;
 pub mod kills;
@@ -111,7 +114,7 @@ impl Cgroups {
 
     /// [`Self::find`] without caching the result.
     pub fn find_uncached(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
-        let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
+        let memberships = self.memberships(pid)?;
         let mut found = None;
         // Otherwise the mount table does not help.
         if memberships.lines().any(|line| membership(line, owner).is_some()) {
@@ -139,10 +142,12 @@ impl Cgroups {
 
     /// Whether the process is in a cgroup whose path contains `owner` at this moment.
     pub fn contains(&self, pid: u32, owner: &str) -> bool {
-        let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"));
-        memberships.is_ok_and(|memberships| {
-            memberships.lines().any(|line| membership(line, owner).is_some())
-        })
+        let is_owned = |all: String| all.lines().any(|line| membership(line, owner).is_some());
+        self.memberships(pid).is_ok_and(is_owned)
+    }
+
+    fn memberships(&self, pid: u32) -> io::Result<String> {
+        fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))
     }
 
     /// Drops the cached cgroups of all other owners.
@@ -165,7 +170,7 @@ impl Cgroups {
             proc,
             v2,
             v1,
-            open_files: OpenFiles::none(),
+            open_files: OpenFiles::default(),
         })
     }
 
@@ -329,7 +334,7 @@ pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError>
     let written = file_name(file)
         .and_then(|_| OpenOptions::new().write(true).open(&path))
         .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));
-    written.map_err(|source| HostError::new("write", &path, source))
+    written.or_cannot("write", &path)
 }
 
 /// Checks that a name has no path separator.
