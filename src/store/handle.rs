@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time,
@@ -30,24 +29,13 @@ use crate::{
 /// dropped.
 #[derive(Clone, Debug)]
 pub struct Store {
-    current: Arc<ArcSwap<Snapshot>>,
-    commands: mpsc::Sender<Command>,
-    published: watch::Receiver<()>,
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) published: watch::Receiver<Arc<Snapshot>>,
     pub metrics: StoreMetrics,
-    oom: OomDetector,
+    pub(super) oom: OomDetector,
 }
 
 impl Store {
-    pub(super) fn new(
-        current: Arc<ArcSwap<Snapshot>>,
-        commands: mpsc::Sender<Command>,
-        published: watch::Receiver<()>,
-        metrics: StoreMetrics,
-        oom: OomDetector,
-    ) -> Self {
-        Self { current, commands, published, metrics, oom }
-    }
-
     /// Must be called before the engine is asked to kill a container, so that its end does not count as an
     /// OOM kill.
     pub fn expect_kill(&self, id: &str) {
@@ -62,7 +50,7 @@ impl Store {
 
     /// The current snapshot, without waiting.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.current.load_full()
+        Arc::clone(&self.published.borrow())
     }
 
     /// The current snapshot, after the engine has listed its containers. It then has all of them, though
@@ -187,8 +175,8 @@ impl Store {
         loop {
             // The snapshot is marked as seen before the search, so that a change during the search is not
             // missed.
-            published.borrow_and_update();
-            if let Some(found) = find(&self.snapshot()) {
+            let now = Arc::clone(&published.borrow_and_update());
+            if let Some(found) = find(&now) {
                 return Some(found);
             }
             published.changed().await.ok()?;

@@ -99,7 +99,11 @@ impl ObjectCache {
     ) -> Vec<Target> {
         match (target, inspected) {
             (Target::Container(name), Inspected::Container(observed)) => {
-                self.put_observed(name, at, *observed);
+                match *observed {
+                    Observed::Sandbox(record) => self.put_sandbox(record, at),
+                    Observed::Container(record) => self.put_container(record, at),
+                    Observed::Foreign(container) => self.put_foreign(name, container, at),
+                }
                 Vec::new()
             }
             (Target::Image(_), Inspected::Image(record)) => self.put_image(*record, at),
@@ -196,14 +200,6 @@ impl ObjectCache {
     pub(super) fn put_provisional(&mut self, record: ContainerRecord, at: Generation) {
         if !self.containers.contains_key(&record.id) {
             self.put_container(record, at);
-        }
-    }
-
-    fn put_observed(&mut self, name: &str, at: Generation, observed: Observed) {
-        match observed {
-            Observed::Sandbox(record) => self.put_sandbox(record, at),
-            Observed::Container(record) => self.put_container(record, at),
-            Observed::Foreign(container) => self.put_foreign(name, container, at),
         }
     }
 

@@ -140,20 +140,13 @@ impl OomDetector {
         }
     }
 
-    /// The cause of this end, if it was decided before.
-    fn decided(&self, record: &ContainerRecord) -> Option<ExitCause> {
-        let Process::Exited { finished_at, .. } = record.process else { return None };
-        self.known.lock().causes.of(record.id.as_str(), finished_at)
-    }
-
     /// The cause of an end, if it was decided before, is obvious, or follows from the kernel's counts. None
     /// if the engine may still learn of it.
     pub(super) async fn exit_cause(&self, record: &ContainerRecord) -> Option<ExitCause> {
-        if !matches!(record.process, Process::Exited { .. }) {
-            return None;
-        }
-        if let Some(cause) = self.decided(record) {
-            return Some(cause);
+        let Process::Exited { finished_at, .. } = record.process else { return None };
+        let decided = self.known.lock().causes.of(record.id.as_str(), finished_at);
+        if decided.is_some() {
+            return decided;
         }
         let oom_killed = self.attribute_kills(record).await;
         // The event of a SIGKILL that the engine sent may arrive after the end, so it is looked up last.
