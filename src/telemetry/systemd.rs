@@ -14,20 +14,12 @@ use tracing::{debug, warn};
 /// Sends notifications, if systemd started us with `Type=notify`.
 #[derive(Clone, Default)]
 pub struct Systemd {
-    send: Option<Arc<dyn Notify>>,
+    send: Option<Arc<Sending>>,
     /// The longest time between two keep-alive notifications; after it, systemd kills us.
     pub watchdog: Option<Duration>,
 }
 
-trait Notify: Send + Sync {
-    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()>;
-}
-
-impl<F: Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync> Notify for F {
-    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()> {
-        self(states)
-    }
-}
+type Sending = dyn Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync;
 
 impl Systemd {
     /// The systemd that started this process. `environment` reads a variable of this process.
@@ -90,7 +82,7 @@ impl Systemd {
     }
 
     fn notify(&self, notification: &[NotifyState<'_>]) -> bool {
-        let sent = self.send.as_ref().map_or(Ok(()), |send| send.notify(notification));
+        let sent = self.send.as_ref().map_or(Ok(()), |send| send(notification));
         sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd; retrying"))
             .is_ok()
     }

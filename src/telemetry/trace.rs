@@ -10,7 +10,7 @@ pub mod parent;
 mod tests;
 
 use std::{
-    fmt::{self, Write as _},
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -268,13 +268,12 @@ impl OpenSpan {
     }
 
     fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
-        let mut text = Short(String::new());
-        // The only possible error is that the text is full.
-        let _ = write!(text, "{value}");
+        // A name from a request may have any length.
+        let text = value.to_string().chars().take(LONGEST).collect();
         if field.name() == NAME {
-            self.finished.name = text.0;
+            self.finished.name = text;
         } else {
-            self.finished.attributes.push((field.name(), text.0));
+            self.finished.attributes.push((field.name(), text));
         }
     }
 }
@@ -286,21 +285,6 @@ impl Visit for OpenSpan {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record(field, &value);
-    }
-}
-
-/// A text with a limited length, because a name from a request may have any length.
-struct Short(String);
-
-impl fmt::Write for Short {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for letter in text.chars() {
-            if self.0.len() >= LONGEST {
-                return Err(fmt::Error);
-            }
-            self.0.push(letter);
-        }
-        Ok(())
     }
 }
 
@@ -321,5 +305,5 @@ const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
 /// Spans that wait for the collector: those of some seconds on a busy node, less than a megabyte.
 const QUEUE: usize = 2048;
-/// The longest value of a span, in bytes. The last character may end up to three bytes later.
+/// The longest value of a span, in characters.
 const LONGEST: usize = 256;
