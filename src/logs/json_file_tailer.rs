@@ -11,9 +11,9 @@ use super::{
     error::LogError,
     log_path::LogPath,
     position::{Identity, Place, Position, SourcePosition},
-    rotated_files::RotatedFiles,
+    rotated_files::{RotatedFiles, read_error},
 };
-use crate::{host::error::HostError, model::time::Nanos};
+use crate::model::time::Nanos;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,10 +298,6 @@ impl JsonFileTailer {
         self.place = Place::at(file, before + skipped).map_err(unreadable)?;
         Ok(())
     }
-}
-
-fn read_error(source: &Path, error: std::io::Error) -> LogError {
-    LogError::Source(HostError::new("read", source, error))
 }
 
 /// Bytes to read at once. This is large enough for few system calls and small enough for a cache. Tests

@@ -202,7 +202,7 @@ fn numbered(source: &Path, number: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn read_error(path: &Path, error: io::Error) -> LogError {
+pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
     LogError::Source(HostError::new("read", path, error))
 }
 
