@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::{
     sync::watch,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, error::Elapsed, timeout, timeout_at},
 };
 
 use crate::model::time::Nanos;
@@ -26,16 +26,12 @@ pub(super) struct Progress {
     pub(super) remaining: Option<u64>,
 }
 
-/// A caller waited too long. This is the last known state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimedOut(pub(super) Progress);
-
 /// Returns when the whole log of this run is written. Returns at once if an earlier caller waited too long
-/// for it, or if the container was started again.
+/// for it, or if the container was started again. The error is the last known state.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     run: Nanos,
-) -> Result<(), TimedOut> {
+) -> Result<(), Progress> {
     let give_up = Instant::now() + LONGEST_WAIT;
     loop {
         let now = *log.borrow_and_update();
@@ -47,7 +43,7 @@ pub(super) async fn completion(
             later.complete || later.bytes != now.bytes || later.ended != now.ended
         });
         let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
-            return Err(TimedOut(*log.borrow()));
+            return Err(*log.borrow());
         };
         // The log is no longer written.
         if !is_written {
@@ -57,10 +53,8 @@ pub(super) async fn completion(
 }
 
 /// Returns when the CRI file exists.
-pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), TimedOut> {
-    let there = log.wait_for(|now| now.opened || now.complete);
-    let late = timeout(STANDSTILL, there).await.is_err();
-    if late { Err(TimedOut(*log.borrow())) } else { Ok(()) }
+pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
+    timeout(STANDSTILL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }
 
 /// How long callers wait for more of a log, and for the whole log.
