@@ -35,23 +35,20 @@ use super::{
     netns::on_own_thread,
 };
 
-/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them. Mounts below
-/// `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
-/// at `source`. Creates the mount point: a file for a file, otherwise a directory.
+/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them, if there is one. Mounts
+/// below `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
+/// at `source`. Creates the mount point: a file for a file, otherwise a directory. With `without_devices`,
+/// device nodes in it cannot be opened.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or access is denied.
-pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
-    attach_copy(source, target, Some(ids), 0)
-}
-
-/// The same, and device nodes in it cannot be opened. Without `ids` owners stay.
-pub fn mount_without_devices(
+pub fn mount_copy(
     source: &Path,
     target: &Path,
     ids: Option<BorrowedFd<'_>>,
+    without_devices: bool,
 ) -> Result<(), HostError> {
-    attach_copy(source, target, ids, MOUNT_ATTR_NODEV)
+    attach_copy(source, target, ids, if without_devices { MOUNT_ATTR_NODEV } else { 0 })
 }
 
 fn attach_copy(
@@ -267,7 +264,7 @@ impl Layers {
     }
 }
 
-/// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
+/// Unmounts what [`mount_copy`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
 /// point. Also succeeds if nothing is mounted there.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).or_cannot("unmount", at)?;

@@ -117,7 +117,7 @@ fn mount(
                 if !mapped.without_devices {
                     continue;
                 }
-                id_map::mount_without_devices(source, &target, None)?;
+                id_map::mount_copy(source, &target, None, true)?;
             }
             Err(error) => return Err(error),
         }
@@ -136,7 +136,7 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
                 .mount_mapped(target, ids.as_fd(), root)
                 .map_err(|e| explained(e, "the root file system", "overlays need Linux 5.19"))
         }
-        None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
+        None => id_map::mount_copy(&engine, target, Some(ids.as_fd()), true)
             .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
     }
 }
@@ -154,19 +154,16 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
     let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };
     let table = mount_table()?;
     let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
-    match whole.or_else(|| around(&table)).filter(|(overlay, _)| is_read_only(overlay)) {
-        Some((overlay, part)) => Overlay { upper: None, ..overlay }
-            .mount_part_mapped(&part, target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
-            .map_err(|e| explained(e, &what, kernel)),
+    let root = (mappings.uids.host, mappings.gids.host);
+    let mounted = match whole.or_else(|| around(&table)).filter(|(it, _)| is_read_only(it)) {
+        Some((overlay, part)) => {
+            Overlay { upper: None, ..overlay }.mount_part_mapped(&part, target, ids.as_fd(), root)
+        }
         // The container's root user can remove what the container's own mounts forbid, but not what the
         // mounts forbid from which they were made.
-        None if mapped.without_devices => {
-            id_map::mount_without_devices(source, target, Some(ids.as_fd()))
-                .map_err(|e| explained(e, &what, kernel))
-        }
-        None => id_map::mount_mapped(source, target, ids.as_fd())
-            .map_err(|e| explained(e, &what, kernel)),
-    }
+        None => id_map::mount_copy(source, target, Some(ids.as_fd()), mapped.without_devices),
+    };
+    mounted.map_err(|e| explained(e, &what, kernel))
 }
 
 fn mount_table() -> Result<String, HostError> {
