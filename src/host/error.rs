@@ -16,7 +16,6 @@ pub struct HostError {
     /// The failed action, as a verb with its preposition: "open", "rename to".
     pub action: &'static str,
     pub path: PathBuf,
-    #[source]
     pub source: io::Error,
 }
 

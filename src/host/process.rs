@@ -94,21 +94,13 @@ impl fmt::Display for ProcessExit {
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("cannot start {}", program.display())]
-    Start {
-        program: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Start { program: PathBuf, source: io::Error },
     #[error("{} was still running after {time_limit:?} and was killed", program.display())]
     Deadline { program: PathBuf, time_limit: Duration, stderr: String },
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
     TooMuch { program: PathBuf, limit: usize },
     #[error("cannot communicate with {}", program.display())]
-    Follow {
-        program: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Follow { program: PathBuf, source: io::Error },
 }
 
 impl ProcessError {
