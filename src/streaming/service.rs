@@ -6,7 +6,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rand::{TryRngCore, rngs::OsRng};
 use tokio::time::Instant;
 
 use super::{
@@ -85,7 +84,7 @@ impl Streaming {
     fn issue(&self, pending: PendingStream) -> Result<String, Failure> {
         let name = pending.name();
         let mut tokens = self.tokens.lock();
-        let issued = tokens.issue(pending, Instant::now(), random);
+        let issued = tokens.issue(pending, Instant::now(), rand::random);
         self.metrics.token(if issued.is_some() { "issued" } else { "full" });
         let token = issued.ok_or_else(|| {
             let text = format!(
@@ -159,15 +158,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(host, address.port())
-}
-
-/// Random bytes from the kernel, or, if that fails, from the generator that the kernel seeded.
-fn random() -> [u8; 6] {
-    let mut bytes = [0; 6];
-    if OsRng.try_fill_bytes(&mut bytes).is_err() {
-        bytes = rand::random();
-    }
-    bytes
 }
 
 #[cfg(test)]
