@@ -36,8 +36,8 @@ impl Snapshot {
             engine: None,
             health: EngineHealth::Starting,
             progress: Progress::default(),
-            sandboxes: Arc::default(),
-            containers: Arc::default(),
+            sandboxes: Arc::new(Index::new(Vec::new())),
+            containers: Arc::new(Index::new(Vec::new())),
             images: Arc::default(),
             obsolete: Arc::default(),
         }

@@ -70,14 +70,8 @@ impl EncodeMetric for Histogram {
 }
 
 /// Metrics distinguished by `N` labels, created when they are first needed. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Family<M, const N: usize>(Arc<RwLock<BTreeMap<[&'static str; N], M>>>);
-
-impl<M, const N: usize> Default for Family<M, N> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
 
 impl<M: Clone + Default, const N: usize> Family<M, N> {
     /// The metric with these label values, given in the order of the label names.
