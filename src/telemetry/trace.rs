@@ -269,7 +269,8 @@ impl OpenSpan {
 
     fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
         // A name from a request may have any length.
-        let text = value.to_string().chars().take(LONGEST).collect();
+        let mut text = value.to_string();
+        text.truncate((0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
         if field.name() == NAME {
             self.finished.name = text;
         } else {
@@ -305,5 +306,5 @@ const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
 /// Spans that wait for the collector: those of some seconds on a busy node, less than a megabyte.
 const QUEUE: usize = 2048;
-/// The longest value of a span, in characters.
+/// The longest value of a span, in bytes.
 const LONGEST: usize = 256;
