@@ -14,7 +14,7 @@ mod span_export;
 mod start_check;
 mod watchdog;
 
-use std::{convert::Infallible, future::Future, path::Path, time::Duration};
+use std::{convert::Infallible, future::Future, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -82,7 +82,8 @@ pub async fn run_within(
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
     // Runs before the first DEL, because an ADD of the previous process could otherwise run at the same time.
     orphans::end_all().await;
-    make_run_dir(&settings.run_dir)?;
+    file::ensure_directory(&settings.run_dir, RUN_MODE)
+        .map_err(|source| AppError::RunDir { run_dir: settings.run_dir.clone(), source })?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
@@ -145,11 +146,6 @@ pub async fn run_within(
     let _ = (&mut admin).await;
     info!("dockbridge has stopped; pods keep running");
     served
-}
-
-fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
-    file::ensure_directory(run_dir, RUN_MODE)
-        .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
 /// Waits a moment for Docker's first list, so that the first call does not fail.

@@ -159,12 +159,9 @@ impl Reloader {
 }
 
 async fn received(hangups: &mut Option<Signal>) {
-    let received = match hangups {
-        Some(signal) => signal.recv().await,
-        None => None,
-    };
-    if received.is_none() {
-        pending::<()>().await;
+    let Some(signal) = hangups else { return pending().await };
+    if signal.recv().await.is_none() {
+        pending().await
     }
 }
 
