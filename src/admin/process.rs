@@ -60,8 +60,10 @@ fn watches() -> Option<f64> {
     Some(counted(infos.map(lines).sum()))
 }
 
-/// Names, descriptions and values. None if the kernel does not show a value.
-const FIGURES: [(&str, &str, fn() -> Option<f64>); 5] = [
+/// Name, description and value. None if the kernel does not show the value.
+type Figure = (&'static str, &'static str, fn() -> Option<f64>);
+
+const FIGURES: [Figure; 5] = [
     ("process_resident_memory_bytes", "Resident memory of dockbridge", || {
         status("VmRSS:").map(|kib| kib * 1024.0)
     }),

@@ -161,7 +161,7 @@ impl Reloader {
 async fn received(hangups: &mut Option<Signal>) {
     let Some(signal) = hangups else { return pending().await };
     if signal.recv().await.is_none() {
-        pending().await
+        pending::<()>().await;
     }
 }
 
