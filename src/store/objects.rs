@@ -53,7 +53,7 @@ pub(super) struct ObjectCache {
     contradictions: HashMap<String, (ListedState, Generation)>,
     /// When the last list arrived.
     listed_at: Generation,
-    /// When the running list began.
+    /// When the running list began. An earlier list that has not arrived is dropped.
     pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
@@ -130,11 +130,6 @@ impl ObjectCache {
         if let Ok(id) = SandboxId::try_from(id) {
             self.change(&id, |pod| drop(pod.engine.take_if(|(_, known_at)| *known_at <= at)));
         }
-    }
-
-    /// A list begins. An earlier list that has not arrived is dropped.
-    pub(super) fn begin_list(&mut self, now: Generation) {
-        self.list_since = Some(now);
     }
 
     pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {

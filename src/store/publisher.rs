@@ -23,7 +23,8 @@ pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), Failure>>);
 /// The published snapshot, and the callers that wait for the next one.
 pub(super) struct Publisher {
     published: watch::Sender<Arc<Snapshot>>,
-    waiting: Vec<oneshot::Sender<()>>,
+    /// They get an answer after everything received so far is visible.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// The earliest time for the next snapshot. The longer the last one took, the later.
     pub(super) not_before: Instant,
     pub(super) update_delay: UpdateDelay,
@@ -39,11 +40,6 @@ impl Publisher {
             update_delay: UpdateDelay::default(),
             metrics,
         }
-    }
-
-    /// Answers `reply` after everything received so far is visible.
-    pub(super) fn reply_when_published(&mut self, reply: oneshot::Sender<()>) {
-        self.waiting.push(reply);
     }
 
     /// Publishes what changed, unless it is too early, and answers callers whose change is visible.

@@ -186,7 +186,7 @@ impl Writer {
             }
             Command::SetCheckpoint { id, checkpoint, reply } => {
                 self.state.set_checkpoint(&id, checkpoint.map(|it| *it));
-                self.publisher.reply_when_published(reply);
+                self.publisher.waiting.push(reply);
             }
             Command::Ping { reply } => drop(reply.send(())),
         }
