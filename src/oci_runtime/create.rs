@@ -102,7 +102,7 @@ fn mount(
     if let Some(users) = &edits.users {
         let root = edit::root_path(document)
             .ok_or_else(|| OciRuntimeError::Edit("there is no root.path".to_owned()))?;
-        let target = directory.root_of(id);
+        let target = directory.of(id).join(super::directory::ROOT);
         mount_root(&bundle.join(root), &target, users)?;
         mounted.root = Some(target);
     }
@@ -188,11 +188,6 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
 }
 
 impl EditsDirectory {
-    /// The path at which the root file system of a container is mounted.
-    fn root_of(&self, id: &str) -> PathBuf {
-        self.of(id).join(super::directory::ROOT)
-    }
-
     pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
         let directory = self.of(id).join(super::directory::MOUNTS);
         file::ensure_passable(&directory)?;
