@@ -59,13 +59,13 @@ impl ApiReader {
 
     /// Writes the messages that have arrived.
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
-        let more = self.gather();
+        let has_more = self.gather();
         let entries: Vec<LogEntry<'_>> = self.pending.iter().map(entry).collect();
         self.api_log.take(&entries, buffers)?;
         let bytes = self.pending.iter().map(|message| message.text.len()).sum::<usize>();
         self.pending.clear();
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok(if more { ReadProgress::More(bytes) } else { ReadProgress::CaughtUp(bytes) })
+        Ok(ReadProgress { bytes, has_more })
     }
 
     pub(super) fn reopen(&mut self) -> Result<(), LogError> {
