@@ -57,8 +57,7 @@ impl TailWatch {
     /// # Errors
     /// The file does not exist, or the kernel's limit on watches is reached.
     pub fn set(&self, path: &Path) -> Result<WatchedFile, HostError> {
-        let set = self.inotify.add_watch(path, mask());
-        set.map(WatchedFile).or_cannot("watch", path)
+        self.inotify.add_watch(path, mask()).map(WatchedFile).or_cannot("watch", path)
     }
 
     /// Removes a watch, even if it has reported.

@@ -90,8 +90,7 @@ impl LogState {
 
     /// Callers no longer wait for the log of this run.
     pub(super) fn give_up(&self, run: Nanos) {
-        let wanted = self.wanted.lock();
-        wanted.progress.send_modify(|now| now.given_up |= now.ended == Some(run));
+        self.wanted.lock().progress.send_modify(|now| now.given_up |= now.ended == Some(run));
     }
 
     pub(super) fn reopen(&self, reply: oneshot::Sender<Result<(), Arc<LogError>>>) {

@@ -181,8 +181,7 @@ impl OomDetector {
     }
 
     pub(super) fn record(&self, id: &str, event: KillEvent, at: Nanos) {
-        let mut known = self.known.lock();
-        known.events.entry(id.to_owned()).or_default().insert(event, at);
+        self.known.lock().events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
     /// Whether the engine sent a SIGKILL in the run that has ended.

@@ -92,8 +92,7 @@ impl Snapshot {
             return record.process.is_listed().then(|| record.id.as_str());
         }
         let record = self.sandbox(id)?;
-        let listed = record.process.as_ref().is_some_and(Process::is_listed);
-        listed.then(|| record.id.as_str())
+        record.process.as_ref().is_some_and(Process::is_listed).then(|| record.id.as_str())
     }
 
     /// Names of containers and images that are known only from the engine's lists, because Docker

@@ -84,8 +84,7 @@ impl Inflater {
             Ok(Status::Ok) => Ok(()),
             Ok(Status::BufError | Status::StreamEnd) => Err(CORRUPT),
             Err(error) if error.needs_dictionary().is_some() => {
-                let known = self.0.set_dictionary(&dictionary::bytes());
-                known.map(|_| ()).map_err(|_| CORRUPT)
+                self.0.set_dictionary(&dictionary::bytes()).map(|_| ()).map_err(|_| CORRUPT)
             }
             Err(_) => Err(CORRUPT),
         }
