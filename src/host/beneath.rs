@@ -127,12 +127,8 @@ enum Missing {
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
     // With a trailing slash, a link would be followed.
     let root: PathBuf = root.components().collect();
-    let mut directory = open_directory(&root, DIRECTORY, Mode::empty()).map_err(|e| match root
-        .is_symlink()
-    {
-        true => io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link"),
-        false => e.into(),
-    })?;
+    let mut directory = open_directory(&root, DIRECTORY, Mode::empty())
+        .map_err(|e| if root.is_symlink() { is_a_link() } else { e.into() })?;
     for component in below.components() {
         let step = match component {
             Component::Normal(step) => step,
@@ -180,6 +176,10 @@ fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
         Err(Errno::ENOENT) => Ok(None),
         found => Ok(Some(SFlag::from_bits_truncate(found?.st_mode & SFlag::S_IFMT.bits()))),
     }
+}
+
+fn is_a_link() -> io::Error {
+    io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link")
 }
 
 /// Readable by all, as in kubelet's log directories.
