@@ -31,6 +31,9 @@ pub(super) struct Notifications {
 
 impl Notifications {
     /// The next events, at least one. Dropping the future loses none.
+    ///
+    /// # Errors
+    /// The descriptor can no longer be used.
     pub(super) async fn next(&mut self) -> io::Result<Vec<InotifyEvent>> {
         loop {
             let mut ready = self.readiness.readable().await?;

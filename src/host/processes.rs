@@ -121,12 +121,17 @@ impl Processes {
         names.filter(|name| name.starts_with("pipe:[")).collect()
     }
 
+    /// The current directory of a process. None if it has ended or access is denied.
+    pub fn current_directory(&self, pid: u32) -> Option<PathBuf> {
+        fs::read_link(self.path(pid, "cwd")).ok()
+    }
+
     /// Whether a process with the same mounts as dockbridge has this current directory, whose path has no
     /// links.
     pub fn has_in(&self, directory: &Path) -> bool {
         let mut pids = self.pids().into_iter().flatten();
         // A process that has ended has none, even if its parent has not waited for it.
-        let is_there = |pid| fs::read_link(self.path(pid, "cwd")).is_ok_and(|it| it == directory);
+        let is_there = |pid| self.current_directory(pid).is_some_and(|it| it == directory);
         pids.any(|pid| is_there(pid) && self.has_our_mounts(pid))
     }
 

@@ -13,7 +13,7 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -149,6 +149,9 @@ impl EditsDirectory {
     }
 
     /// The dump with which the container is to begin. None if it has begun, or if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
     pub(super) fn restore(&self, id: &str) -> Result<Option<PathBuf>, OciRuntimeError> {
         let restore = self.read(id)?.unwrap_or_default().restore;
         Ok(restore.filter(|directory| directory.is_dir()))
@@ -225,7 +228,12 @@ fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
 }
 
 fn remove_directory(path: &Path) -> Result<(), HostError> {
-    file::if_there(fs::remove_dir(path)).or_cannot("remove directory", path).map(drop)
+    match fs::remove_dir(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(HostError::new("remove directory", path, e))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// This file system is lost at a reboot, as containers are.

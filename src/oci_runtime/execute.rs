@@ -23,7 +23,7 @@ use crate::{
     error::chain,
     host::{
         detached::ignore_broken_pipes,
-        error::OrCannot as _,
+        error::HostError,
         file::{self, Durability},
     },
 };
@@ -127,7 +127,7 @@ fn restore(
             "CRIU cannot restore the checkpoint: {reason}"
         )));
     }
-    fs::remove_dir_all(dump).or_cannot("remove", dump)?;
+    fs::remove_dir_all(dump).map_err(|e| HostError::new("remove", dump, e))?;
     directory.mark_restored(&line.id)?;
     Ok(ExitCode::SUCCESS)
 }
