@@ -14,7 +14,7 @@ mod span_export;
 mod start_check;
 mod watchdog;
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::{convert::Infallible, future::Future, path::Path, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -82,8 +82,7 @@ pub async fn run_within(
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
     // Runs before the first DEL, because an ADD of the previous process could otherwise run at the same time.
     orphans::end_all().await;
-    file::ensure_directory(&settings.run_dir, RUN_MODE)
-        .map_err(|source| AppError::RunDir { run_dir: settings.run_dir.clone(), source })?;
+    make_run_dir(&settings.run_dir)?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
@@ -146,6 +145,11 @@ pub async fn run_within(
     let _ = (&mut admin).await;
     info!("dockbridge has stopped; pods keep running");
     served
+}
+
+fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
+    file::ensure_directory(run_dir, RUN_MODE)
+        .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
 /// Waits a moment for Docker's first list, so that the first call does not fail.

@@ -13,7 +13,7 @@ use crate::telemetry::registry::{Registry, Sample, counted};
 /// Registers metrics of memory, processor time, descriptors, threads, tasks and watches. Call it inside the
 /// runtime whose tasks are to be counted.
 pub fn register(registry: &mut Registry) {
-    for (name, help, read) in FIGURES {
+    for Figure { name, help, read } in FIGURES {
         registry
             .register_fn(name, &[], help, move || read().map(Sample::single).unwrap_or_default());
     }
@@ -60,23 +60,35 @@ fn watches() -> Option<f64> {
     Some(counted(infos.map(lines).sum()))
 }
 
-/// Name, description and value. None if the kernel does not show the value.
-type Figure = (&'static str, &'static str, fn() -> Option<f64>);
+struct Figure {
+    name: &'static str,
+    help: &'static str,
+    /// None if the kernel does not show it.
+    read: fn() -> Option<f64>,
+}
 
 const FIGURES: [Figure; 5] = [
-    ("process_resident_memory_bytes", "Resident memory of dockbridge", || {
-        status("VmRSS:").map(|kib| kib * 1024.0)
-    }),
-    ("process_threads", "Threads of dockbridge", || status("Threads:")),
-    (
-        "process_cpu_seconds_total",
-        "Processor time of dockbridge, in user and in system mode",
-        cpu_seconds,
-    ),
-    ("process_open_fds", "Open file descriptors", || {
-        fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1)))
-    }),
-    ("dockbridge_inotify_watches", "Files and directories watched with inotify", watches),
+    Figure {
+        name: "process_resident_memory_bytes",
+        help: "Resident memory of dockbridge",
+        read: || status("VmRSS:").map(|kib| kib * 1024.0),
+    },
+    Figure { name: "process_threads", help: "Threads of dockbridge", read: || status("Threads:") },
+    Figure {
+        name: "process_cpu_seconds_total",
+        help: "Processor time of dockbridge, in user and in system mode",
+        read: cpu_seconds,
+    },
+    Figure {
+        name: "process_open_fds",
+        help: "Open file descriptors",
+        read: || fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))),
+    },
+    Figure {
+        name: "dockbridge_inotify_watches",
+        help: "Files and directories watched with inotify",
+        read: watches,
+    },
 ];
 const DESCRIPTORS: &str = "/proc/self/fd";
 /// The kernel reports times to programs in hundredths of a second, whatever its own clock is.

@@ -14,12 +14,20 @@ use tracing::{debug, warn};
 /// Sends notifications, if systemd started us with `Type=notify`.
 #[derive(Clone, Default)]
 pub struct Systemd {
-    send: Option<Arc<Sending>>,
+    send: Option<Arc<dyn Notify>>,
     /// The longest time between two keep-alive notifications; after it, systemd kills us.
     pub watchdog: Option<Duration>,
 }
 
-type Sending = dyn Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync;
+trait Notify: Send + Sync {
+    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()>;
+}
+
+impl<F: Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync> Notify for F {
+    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()> {
+        self(states)
+    }
+}
 
 impl Systemd {
     /// The systemd that started this process. `environment` reads a variable of this process.
@@ -75,7 +83,7 @@ impl Systemd {
     }
 
     fn notify(&self, notification: &[NotifyState<'_>]) -> bool {
-        let sent = self.send.as_ref().map_or(Ok(()), |send| send(notification));
+        let sent = self.send.as_ref().map_or(Ok(()), |send| send.notify(notification));
         sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd; retrying"))
             .is_ok()
     }
