@@ -5,7 +5,7 @@ pub(crate) mod manual;
 
 use std::{env, error::Error, fmt::Write as _, fs, path::Path};
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_complete::{
     Shell::{Bash, Fish, Zsh},
     generate_to,
@@ -49,9 +49,22 @@ fn shown(command: &Command) -> Command {
             command
                 .get_arguments()
                 .filter(|flag| !flag.is_hide_set())
-                .map(|flag| flag.clone().global(false)),
+                .map(|flag| with_words(flag.clone().global(false))),
         )
         .subcommands(command.get_subcommands().map(shown))
+}
+
+/// Offers the words of a value that is named `one|other`. The program itself accepts any text there, because
+/// it checks the values of all sources together.
+fn with_words(flag: Arg) -> Arg {
+    let name = flag.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    match name.filter(|name| name.contains('|')) {
+        Some(words) => {
+            let words: &'static str = words.leak();
+            flag.value_parser(words.split('|').collect::<Vec<_>>())
+        }
+        None => flag,
+    }
 }
 
 /// The defaults as a file, each line a comment.

@@ -28,11 +28,7 @@ pub enum AppError {
     State(#[from] HostError),
     /// Another dockbridge uses the state directory, or we may not write there.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
-    StateDir {
-        state_dir: PathBuf,
-        /// Why it cannot be locked, and which process holds the lock.
-        source: LockError,
-    },
+    StateDir { state_dir: PathBuf, source: LockError },
     #[error(
         "the Docker Engine {id} at {} is served by another dockbridge, {holder}: stop it, or point \
          one of the two at another engine (--docker)",

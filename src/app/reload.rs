@@ -28,21 +28,15 @@ use crate::{
 };
 
 /// Counts reloads by their result. Clones share the counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReloadMetrics(Family<Counter, 1>);
-
-impl Default for ReloadMetrics {
-    fn default() -> Self {
-        let reloads = Family::default();
-        for result in [APPLIED, REFUSED] {
-            reloads.with([result]);
-        }
-        Self(reloads)
-    }
-}
 
 impl RegisterMetrics for ReloadMetrics {
     fn register(&self, registry: &mut Registry) {
+        // Both are shown before the first reload.
+        for result in [APPLIED, REFUSED] {
+            self.0.with([result]);
+        }
         registry.register_family(
             "dockbridge_config_reloads_total",
             &["result"],
@@ -165,11 +159,8 @@ impl Reloader {
 }
 
 async fn received(hangups: &mut Option<Signal>) {
-    let received = match hangups {
-        Some(signal) => signal.recv().await,
-        None => None,
-    };
-    if received.is_none() {
+    let Some(signal) = hangups else { return pending().await };
+    if signal.recv().await.is_none() {
         pending::<()>().await;
     }
 }

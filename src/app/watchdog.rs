@@ -25,9 +25,6 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// Starts to check `socket`, which must be bound, and `store`, if systemd receives notifications.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub(super) fn start(systemd: Systemd, socket: PathBuf, store: Store) -> io::Result<Self> {
         if !systemd.is_present() {
             return Ok(Self { systemd, running: None });

@@ -67,7 +67,9 @@ pub async fn examine(
     let (mut server, mut info) = (None, None);
     match answer {
         Ok(answer) => {
-            findings.extend(engine::judge(&settings.docker, &answer, engine::systemd_is_init()));
+            // As sd_booted(3) does.
+            let systemd = Path::new("/run/systemd/system").is_dir();
+            findings.extend(engine::judge(&settings.docker, &answer, systemd));
             let held = locks.holder(&answer);
             findings.push(server::judge(&held, &settings.listen, will_run));
             server = held.ok().flatten();

@@ -68,10 +68,7 @@ pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok());
     let place = existing.unwrap_or(Path::new("/")).to_owned();
     let probe = place.join(format!(".dockbridge-check-{}", process::id()));
-    match fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)) {
-        Ok(()) => Ok(()),
-        Err(error) => Err((place, error)),
-    }
+    fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).map_err(|error| (place, error))
 }
 
 const OTHER_SOCKET: &str = "run as root, or choose another path with --listen";

@@ -59,7 +59,6 @@ fn told(name: &str, mirrors: &[String]) -> Option<String> {
     (!mirrors.is_empty()).then(|| format!("{name} through {}", mirrors.join(", ")))
 }
 
-/// A `hosts.toml`.
 struct Hosts {
     /// In the order of the file, each with whether it may be pulled from.
     tried_first: Vec<(String, bool)>,

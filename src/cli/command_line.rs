@@ -6,9 +6,7 @@ use std::{
 };
 
 use clap::{
-    Arg, ArgAction, ArgMatches, Args, FromArgMatches as _, Subcommand, ValueHint,
-    builder::{PossibleValue, StringValueParser, TypedValueParser},
-    value_parser,
+    Arg, ArgAction, ArgMatches, Args, FromArgMatches as _, Subcommand, ValueHint, value_parser,
 };
 
 use crate::{
@@ -75,7 +73,6 @@ pub struct Invocation {
     pub values: Vec<RawValue>,
     /// The file named by `--config`.
     pub config: Option<PathBuf>,
-    /// The file named by `--environment-file`.
     pub environment_file: Option<PathBuf>,
     /// Warnings about flags that have no effect.
     pub warnings: Vec<String>,
@@ -179,35 +176,11 @@ fn flag(key: Key) -> Arg {
         .long(setting.name)
         .value_name(setting.value)
         .value_hint(hint)
-        .value_parser(Offered(setting.value))
-        .hide_possible_values(true)
         // Accepts a negative duration here, so that the error is about the value.
         .allow_hyphen_values(matches!(setting.value, "DURATION" | "NUMBER"))
         .hide_short_help(true)
         .help(help)
         .global(true)
-}
-
-/// Accepts any text. Shells complete the words of `one|other`.
-#[derive(Clone)]
-struct Offered(&'static str);
-
-impl TypedValueParser for Offered {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let words = self.0.contains('|').then(|| self.0.split('|').map(PossibleValue::new))?;
-        Some(Box::new(words))
-    }
 }
 
 /// The flags of files with settings and of all settings. Values are not checked here: `config` checks the

@@ -8,7 +8,10 @@ use std::{
 };
 
 use http::Method;
-use tokio::runtime;
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+};
 use tracing::warn;
 
 use super::{
@@ -150,7 +153,7 @@ fn serve(
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
-        let (stop, hangups) = (telemetry::signal::stop()?, Some(telemetry::signal::hangups()?));
+        let (stop, hangups) = (telemetry::signal::stop()?, Some(signal(SignalKind::hangup())?));
         hangups::release()?;
         let environment =
             Environment { log, source, values, hangups, systemd, spans, locks, inherited, missing };

@@ -53,8 +53,7 @@ where
         F: Future<Output = V> + Send + 'static,
     {
         let mut answer = self.join_or_start(key, work);
-        let value = answer.wait_for(Option::is_some).await.map_err(|_| Lost)?;
-        value.clone().ok_or(Lost)
+        answer.wait_for(Option::is_some).await.map_err(|_| Lost)?.clone().ok_or(Lost)
     }
 
     fn join_or_start<F>(&self, key: K, work: F) -> watch::Receiver<Option<V>>

@@ -57,8 +57,7 @@ impl Standstills {
 
     /// How long the container has stood still so far, in all standstills together.
     pub fn lost(&self, container: &str) -> Duration {
-        let lost = self.lost.lock();
-        lost.get(container).map_or(Duration::ZERO, |time| {
+        self.lost.lock().get(container).map_or(Duration::ZERO, |time| {
             time.total + time.since.map_or(Duration::ZERO, |since| since.elapsed())
         })
     }

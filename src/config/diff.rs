@@ -54,9 +54,6 @@ pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
 }
 
 /// The settings after a reload: those that a reload can change are as in `new`.
-///
-/// # Errors
-/// A current value is malformed.
 pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, ConfigError> {
     let is_live = |key: Key| key.definition().change == Change::Reload;
     let values = replaced(running, is_live, &new.values);

@@ -9,27 +9,12 @@ use super::{raw::Source, value::Invalid};
 /// A configuration that cannot be used. When this is returned, nothing has been started.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    #[error("{origin}: {text:?} is not valid for {key}: {reason}")]
-    Value {
-        key: &'static str,
-        origin: Source,
-        text: String,
-        #[source]
-        reason: Invalid,
-    },
+    #[error("{origin}: {text:?} is not valid for {key}: {source}")]
+    Value { key: &'static str, origin: Source, text: String, source: Invalid },
     #[error("{first} and {second} both set {key}, to different values: remove one of them")]
     Conflict { key: &'static str, first: Source, second: Source },
     #[error("cannot read the configuration file {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     #[error("{} line {line}: {message}", path.display())]
-    File {
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        message: String,
-    },
+    File { path: PathBuf, line: usize, message: String },
 }

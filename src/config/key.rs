@@ -46,7 +46,6 @@ pub struct Definition {
     pub change: Change,
     /// What the value is called in `--help`.
     pub value: &'static str,
-    /// The text in `--help`.
     pub help: &'static str,
 }
 

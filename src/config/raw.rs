@@ -20,7 +20,6 @@ pub enum Source {
     ProgramName,
     File {
         path: PathBuf,
-        /// Counted from 1.
         line: usize,
     },
     Environment(String),

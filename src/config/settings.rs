@@ -186,14 +186,14 @@ impl Texts<'_> {
     ) -> Result<T, ConfigError> {
         let value = self.0.iter().find(|value| value.key == key);
         let text = value.map_or(key.default(), |value| value.text.as_str());
-        parse(text.trim()).map_err(|reason| ConfigError::Value {
+        parse(text.trim()).map_err(|source| ConfigError::Value {
             key: key.name(),
             origin: value.map_or(Source::Default, |value| value.source.clone()),
-            text: match reason {
+            text: match source {
                 Invalid::CollectorCredentials => "…".to_owned(),
                 _ => redact(text),
             },
-            reason,
+            source,
         })
     }
 }

@@ -55,9 +55,6 @@ impl ConfigSource {
     }
 
     /// Reads the file, and resolves the settings. Blocks on the disk.
-    ///
-    /// # Errors
-    /// As [`resolve`].
     pub fn resolve(&self) -> Result<Resolved, ConfigError> {
         let variable = |name: &str| self.variables.0.get(name).cloned();
         resolve(self.flags.clone(), self.config.clone(), &variable)

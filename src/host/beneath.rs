@@ -20,8 +20,8 @@ use nix::{
 };
 
 use super::{
-    error::HostError,
-    file::{self, not_regular, regular},
+    error::{HostError, OrCannot as _},
+    file::{self, if_there, not_regular, regular},
 };
 
 /// Creates the parents (0755) of a file or link `below` the directory `root`, which may not exist yet.
@@ -30,15 +30,12 @@ use super::{
 /// A part of the path is not a directory, something other than a file or link has the name, or access is
 /// denied.
 pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
-    let (parent, name) = split(root, below)?;
-    file::ensure_directory(root, MODE)?;
-    let prepared = descend(root, parent, Missing::Made).and_then(|directory| {
-        match kind_of(&directory, name)? {
+    in_parent(("use", Missing::Made), root, below, |directory, name| {
+        match kind_of(directory, name)? {
             None | Some(SFlag::S_IFREG | SFlag::S_IFLNK) => Ok(()),
             Some(_) => Err(not_regular()),
         }
-    });
-    prepared.map_err(|e| HostError::new("use", &root.join(below), e))
+    })
 }
 
 /// Makes `below` the directory `root` a link to `target`, and replaces another link. Parent directories are
@@ -47,16 +44,13 @@ pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
 /// # Errors
 /// A part of the path is not a directory, something other than a link has the name, or access is denied.
 pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
-    let (parent, name) = split(root, below)?;
-    file::ensure_directory(root, MODE)?;
-    let made = descend(root, parent, Missing::Made).and_then(|directory| {
-        if readlinkat(&directory, name).is_ok_and(|now| now == *target) {
+    in_parent(("link", Missing::Made), root, below, |directory, name| {
+        if readlinkat(directory, name).is_ok_and(|now| now == *target) {
             return Ok(());
         }
-        unlink_in(&directory, name)?;
-        Ok(symlinkat(target, &directory, name)?)
-    });
-    made.map_err(|e| HostError::new("link", &root.join(below), e))
+        unlink_in(directory, name)?;
+        Ok(symlinkat(target, directory, name)?)
+    })
 }
 
 /// Removes the link `below` the directory `root`. Does nothing if it does not exist or is not a link.
@@ -64,30 +58,22 @@ pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
 /// # Errors
 /// A part of the path is not a directory, or access is denied.
 pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
-    let (parent, name) = split(root, below)?;
-    let directory = descend(root, parent, Missing::Refused);
-    match directory.and_then(|directory| Ok(unlink_in(&directory, name)?)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(HostError::new("unlink", &root.join(below), e))
-        }
-        _ => Ok(()),
+    match in_parent(("unlink", Missing::Refused), root, below, |directory, name| {
+        Ok(unlink_in(directory, name)?)
+    }) {
+        Err(error) if error.is_not_found() => Ok(()),
+        removed => removed,
     }
 }
 
 /// Opens a file `below` the directory `root` for reading and appending. If it does not exist or is a link,
 /// creates it with `mode`. Parent directories are created.
-///
-/// # Errors
-/// As [`prepare`].
 pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
-    let (parent, name) = split(root, below)?;
-    file::ensure_directory(root, MODE)?;
-    let opened = descend(root, parent, Missing::Made).and_then(|directory| {
-        unlink_in(&directory, name)?;
+    in_parent(("open", Missing::Made), root, below, |directory, name| {
+        unlink_in(directory, name)?;
         let way = APPENDING | OFlag::O_CREAT;
-        regular(openat(&directory, name, way, Mode::from_bits_truncate(mode))?.into())
-    });
-    opened.map_err(|e| HostError::new("open", &root.join(below), e))
+        regular(openat(directory, name, way, Mode::from_bits_truncate(mode))?.into())
+    })
 }
 
 /// As [`append`], for an existing file.
@@ -95,10 +81,9 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
 /// # Errors
 /// There is no such file, the path is not a file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
-    let (parent, name) = split(root, below)?;
-    let opened = descend(root, parent, Missing::Refused)
-        .and_then(|directory| regular(openat(&directory, name, APPENDING, Mode::empty())?.into()));
-    opened.map_err(|e| HostError::new("open", &root.join(below), e))
+    in_parent(("open", Missing::Refused), root, below, |directory, name| {
+        regular(openat(directory, name, APPENDING, Mode::empty())?.into())
+    })
 }
 
 /// The entries of the directory `below` in the directory `root`. Links are not followed. Empty if there is
@@ -124,10 +109,7 @@ pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, Host
         }
         Err(io::Error::other("its files are being renamed"))
     });
-    match listed {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed.map_err(|e| HostError::new("list", &root.join(below), e)),
-    }
+    Ok(if_there(listed).or_cannot("list", &root.join(below))?.unwrap_or_default())
 }
 
 fn names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
@@ -162,9 +144,23 @@ fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-fn split<'a>(root: &Path, below: &'a Path) -> Result<(&'a Path, &'a OsStr), HostError> {
-    let parts = below.parent().zip(below.file_name());
-    parts.ok_or_else(|| HostError::new("name", &root.join(below), io::ErrorKind::InvalidFilename))
+/// Calls `work` with the open directory above a file or link `below` the directory `root`, and its name.
+fn in_parent<T>(
+    (action, missing): (&'static str, Missing),
+    root: &Path,
+    below: &Path,
+    work: impl FnOnce(&OwnedFd, &OsStr) -> io::Result<T>,
+) -> Result<T, HostError> {
+    let path = root.join(below);
+    let (Some(parent), Some(name)) = (below.parent(), below.file_name()) else {
+        return Err(HostError::new("name", &path, io::ErrorKind::InvalidFilename));
+    };
+    if missing == Missing::Made {
+        file::ensure_directory(root, MODE)?;
+    }
+    descend(root, parent, missing)
+        .and_then(|directory| work(&directory, name))
+        .or_cannot(action, &path)
 }
 
 fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {

@@ -18,7 +18,10 @@ use std::{
 use parking_lot::Mutex;
 
 use self::open_files::{OpenFileLimit, OpenFiles};
-use super::{error::HostError, mounts::MountInfo};
+use super::{
+    error::{HostError, OrCannot as _},
+    mounts::MountInfo,
+};
 
 pub mod hugetlb;
 pub mod kills;
@@ -99,7 +102,8 @@ impl Cgroups {
     pub fn find(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
         let group = self.find_uncached(pid, owner)?;
         // The cached one is kept, with its open files.
-        let cached = self.cached(pid, owner).filter(|it| it.has_same_directories(&group));
+        let is_same = |it: &Arc<Cgroup>| it.v2 == group.v2 && it.v1 == group.v1;
+        let cached = self.cached(pid, owner).filter(is_same);
         Ok(cached.unwrap_or_else(|| {
             let group = Arc::new(group);
             self.found
@@ -110,20 +114,15 @@ impl Cgroups {
     }
 
     /// [`Self::find`] without caching the result.
-    ///
-    /// # Errors
-    /// As [`Self::find`].
     pub fn find_uncached(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
-        let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))?;
+        let memberships = self.memberships(pid)?;
         let mut found = None;
         // Otherwise the mount table does not help.
         if memberships.lines().any(|line| membership(line, owner).is_some()) {
             found = self.locate(&memberships, owner, &self.mount_table()?.mounts);
             // Hierarchies may have been mounted since.
-            if found.is_none()
-                && let Some(mounts) = self.reread_mounts()?
-            {
-                found = self.locate(&memberships, owner, &mounts);
+            if found.is_none() && !self.mount_table()?.is_fresh() {
+                found = self.locate(&memberships, owner, &self.read_mounts()?.mounts);
             }
         }
         found.ok_or_else(|| {
@@ -142,10 +141,12 @@ impl Cgroups {
 
     /// Whether the process is in a cgroup whose path contains `owner` at this moment.
     pub fn contains(&self, pid: u32, owner: &str) -> bool {
-        let memberships = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"));
-        memberships.is_ok_and(|memberships| {
-            memberships.lines().any(|line| membership(line, owner).is_some())
-        })
+        let is_owned = |all: String| all.lines().any(|line| membership(line, owner).is_some());
+        self.memberships(pid).is_ok_and(is_owned)
+    }
+
+    fn memberships(&self, pid: u32) -> io::Result<String> {
+        fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))
     }
 
     /// Drops the cached cgroups of all other owners.
@@ -168,7 +169,7 @@ impl Cgroups {
             proc,
             v2,
             v1,
-            open_files: OpenFiles::none(),
+            open_files: OpenFiles::default(),
         })
     }
 
@@ -219,12 +220,6 @@ impl Cgroups {
         }
     }
 
-    /// The current mounts; none if the last read is too recent for its cost: a machine may have
-    /// tens of thousands of mounts, and many processes whose cgroup is not visible.
-    fn reread_mounts(&self) -> io::Result<Option<Arc<[Mount]>>> {
-        if self.mount_table()?.is_fresh() { Ok(None) } else { Ok(Some(self.read_mounts()?.mounts)) }
-    }
-
     fn read_mounts(&self) -> io::Result<Table> {
         let begun = Instant::now();
         let text = fs::read_to_string(self.proc.join("self/mountinfo"))?;
@@ -259,10 +254,6 @@ impl Cgroup {
         &self.open_files
     }
 
-    fn has_same_directories(&self, other: &Self) -> bool {
-        self.v2 == other.v2 && self.v1 == other.v1
-    }
-
     /// Whether it still exists, by the first of its directories.
     pub fn exists(&self) -> bool {
         self.v2.iter().chain(self.v1.values()).next().is_some_and(|place| place.is_dir())
@@ -276,6 +267,8 @@ impl Cgroup {
 }
 
 impl Table {
+    /// Whether the last read is too recent for its cost: a machine may have tens of thousands of mounts, and
+    /// many processes whose cgroup is not visible.
     fn is_fresh(&self) -> bool {
         self.read.elapsed() < self.took.saturating_mul(REREAD_FACTOR)
     }
@@ -332,7 +325,7 @@ pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError>
     let written = file_name(file)
         .and_then(|_| OpenOptions::new().write(true).open(&path))
         .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));
-    written.map_err(|source| HostError::new("write", &path, source))
+    written.or_cannot("write", &path)
 }
 
 /// Checks that a name has no path separator.

@@ -27,14 +27,16 @@ use tokio::{
     time::sleep,
 };
 
-use super::{error::HostError, orphans, process::SYSTEMD_VARIABLES, processes::Processes};
+use super::{
+    error::{HostError, OrCannot as _},
+    orphans,
+    process::SYSTEMD_VARIABLES,
+    processes::Processes,
+};
 
 /// Starts a program in a directory that is used only for it. Its output is appended to the file [`OUTPUT`] there.
 /// Dropping the child does not end the program. On a machine with systemd, the child is a client that waits for the
 /// unit `name`.
-///
-/// # Errors
-/// The program, or `systemd-run`, cannot be started.
 pub fn start(
     program: &Path,
     arguments: &[&OsStr],
@@ -101,14 +103,11 @@ pub fn is_used(directory: &Path) -> bool {
 
 /// Runs a command of the detached program to its end. Its output is that of the program. Returns whether it
 /// succeeded.
-///
-/// # Errors
-/// It cannot be started.
 pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
         command.split_first().map_or(("", command), |(it, rest)| (it.as_str(), rest));
     let ended = std::process::Command::new(program).args(arguments).stdin(Stdio::null()).status();
-    Ok(ended.map_err(|e| HostError::new("run", Path::new(program), e))?.success())
+    Ok(ended.or_cannot("run", Path::new(program))?.success())
 }
 
 /// Ignores signals that ask this process and the programs that it will start to end.

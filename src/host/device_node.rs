@@ -8,7 +8,7 @@ use std::{
 
 use nix::sys::stat::{major, minor};
 
-use super::error::HostError;
+use super::error::{HostError, OrCannot as _};
 
 /// Type, numbers and mode of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum NodeType {
 
 /// Reads the device file at `path`. Links are followed. None if it is not a device.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
-    let found = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
+    let found = fs::metadata(path).or_cannot("stat", path)?;
     let kind = match found.file_type() {
         kind if kind.is_block_device() => NodeType::Block,
         kind if kind.is_char_device() => NodeType::Character,

@@ -18,7 +18,7 @@ use nix::{
 };
 
 use super::{
-    error::HostError,
+    error::{HostError, OrCannot as _},
     inotify::{self, Notifications},
 };
 
@@ -38,8 +38,7 @@ impl DirectoryWatch {
     /// The kernel's limits on watches are reached. Read the directories periodically instead.
     pub fn new(directories: Vec<PathBuf>) -> Result<Self, HostError> {
         let opened = inotify::open();
-        let (inotify, notices) =
-            opened.map_err(|e| HostError::new("watch", &describe(&directories), e))?;
+        let (inotify, notices) = opened.or_cannot("watch", &describe(&directories))?;
         let mut watch = Self { inotify, notices, directories, armed: HashMap::new() };
         watch.arm()?;
         Ok(watch)
@@ -53,8 +52,7 @@ impl DirectoryWatch {
     pub async fn changed(&mut self) -> Result<(), HostError> {
         loop {
             let events = self.notices.next().await;
-            let events =
-                events.map_err(|e| HostError::new("watch", &describe(&self.directories), e))?;
+            let events = events.or_cannot("watch", &describe(&self.directories))?;
             if events.iter().any(|event| self.concerns(event)) {
                 return self.arm();
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 
-use super::error::HostError;
+use super::error::{HostError, OrCannot as _};
 
 /// The size of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,8 +26,7 @@ impl Size {
 
 /// The size of the file system of `place`. May hang with a network file system.
 pub fn size(place: &Path) -> Result<Size, HostError> {
-    let facts = statvfs(place)
-        .map_err(|e| HostError::new("read the size of the file system of", place, e))?;
+    let facts = statvfs(place).or_cannot("read the size of the file system of", place)?;
     Ok(Size {
         bytes: facts.blocks().saturating_mul(facts.fragment_size()),
         free_bytes: facts.blocks_available().saturating_mul(facts.fragment_size()),

@@ -16,7 +16,6 @@ pub struct HostError {
     /// The failed action, as a verb with its preposition: "open", "rename to".
     pub action: &'static str,
     pub path: PathBuf,
-    #[source]
     pub source: io::Error,
 }
 
@@ -29,6 +28,18 @@ impl HostError {
     /// Whether the path, or a directory above it, does not exist.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+/// Makes the error of a system call a [`HostError`].
+pub trait OrCannot<T> {
+    /// Adds the action and the path to the error.
+    fn or_cannot(self, action: &'static str, path: &Path) -> Result<T, HostError>;
+}
+
+impl<T, E: Into<io::Error>> OrCannot<T> for Result<T, E> {
+    fn or_cannot(self, action: &'static str, path: &Path) -> Result<T, HostError> {
+        self.map_err(|error| HostError::new(action, path, error))
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 use nix::{errno::Errno, libc};
 use tracing::{info, warn};
 
-use super::error::HostError;
+use super::error::{HostError, OrCannot as _};
 
 /// The durability of a finished write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,6 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), 
 }
 
 /// Writes `bytes` beside `path` and renames them over it: readers see old or new, never a part.
-///
-/// # Errors
-/// As [`replace`].
 pub fn replace_for(
     readers: Readers,
     path: &Path,
@@ -61,9 +58,6 @@ pub fn replace_for(
 
 /// Replaces the text of another program's file. Its mode and owner stay, and a symbolic link at `path` is
 /// followed. A missing file and its directory are created readable for everybody. Survives a power loss.
-///
-/// # Errors
-/// As [`replace`].
 pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -86,16 +80,15 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
 /// power loss.
-///
-/// # Errors
-/// Anything but absence.
 pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
     match fs::remove_file(path) {
-        Ok(()) if durability == Durability::Synced => sync_parent(path).map(|()| true),
-        Ok(()) => Ok(true),
-        Err(e) if is_absence(&e) => Ok(false),
-        Err(e) => Err(HostError::new("remove", path, e)),
+        Err(e) if is_absence(&e) => return Ok(false),
+        removed => removed.or_cannot("remove", path)?,
     }
+    if durability == Durability::Synced {
+        sync_parent(path)?;
+    }
+    Ok(true)
 }
 
 /// Reads a file of at most `limit` bytes; none if it does not exist.
@@ -105,13 +98,11 @@ pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, Ho
 pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = match opened.and_then(regular) {
-        Ok(file) => file,
         Err(e) if is_absence(&e) => return Ok(None),
-        Err(e) => return Err(HostError::new("open", path, e)),
+        opened => opened.or_cannot("open", path)?,
     };
     let mut bytes = Vec::new();
-    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|e| HostError::new("read", path, e))?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).or_cannot("read", path)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
         let reason =
             io::Error::new(io::ErrorKind::FileTooLarge, "larger than this kind of file can be");
@@ -121,9 +112,6 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
 }
 
 /// Opens a regular file. A symbolic link is not followed.
-///
-/// # Errors
-/// There is none, or access is denied.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -143,17 +131,19 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 /// The paths in a directory, sorted. Empty if there is no such directory.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let listed = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed?,
-    };
+    let Some(listed) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
     let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
+}
+
+/// None if nothing has the path.
+pub fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 pub(super) fn regular(file: File) -> io::Result<File> {
@@ -165,12 +155,8 @@ pub(super) fn not_regular() -> io::Error {
 }
 
 /// Makes a directory and those above it, with `mode` for the ones it makes.
-///
-/// # Errors
-/// Not permitted, or something else has the name.
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
-    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
-    made.map_err(|e| HostError::new("create directory", path, e))
+    DirBuilder::new().recursive(true).mode(mode).create(path).or_cannot("create directory", path)
 }
 
 /// Writes a draft, lets `prepare` change it, and renames it.
@@ -182,9 +168,9 @@ fn rename_draft(
     prepare: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<(), HostError> {
     let draft = draft_of(path);
-    let done = write_draft(&draft, bytes, readers, durability).and_then(|()| {
-        let renamed = prepare(&draft).and_then(|()| fs::rename(&draft, path));
-        renamed.map_err(|e| HostError::new("replace", path, e))
+    let written = write_draft(&draft, bytes, readers, durability).or_cannot("write", &draft);
+    let done = written.and_then(|()| {
+        prepare(&draft).and_then(|()| fs::rename(&draft, path)).or_cannot("replace", path)
     });
     if done.is_err() {
         // The first failure is reported; a remaining draft is skipped by readers.
@@ -202,8 +188,7 @@ fn write_draft(
     bytes: &[u8],
     readers: Readers,
     durability: Durability,
-) -> Result<(), HostError> {
-    let fail = |e| HostError::new("write", draft, e);
+) -> io::Result<()> {
     let mode = match readers {
         Readers::Owner => 0o600,
         Readers::Everyone => 0o644,
@@ -213,12 +198,11 @@ fn write_draft(
         .create_new(true)
         .mode(mode)
         .custom_flags(libc::O_NOFOLLOW)
-        .open(draft)
-        .map_err(fail)?;
-    file.set_permissions(Permissions::from_mode(mode)).map_err(fail)?;
-    file.write_all(bytes).map_err(fail)?;
+        .open(draft)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.write_all(bytes)?;
     match durability {
-        Durability::Synced => file.sync_all().map_err(fail),
+        Durability::Synced => file.sync_all(),
         Durability::Written => Ok(()),
     }
 }
@@ -230,46 +214,37 @@ pub fn is_draft(name: &str) -> bool {
 
 /// Makes a directory that everybody can pass through and only we can list or change, whatever the
 /// umask. An existing directory stays as it is.
-///
-/// # Errors
-/// Not permitted, or something else has the name.
 pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
+    if !make_private_directory(path)? {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o711)).or_cannot("set the mode of", path)
+}
+
+/// Makes a directory that only we can enter. Returns false if it exists.
+pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
     match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o711))
-            .map_err(|e| HostError::new("set the mode of", path, e)),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(e) => Err(HostError::new("create directory", path, e)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        made => made.or_cannot("create directory", path).map(|()| true),
     }
 }
 
 /// Makes a directory that only we and `group` can pass through, and only we can list or change; without
 /// a group only we. An existing directory gets this mode and group.
-///
-/// # Errors
-/// Not permitted, or something else has the name.
 pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
-            return Err(HostError::new("create directory", path, e));
-        }
-        _ => {}
-    }
+    make_private_directory(path)?;
     // Closed before its group changes: the mode may be that of another group.
-    let closed = fs::set_permissions(path, Permissions::from_mode(0o700));
-    closed.map_err(|e| HostError::new("set the mode of", path, e))?;
+    fs::set_permissions(path, Permissions::from_mode(0o700)).or_cannot("set the mode of", path)?;
     let Some(group) = group else { return Ok(()) };
     std::os::unix::fs::lchown(path, None, Some(group))
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o710)))
-        .map_err(|e| HostError::new("set the group of", path, e))
+        .or_cannot("set the group of", path)
 }
 
 /// Whether a file or directory belongs to this process's user and no other user can write to it. False
 /// for a link.
-///
-/// # Errors
-/// The file does not exist, or access is denied.
 pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
-    let facts = fs::symlink_metadata(path).map_err(|e| HostError::new("read", path, e))?;
+    let facts = fs::symlink_metadata(path).or_cannot("read", path)?;
     let ours = facts.uid() == nix::unistd::geteuid().as_raw();
     Ok(ours && !facts.is_symlink() && facts.mode() & 0o022 == 0)
 }
@@ -315,13 +290,9 @@ fn draft_of(path: &Path) -> PathBuf {
 }
 
 /// Flushes the directory of a file, so that its new name survives a power loss.
-///
-/// # Errors
-/// Access is denied, or the disk fails.
 pub fn sync_parent(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|directory| directory.sync_all());
-    synced.map_err(|e| HostError::new("flush", parent, e))
+    File::open(parent).and_then(|directory| directory.sync_all()).or_cannot("flush", parent)
 }
 
 fn is_absence(error: &io::Error) -> bool {

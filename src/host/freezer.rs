@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     cgroup::{self, Cgroup, Hierarchy},
-    error::HostError,
+    error::{HostError, OrCannot as _},
 };
 
 /// The freezer of one cgroup. Its serde form is stored for the next dockbridge.
@@ -38,7 +38,7 @@ impl Freezer {
         loop {
             // Version 1 only retries a process that could not be frozen when the state is written again.
             self.set(true)?;
-            if self.is_complete().map_err(|e| HostError::new("freeze", &self.directory, e))? {
+            if self.is_complete().or_cannot("freeze", &self.directory)? {
                 return Ok(());
             }
             if Instant::now() > until {
@@ -50,9 +50,6 @@ impl Freezer {
     }
 
     /// Thaws all processes. Also succeeds if they are not frozen, or if the cgroup does not exist.
-    ///
-    /// # Errors
-    /// Access is denied.
     pub fn thaw(&self) -> Result<(), HostError> {
         match self.set(false) {
             // The kernel returns ENODEV if the cgroup is being removed.

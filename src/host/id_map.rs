@@ -29,31 +29,26 @@ use rustix::{
 };
 
 use super::{
-    error::HostError,
+    error::{HostError, OrCannot as _},
+    file,
     mounts::{MountInfo, mount_of, remove_mount_point, unmount_all},
     netns::on_own_thread,
 };
 
-/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them. Mounts below
-/// `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
-/// at `source`. Creates the mount point: a file for a file, otherwise a directory.
+/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them, if there is one. Mounts
+/// below `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
+/// at `source`. Creates the mount point: a file for a file, otherwise a directory. With `without_devices`,
+/// device nodes in it cannot be opened.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or access is denied.
-pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
-    attach_copy(source, target, Some(ids), 0)
-}
-
-/// The same, and device nodes in it cannot be opened. Without `ids` owners stay.
-///
-/// # Errors
-/// As [`mount_mapped`].
-pub fn mount_without_devices(
+pub fn mount_copy(
     source: &Path,
     target: &Path,
     ids: Option<BorrowedFd<'_>>,
+    without_devices: bool,
 ) -> Result<(), HostError> {
-    attach_copy(source, target, ids, MOUNT_ATTR_NODEV)
+    attach_copy(source, target, ids, if without_devices { MOUNT_ATTR_NODEV } else { 0 })
 }
 
 fn attach_copy(
@@ -62,23 +57,19 @@ fn attach_copy(
     ids: Option<BorrowedFd<'_>>,
     restrictions: u64,
 ) -> Result<(), HostError> {
-    let fail = |action, e: io::Error| HostError::new(action, source, e);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
-    let copy = open_tree(CWD, source, flags).map_err(|e| fail("copy the mount of", e.into()))?;
+    let copy = open_tree(CWD, source, flags).or_cannot("copy the mount of", source)?;
     if let Some(ids) = ids {
-        map(&copy, ids).map_err(|e| fail("map the owners of files at", e))?;
+        map(&copy, ids).or_cannot("map the owners of files at", source)?;
     }
     // If the copy were a peer of the source, unmounting it would also unmount the mounts below the source.
-    follow(&copy).map_err(|e| fail("change the propagation of the copy of", e))?;
+    follow(&copy).or_cannot("change the propagation of the copy of", source)?;
     let restrict = MountAttributes { set: restrictions, ..MountAttributes::default() };
-    change(&copy, &restrict, 0).map_err(|e| fail("restrict the copy of", e))?;
-    let is_directory = File::from(copy.try_clone().map_err(|e| fail("open", e))?)
-        .metadata()
-        .map_err(|e| fail("read", e))?
-        .is_dir();
-    make_mount_point(target, is_directory)?;
+    change(&copy, &restrict, 0).or_cannot("restrict the copy of", source)?;
+    let metadata = copy.try_clone().and_then(|copy| File::from(copy).metadata());
+    make_mount_point(target, metadata.or_cannot("read", source)?.is_dir())?;
     attach(&copy, target)
 }
 
@@ -133,9 +124,6 @@ impl Overlay {
     }
 
     /// As [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no links.
-    ///
-    /// # Errors
-    /// As there, or nothing is at the path.
     pub fn mount_part_mapped(
         &self,
         part: &Path,
@@ -148,14 +136,11 @@ impl Overlay {
             return Ok(());
         }
         let place = target.join(part);
-        let is_directory = fs::symlink_metadata(&place)
-            .map_err(|e| HostError::new("look at", &place, e))?
-            .is_dir();
+        let is_directory = fs::symlink_metadata(&place).or_cannot("look at", &place)?.is_dir();
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-        let copy = open_tree(CWD, &place, flags)
-            .map_err(|e| HostError::new("copy the mount of", &place, e))?;
+        let copy = open_tree(CWD, &place, flags).or_cannot("copy the mount of", &place)?;
         unmount(target)?;
         make_mount_point(target, is_directory)?;
         attach(&copy, target)
@@ -182,16 +167,11 @@ impl Overlay {
         make_mount_point(target, true)?;
         if let Some(upper) = &self.upper {
             let work = self.base.join(work_of(upper));
-            match DirBuilder::new().mode(0o700).create(&work) {
-                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(HostError::new("create directory", &work, e));
-                }
-                _ => {}
-            }
+            file::make_private_directory(&work)?;
         }
         // In a separate thread, so that its mount namespace, directory and ids end with it.
         let mounted = on_own_thread("overlay", || self.mount_apart(target, ids, root));
-        let overlay = mounted.map_err(|e| HostError::new("mount an overlay on", target, e))?;
+        let overlay = mounted.or_cannot("mount an overlay on", target)?;
         attach(&overlay, target)
     }
 
@@ -284,13 +264,10 @@ impl Layers {
     }
 }
 
-/// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
+/// Unmounts what [`mount_copy`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
 /// point. Also succeeds if nothing is mounted there.
-///
-/// # Errors
-/// Not permitted, or something is in the directory.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
-    unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
+    unmount_all(at).or_cannot("unmount", at)?;
     remove_mount_point(at)
 }
 
@@ -300,12 +277,12 @@ fn make_mount_point(at: &Path, is_directory: bool) -> Result<(), HostError> {
     } else {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(at).map(drop)
     };
-    made.map_err(|e| HostError::new("create mount point", at, e))
+    made.or_cannot("create mount point", at)
 }
 
 fn attach(mount: &OwnedFd, at: &Path) -> Result<(), HostError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(mount, "", CWD, at, flags).map_err(|e| HostError::new("mount on", at, e))
+    move_mount(mount, "", CWD, at, flags).or_cannot("mount on", at)
 }
 
 /// Shows the owners of files as the user namespace `ids` maps them.

@@ -15,6 +15,8 @@ use nix::sys::stat::{Mode, fchmod};
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
+use super::file::if_there;
+
 /// The socket could not be created.
 #[derive(Debug, Error)]
 pub enum BindError {
@@ -67,11 +69,9 @@ impl Drop for ListeningSocket {
 }
 
 async fn clear_stale(path: &Path) -> Result<(), BindError> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
-        Ok(found) if !found.file_type().is_socket() => return Err(BindError::NotASocket),
-        Ok(_) => {}
+    let Some(found) = if_there(std::fs::symlink_metadata(path))? else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Err(BindError::NotASocket);
     }
     match UnixStream::connect(path).await.map_err(|error| (error.kind(), error)) {
         Err((io::ErrorKind::ConnectionRefused, _)) => Ok(remove_socket(path)?),
@@ -90,10 +90,7 @@ fn server(stream: &UnixStream) -> Option<u32> {
 }
 
 fn remove_socket(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_there(std::fs::remove_file(path)).map(drop)
 }
 
 /// How many clients may wait to be accepted. The kernel has its own limit.

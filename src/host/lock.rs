@@ -13,7 +13,10 @@ use std::{
 use nix::{libc, unistd::geteuid};
 use thiserror::Error;
 
-use super::{error::HostError, file};
+use super::{
+    error::{HostError, OrCannot as _},
+    file,
+};
 
 /// A held lock. Dropping it frees the lock. The file stays, because otherwise two processes could lock two
 /// files with the same name.
@@ -58,7 +61,7 @@ impl Lock {
             .truncate(false)
             .mode(0o600)
             .open(path)
-            .map_err(|e| HostError::new("open", path, e))?;
+            .or_cannot("open", path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -83,11 +86,8 @@ impl Lock {
 
     /// The holder of the lock at `path`. None if there is no such file.
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
-        let file = match options().open(path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(HostError::new("open", path, e)),
-        };
+        let opened = file::if_there(options().open(path)).or_cannot("open", path)?;
+        let Some(file) = opened else { return Ok(None) };
         // This lock is shared and short. Another process that wants the lock at this moment retries.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
@@ -104,15 +104,14 @@ impl Lock {
 /// The directory cannot be created, or other users can write to it.
 pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
     file::ensure_directory(path, DIRECTORY_MODE)?;
-    let refused = |reason: io::Error| HostError::new("use the lock directory", path, reason);
-    let found = path.symlink_metadata().map_err(refused)?;
+    let found = path.symlink_metadata().or_cannot(USE, path)?;
     let owner = found.uid();
     if found.is_dir() && [0, geteuid().as_raw()].contains(&owner) && found.mode() & 0o022 == 0 {
         return Ok(());
     }
     let reason =
         format!("it belongs to user {owner}, others can write to it, or it is a link: remove it");
-    Err(refused(io::Error::new(io::ErrorKind::PermissionDenied, reason)))
+    Err(HostError::new(USE, path, io::Error::new(io::ErrorKind::PermissionDenied, reason)))
 }
 
 impl Holder {
@@ -155,6 +154,7 @@ fn options() -> OpenOptions {
     options
 }
 
+const USE: &str = "use the lock directory";
 /// Any user who can open the file could lock it. Listing its directory is allowed.
 const DIRECTORY_MODE: u32 = 0o755;
 /// More than a process id and the longest path of a socket need.

@@ -13,7 +13,11 @@ use nix::{
     mount::{MntFlags, umount2},
 };
 
-use super::{capability::listening_pid, error::HostError};
+use super::{
+    capability::listening_pid,
+    error::{HostError, OrCannot as _},
+    file::if_there,
+};
 
 /// A line of `/proc/<pid>/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +54,6 @@ pub struct MountTable {
 
 impl MountTable {
     /// The mount table of the engine behind the socket. If it cannot be read, that of this process.
-    ///
-    /// # Errors
-    /// There is no mount table.
     pub fn of_engine(engine_socket: &Path) -> io::Result<Self> {
         let table = listening_pid(engine_socket)
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
@@ -134,10 +135,7 @@ pub(super) fn remove_mount_point(at: &Path) -> Result<(), HostError> {
         Ok(_) => fs::remove_file(at),
         Err(e) => Err(e),
     };
-    match removed {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(HostError::new("remove", at, e)),
-        _ => Ok(()),
-    }
+    if_there(removed).or_cannot("remove", at).map(drop)
 }
 
 impl<'a> MountInfo<'a> {

@@ -23,7 +23,10 @@ use nix::{
     unistd::{ForkResult, Pid, fork, getpid, getppid, pause, pipe2, write},
 };
 
-use super::{error::HostError, netns};
+use super::{
+    error::{HostError, OrCannot as _},
+    netns,
+};
 
 /// The ids of a new user namespace, in the form of `/proc/<pid>/uid_map`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,38 +51,29 @@ impl NamespaceHolder {
         let mut flags = CloneFlags::empty();
         flags.set(CloneFlags::CLONE_NEWUSER, ids.is_some());
         flags.set(CloneFlags::CLONE_NEWNET, with_network);
-        let holder = hold(flags).map_err(|e| HostError::new("make", Path::new(NAMESPACES), e))?;
+        let holder = hold(flags).or_cannot("make", Path::new(NAMESPACES))?;
         if let Some(ids) = ids {
             for (file, map) in [("uid_map", &ids.uids), ("gid_map", &ids.gids)] {
                 let path = holder.path(file);
-                fs::write(&path, map).map_err(|e| HostError::new("write", &path, e))?;
+                fs::write(&path, map).or_cannot("write", &path)?;
             }
         }
         Ok(holder)
     }
 
     /// Opens the user namespace.
-    ///
-    /// # Errors
-    /// No file descriptor is left.
     pub fn open_user(&self) -> Result<OwnedFd, HostError> {
         let path = self.path("ns/user");
-        Ok(File::open(&path).map_err(|e| HostError::new("open", &path, e))?.into())
+        Ok(File::open(&path).or_cannot("open", &path)?.into())
     }
 
     /// Pins the user namespace at `at`.
-    ///
-    /// # Errors
-    /// Mounting is not permitted.
     pub fn pin_user(&self, at: &Path) -> Result<(), HostError> {
         netns::unpin(at)?;
         netns::mount_pin(&self.path("ns/user"), at)
     }
 
     /// Pins the network namespace at `at`.
-    ///
-    /// # Errors
-    /// As [`netns::pin`].
     pub fn pin_network(&self, at: &Path) -> Result<(), HostError> {
         netns::pin(self.pid.as_raw().cast_unsigned(), at)
     }

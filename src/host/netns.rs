@@ -29,7 +29,7 @@ use nix::{
 };
 
 use super::{
-    error::HostError,
+    error::{HostError, OrCannot as _},
     file::{self, Durability},
     mounts::unmount_all,
     processes::Processes,
@@ -74,7 +74,7 @@ pub fn make(at: &Path) -> Result<(), HostError> {
         unshare(CloneFlags::CLONE_NEWNET)?;
         Ok(mount_pin(Path::new(OF_THREAD), at))
     });
-    made.map_err(|e| HostError::new("make", Path::new(OF_THREAD), e))?
+    made.or_cannot("make", Path::new(OF_THREAD))?
 }
 
 /// Whether the process `pid` is in the network namespace that is pinned at `at`.
@@ -92,9 +92,6 @@ pub fn is_used(at: &Path) -> bool {
 /// Removes the pin at `at` and its file. The namespace ends with its last process.
 ///
 /// Also succeeds if there is no pin, no file, or no directory (as after a reboot).
-///
-/// # Errors
-/// Access is denied, or `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
     // After a crash between two steps of `pin`, several mounts may be stacked here.
     match unmount_all(at) {
@@ -127,17 +124,11 @@ pub fn is_our_own(at: &Path) -> bool {
 }
 
 /// Sets `lo` up in the namespace at `at`. The kernel then adds its addresses.
-///
-/// # Errors
-/// There is no namespace, or access is denied.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, raise_own_loopback)
 }
 
 /// Addresses of an interface in the namespace at `at`, without link-local ones.
-///
-/// # Errors
-/// There is no namespace, or access is denied.
 pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     within(at, || {
         let all = getifaddrs()?.filter(|one| one.interface_name == interface);
@@ -163,13 +154,12 @@ pub fn within<T: Send>(
     at: &Path,
     work: impl FnOnce() -> io::Result<T> + Send,
 ) -> Result<T, HostError> {
-    let fail = |e: io::Error| HostError::new("work in network namespace", at, e);
     let namespace = open(at)?;
     let entered = on_own_thread(THREAD, || {
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
         work()
     });
-    entered.map_err(fail)
+    entered.or_cannot("work in network namespace", at)
 }
 
 /// Runs work that changes its thread, for example the thread's namespace, on a thread that ends afterwards. If
@@ -189,14 +179,11 @@ fn open(at: &Path) -> Result<File, HostError> {
         let reason = io::Error::new(io::ErrorKind::InvalidInput, "not a namespace");
         return Err(HostError::new("enter", at, reason));
     }
-    File::open(at).map_err(|e| HostError::new("open", at, e))
+    File::open(at).or_cannot("open", at)
 }
 
 /// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` before, because mounts
 /// stack.
-///
-/// # Errors
-/// Mounting is not permitted.
 pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     if let Some(parent) = at.parent() {
         file::ensure_directory(parent, 0o755)?;
@@ -208,16 +195,15 @@ pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
         .mode(0o444)
         .custom_flags(libc::O_NOFOLLOW)
         .open(at)
-        .map_err(|e| HostError::new("create", at, e))?;
-    mount(Some(source), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|e| {
-        let _ = fs::remove_file(at);
-        HostError::new("bind a network namespace to", at, e)
-    })
+        .or_cannot("create", at)?;
+    mount(Some(source), at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .inspect_err(|_| drop(fs::remove_file(at)))
+        .or_cannot("bind a network namespace to", at)
 }
 
 /// Device and inode identify a namespace as long as it exists.
 fn identity(path: &Path) -> Result<(u64, u64), HostError> {
-    let facts = fs::metadata(path).map_err(|e| HostError::new("stat", path, e))?;
+    let facts = fs::metadata(path).or_cannot("stat", path)?;
     Ok((facts.dev(), facts.ino()))
 }
 

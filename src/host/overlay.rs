@@ -22,7 +22,7 @@ use nix::{
 
 use super::{
     capability::listening_pid,
-    error::HostError,
+    error::{HostError, OrCannot as _},
     mounts::{MountInfo, remove_mount_point, unmount_all},
 };
 
@@ -32,20 +32,23 @@ use super::{
 /// # Errors
 /// A layer is missing, or the mount is not supported or not permitted.
 pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(at);
-    made.map_err(|e| HostError::new("create directory", at, e))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(at)
+        .or_cannot("create directory", at)?;
     let mut held = Vec::new();
     for layer in layers {
-        held.push(directory(layer).map_err(|e| HostError::new("open layer", layer, e))?);
+        held.push(directory(layer).or_cannot("open layer", layer)?);
     }
     if held.len() == 1 {
         // The kernel needs two layers, so the empty mount point is the second one.
-        held.push(directory(at).map_err(|e| HostError::new("open", at, e))?);
+        held.push(directory(at).or_cannot("open", at)?);
     }
     let options = by_path(layers, at).unwrap_or_else(|| by_descriptor(&held));
     let shown =
         mount(Some("dockbridge"), at, Some("overlay"), MsFlags::MS_RDONLY, Some(options.as_str()));
-    shown.map_err(|e| HostError::new("mount an overlay on", at, e))
+    shown.or_cannot("mount an overlay on", at)
 }
 
 /// None if the kernel could not separate the paths, or would truncate them.
@@ -65,12 +68,9 @@ fn by_descriptor(held: &[File]) -> String {
 
 /// Unmounts `at` and removes the directory. Also succeeds if it does not exist. A container that has
 /// the mount keeps it.
-///
-/// # Errors
-/// Access is denied, or the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     if is_mounted(at) {
-        unmount_all(at).map_err(|e| HostError::new("unmount", at, e))?;
+        unmount_all(at).or_cannot("unmount", at)?;
     }
     remove_mount_point(at)
 }

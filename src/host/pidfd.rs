@@ -35,9 +35,6 @@ pub enum ProcessSignal {
 
 impl ProcessHandle {
     /// Opens a process. None if it has ended. Must be called inside a runtime.
-    ///
-    /// # Errors
-    /// No file descriptor is left for it.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Ok(descriptor) => Some(register(descriptor, Interest::READABLE)?),
@@ -51,9 +48,6 @@ impl ProcessHandle {
     }
 
     /// Sends a signal. Also succeeds if the process has ended.
-    ///
-    /// # Errors
-    /// Access is denied.
     pub fn signal(&self, message: ProcessSignal) -> io::Result<()> {
         let signal = match message {
             ProcessSignal::HangUp => Signal::HUP,

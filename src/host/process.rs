@@ -14,7 +14,6 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
@@ -94,21 +93,13 @@ impl fmt::Display for ProcessExit {
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("cannot start {}", program.display())]
-    Start {
-        program: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Start { program: PathBuf, source: io::Error },
     #[error("{} was still running after {time_limit:?} and was killed", program.display())]
     Deadline { program: PathBuf, time_limit: Duration, stderr: String },
     #[error("{} printed more than {limit} bytes and was killed", program.display())]
     TooMuch { program: PathBuf, limit: usize },
     #[error("cannot communicate with {}", program.display())]
-    Follow {
-        program: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Follow { program: PathBuf, source: io::Error },
 }
 
 impl ProcessError {
@@ -189,7 +180,9 @@ impl ProcessGroup {
         loop {
             match command.spawn() {
                 Ok(child) => return Ok(Self::of(child)),
-                Err(e) if is_busy(&e) && tries < BUSY_TRIES => sleep(BUSY_PAUSE).await,
+                Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                    sleep(BUSY_PAUSE).await;
+                }
                 Err(source) => {
                     return Err(ProcessError::Start {
                         program: program.executable.to_owned(),
@@ -297,10 +290,6 @@ pub(super) fn readable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn is_busy(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::ETXTBSY as i32)
 }
 
 /// Variables that systemd sets only for the service. A program with them would send notifications in the

@@ -3,13 +3,14 @@
 //! A process that ends while it is read counts as missing. Nothing is cached.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use super::{error::HostError, file};
+use super::error::{HostError, OrCannot as _};
 
 /// Identifies a process. A pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,14 +72,14 @@ impl Processes {
 
     /// Every process.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
-        let pids = self.pids().map_err(|e| HostError::new("list processes in", &self.root, e))?;
+        let pids = self.pids().or_cannot("list processes in", &self.root)?;
         Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())
     }
 
     /// The pid of every process.
     pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
-        let paths = file::entries(&self.root)?;
-        Ok(paths.iter().filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect())
+        let listed = fs::read_dir(&self.root)?;
+        Ok(pids_of(listed.map(|entry| Ok(entry?.file_name()))))
     }
 
     /// The process with this pid, if there is one.
@@ -148,6 +149,11 @@ impl Processes {
         file.take(LARGEST_FILE).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
+}
+
+/// The pids among the names of entries. An entry that cannot be read is left out.
+pub(super) fn pids_of(names: impl Iterator<Item = io::Result<OsString>>) -> Vec<u32> {
+    names.flatten().filter_map(|name| name.to_str()?.parse().ok()).collect()
 }
 
 /// The values of a flag in a command line, written `--name=value` or `--name value`.

@@ -25,7 +25,7 @@ use rustix::{
     io::Errno as Refusal,
 };
 
-use super::error::HostError;
+use super::error::{HostError, OrCannot as _};
 
 /// The attribute of SELinux labels.
 pub const SELINUX: &str = "security.selinux";
@@ -41,9 +41,8 @@ pub fn relabel(
     (name, value): (&str, &str),
     is_over: &dyn Fn() -> bool,
 ) -> Result<usize, HostError> {
-    let failed = |e: io::Error| HostError::new("relabel", root, e);
     let mut walk = Walk { attribute: Attribute { name, value }, seen: 0, is_over };
-    walk.from(root).map_err(failed)?;
+    walk.from(root).or_cannot("relabel", root)?;
     Ok(walk.seen)
 }
 

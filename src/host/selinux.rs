@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use super::file::if_there;
+
 /// Whether the loaded policy has a context such as `system_u:system_r:container_t:s0:c1,c2`. None if
 /// SELinux is off.
 pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
@@ -14,11 +16,8 @@ pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
 
 /// The write itself fails with "invalid" if the policy does not have the context.
 fn check(file: &Path, context: &str) -> io::Result<Option<bool>> {
-    let mut file = match OpenOptions::new().write(true).open(file) {
-        Ok(file) => file,
-        Err(absent) if absent.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(other) => return Err(other),
-    };
+    let opened = if_there(OpenOptions::new().write(true).open(file))?;
+    let Some(mut file) = opened else { return Ok(None) };
     let question = [context.as_bytes(), &[0]].concat();
     match file.write_all(&question) {
         Ok(()) => Ok(Some(true)),

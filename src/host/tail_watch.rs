@@ -12,7 +12,7 @@ use nix::{
 };
 
 use super::{
-    error::HostError,
+    error::{HostError, OrCannot as _},
     inotify::{self, Notifications},
 };
 
@@ -48,8 +48,7 @@ impl TailWatch {
     /// The kernel's limits on watches or descriptors are reached.
     pub fn open() -> Result<(Self, TailEvents), HostError> {
         let opened = inotify::open();
-        let (inotify, notices) =
-            opened.map_err(|e| HostError::new("watch", Path::new("log files"), e))?;
+        let (inotify, notices) = opened.or_cannot("watch", Path::new("log files"))?;
         Ok((Self { inotify }, TailEvents { notices }))
     }
 
@@ -58,8 +57,7 @@ impl TailWatch {
     /// # Errors
     /// The file does not exist, or the kernel's limit on watches is reached.
     pub fn set(&self, path: &Path) -> Result<WatchedFile, HostError> {
-        let set = self.inotify.add_watch(path, mask());
-        set.map(WatchedFile).map_err(|e| HostError::new("watch", path, e))
+        self.inotify.add_watch(path, mask()).map(WatchedFile).or_cannot("watch", path)
     }
 
     /// Removes a watch, even if it has reported.
@@ -71,14 +69,11 @@ impl TailWatch {
 
 impl TailEvents {
     /// The events since the last return. Dropping the future loses nothing.
-    ///
-    /// # Errors
-    /// The descriptor can no longer be used.
     pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
             let events = self.notices.next().await;
             let mut changed = Vec::new();
-            for event in events.map_err(|e| HostError::new("watch", Path::new("log files"), e))? {
+            for event in events.or_cannot("watch", Path::new("log files"))? {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     return Ok(TailEvent::Anything);
                 }

@@ -10,7 +10,7 @@ use rustix::{
     fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx},
 };
 
-use super::error::HostError;
+use super::error::{HostError, OrCannot as _};
 
 /// Disk usage of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Walk {
             let facts = facts(&root, c"")?;
             Ok((Level::new(&facts, Dir::new(root)?), facts))
         });
-        let (level, facts) = opened.map_err(|e| HostError::new("measure", root, e))?;
+        let (level, facts) = opened.or_cannot("measure", root)?;
         let mut walk = Self {
             device: device(&facts),
             levels: vec![level],

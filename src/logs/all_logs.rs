@@ -92,7 +92,6 @@ impl AllLogs {
         state
     }
 
-    /// The log of a container, if it is written.
     pub(super) fn find(&self, id: &ContainerId) -> Option<Arc<LogState>> {
         self.known.lock().logs.get(id).cloned()
     }

@@ -78,8 +78,7 @@ impl ApiLog {
     }
 
     fn mark(&self) -> Option<&LastWritten> {
-        let done = self.last.as_ref().filter(|_| self.passing.is_none());
-        done.or(self.start.as_ref())
+        self.last.as_ref().filter(|_| self.passing.is_none()).or(self.start.as_ref())
     }
 }
 

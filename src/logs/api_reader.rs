@@ -50,26 +50,22 @@ impl ApiReader {
     ) -> Result<Self, LogError> {
         let api_log = ApiLog::resume(container.target.clone(), position)?;
         let (sender, messages) = mpsc::channel(QUEUE);
-        let reader = Reader {
-            engine: engine.clone(),
-            container: container.clone(),
-            sender,
-            wake: Arc::clone(wake),
-        };
         let since = api_log.since(Timestamp::now());
-        let reader = tokio::spawn(reader.run(since)).abort_handle();
+        let (container, wake) = (container.clone(), Arc::clone(wake));
+        let reader = tokio::spawn(read(engine.clone(), container, since, sender, wake));
+        let reader = reader.abort_handle();
         Ok(Self { api_log, messages, pending: Vec::new(), reader, end: None })
     }
 
     /// Writes the messages that have arrived.
     pub(super) fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
-        let more = self.gather();
+        let has_more = self.gather();
         let entries: Vec<LogEntry<'_>> = self.pending.iter().map(entry).collect();
         self.api_log.take(&entries, buffers)?;
         let bytes = self.pending.iter().map(|message| message.text.len()).sum::<usize>();
         self.pending.clear();
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok(if more { ReadProgress::More(bytes) } else { ReadProgress::CaughtUp(bytes) })
+        Ok(ReadProgress { bytes, has_more })
     }
 
     pub(super) fn reopen(&mut self) -> Result<(), LogError> {
@@ -112,32 +108,27 @@ impl Drop for ApiReader {
     }
 }
 
-struct Reader {
+async fn read(
     engine: Engine,
     container: LoggedContainer,
+    since: Option<Timestamp>,
     sender: mpsc::Sender<Result<LogMessage, EngineError>>,
     wake: Arc<Notify>,
-}
-
-impl Reader {
-    async fn run(self, since: Option<Timestamp>) {
-        let Self { engine, container, sender, wake } = self;
-        let opened = engine.follow_logs(container.id.as_str(), container.tty, since).await;
-        match opened {
-            Err(error) => drop(sender.send(Err(error)).await),
-            Ok(mut messages) => {
-                while let Some(message) = messages.next().await {
-                    if sender.send(message).await.is_err() {
-                        return;
-                    }
-                    wake.notify_one();
+) {
+    match engine.follow_logs(container.id.as_str(), container.tty, since).await {
+        Err(error) => drop(sender.send(Err(error)).await),
+        Ok(mut messages) => {
+            while let Some(message) = messages.next().await {
+                if sender.send(message).await.is_err() {
+                    return;
                 }
+                wake.notify_one();
             }
         }
-        // The next poll notices the end of the queue.
-        drop(sender);
-        wake.notify_one();
     }
+    // The next poll notices the end of the queue.
+    drop(sender);
+    wake.notify_one();
 }
 
 fn entry(message: &LogMessage) -> LogEntry<'_> {

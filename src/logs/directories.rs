@@ -35,8 +35,7 @@ impl Directories {
             })
             .await
         };
-        let answer = timeout(TIMEOUT, asking).await;
-        answer.unwrap_or(Err(LogError::Hung { directory }))
+        timeout(TIMEOUT, asking).await.unwrap_or(Err(LogError::Hung { directory }))
     }
 }
 

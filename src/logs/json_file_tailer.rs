@@ -11,17 +11,17 @@ use super::{
     error::LogError,
     log_path::LogPath,
     position::{Identity, Place, Position, SourcePosition},
-    rotated_files::RotatedFiles,
+    rotated_files::{RotatedFiles, read_error},
 };
-use crate::{host::error::HostError, model::time::Nanos};
+use crate::model::time::Nanos;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadProgress {
-    /// This many bytes were converted, and there are more.
-    More(u64),
-    /// This many bytes were converted, and there are no more for now.
-    CaughtUp(u64),
+pub struct ReadProgress {
+    /// Converted bytes.
+    pub bytes: u64,
+    /// Whether there are more. Otherwise there are none for now.
+    pub has_more: bool,
 }
 
 /// Losses since the last query. Normally both are 0.
@@ -128,11 +128,11 @@ impl JsonFileTailer {
     /// continues at the same place.
     pub fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         let progress = self.read_on(buffers)?;
-        if self.search.is_none() || matches!(progress, ReadProgress::More(_)) {
+        if self.search.is_none() || progress.has_more {
             return Ok(progress);
         }
         self.end_search()?;
-        Ok(ReadProgress::More(0))
+        Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
     fn read_on(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
@@ -156,23 +156,19 @@ impl JsonFileTailer {
         }
         let mut done = self.convert(buffers, read, is_finished && read < self.window);
         if done.consumed == 0 && read < self.window {
-            return Ok(ReadProgress::CaughtUp(0));
+            return Ok(ReadProgress { bytes: 0, has_more: false });
         }
         if done.consumed == 0 && self.window < WIDEST {
             self.window *= 4;
-            return Ok(ReadProgress::More(0));
+            return Ok(ReadProgress { bytes: 0, has_more: true });
         }
         if done.consumed == 0 {
             done = self.convert(buffers, read, true);
         }
         self.take(buffers, done)?;
-        let more = is_finished || read == self.window;
+        let has_more = is_finished || read == self.window;
         self.window = WINDOW;
-        Ok(if more {
-            ReadProgress::More(done.consumed)
-        } else {
-            ReadProgress::CaughtUp(done.consumed)
-        })
+        Ok(ReadProgress { bytes: done.consumed, has_more })
     }
 
     /// kubelet has renamed the file. Creates a new one before this returns. Lines that were written before
@@ -205,8 +201,7 @@ impl JsonFileTailer {
 
     /// Whether the current file was not truncated since it was read.
     fn is_continued(&self) -> Result<bool, LogError> {
-        let continued = self.place.is_in(&self.chain.current.file);
-        continued.map_err(|e| read_error(&self.chain.source, e))
+        self.place.is_in(&self.chain.current.file).map_err(|e| read_error(&self.chain.source, e))
     }
 
     fn convert(&mut self, buffers: &mut Buffers, read: usize, is_last: bool) -> Converted {
@@ -236,11 +231,11 @@ impl JsonFileTailer {
     /// Continues with the next file, if there is one.
     fn at_end(&mut self) -> Result<ReadProgress, LogError> {
         if !self.chain.advance() {
-            return Ok(ReadProgress::CaughtUp(0));
+            return Ok(ReadProgress { bytes: 0, has_more: false });
         }
         self.place = Place::default();
         self.generation += 1;
-        Ok(ReadProgress::More(0))
+        Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
     /// The current file was truncated. The next entries may be in another file, because `copytruncate`
@@ -250,7 +245,7 @@ impl JsonFileTailer {
         let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
         let written = self.writer.lose_track()?;
         self.search(written, otherwise, true)?;
-        Ok(ReadProgress::More(0))
+        Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
     /// Starts a search, unless nothing was written.
@@ -298,10 +293,6 @@ impl JsonFileTailer {
         self.place = Place::at(file, before + skipped).map_err(unreadable)?;
         Ok(())
     }
-}
-
-fn read_error(source: &Path, error: std::io::Error) -> LogError {
-    LogError::Source(HostError::new("read", source, error))
 }
 
 /// Bytes to read at once. This is large enough for few system calls and small enough for a cache. Tests

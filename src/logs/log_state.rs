@@ -47,7 +47,8 @@ impl LogState {
     /// A log to which this process has not written yet. `complete` is a run whose whole log an earlier
     /// process has written.
     pub(super) fn new(container: LoggedContainer, complete: Option<Nanos>) -> Self {
-        let progress = Progress { complete: complete.is_some(), ..Progress::default() };
+        let progress =
+            Progress { ended: complete, complete: complete.is_some(), ..Progress::default() };
         let wanted = Wanted {
             container,
             ended: complete,
@@ -79,15 +80,17 @@ impl LogState {
         };
         if let Some(ended) = changed {
             (wanted.ended, wanted.complete) = (ended, None);
-            wanted.progress.send_modify(|now| (now.complete, now.given_up) = (false, false));
+            wanted.progress.send_modify(|now| {
+                *now = Progress { ended, complete: false, given_up: false, ..*now };
+            });
             self.wake.notify_one();
         }
         wanted.progress.subscribe()
     }
 
     /// Callers no longer wait for the log of this run.
-    pub(super) fn give_up(&self) {
-        self.wanted.lock().progress.send_modify(|now| now.given_up = true);
+    pub(super) fn give_up(&self, run: Nanos) {
+        self.wanted.lock().progress.send_modify(|now| now.given_up |= now.ended == Some(run));
     }
 
     pub(super) fn reopen(&self, reply: oneshot::Sender<Result<(), Arc<LogError>>>) {
@@ -152,5 +155,47 @@ impl PollOutcome {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{logs::log_path::LogPath, model::id::ContainerId};
+
+    fn log() -> (LogState, LoggedContainer) {
+        let container = LoggedContainer {
+            id: ContainerId::try_from("a".repeat(64)).unwrap(),
+            source: None,
+            target: LogPath::of(Path::new("/logs/pod/main/0.log"), None).unwrap(),
+            tty: false,
+            created_at: Nanos(1),
+        };
+        (LogState::new(container.clone(), None), container)
+    }
+
+    /// The caller that waited for the first run may time out when the second one has already ended.
+    #[test]
+    fn giving_up_a_run_does_not_give_up_the_next_one() {
+        let (state, container) = log();
+        let progress = state.observe(container.clone(), RunState::Ended(Nanos(1)));
+        state.observe(container.clone(), RunState::InProgress(Nanos(2)));
+        state.observe(container, RunState::Ended(Nanos(2)));
+        state.give_up(Nanos(1));
+        assert!(!progress.borrow().given_up);
+        state.give_up(Nanos(2));
+        assert!(progress.borrow().given_up);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_run_after_the_next_one_was_seen() {
+        let (state, container) = log();
+        let progress = state.observe(container.clone(), RunState::Ended(Nanos(1)));
+        let waiting = tokio::spawn(crate::logs::progress::completion(progress, Nanos(1)));
+        tokio::task::yield_now().await;
+        state.observe(container, RunState::InProgress(Nanos(2)));
+        assert_eq!(waiting.await.unwrap(), Ok(()));
     }
 }

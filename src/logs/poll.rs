@@ -326,12 +326,8 @@ impl Writer {
 }
 
 fn record(step: ReadProgress, outcome: &mut PollOutcome) {
-    let (state, bytes) = match step {
-        ReadProgress::More(bytes) => (ReadState::More, bytes),
-        ReadProgress::CaughtUp(bytes) => (ReadState::CaughtUp, bytes),
-    };
-    outcome.state = state;
-    outcome.bytes = outcome.bytes.saturating_add(bytes);
+    outcome.state = if step.has_more { ReadState::More } else { ReadState::CaughtUp };
+    outcome.bytes = outcome.bytes.saturating_add(step.bytes);
 }
 
 /// After a crash, at most the output of this time is read again.

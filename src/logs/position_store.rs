@@ -15,7 +15,7 @@ use tracing::warn;
 use super::position::Position;
 use crate::{
     host::{
-        error::HostError,
+        error::OrCannot as _,
         file::{self, Durability},
     },
     model::{id::ContainerId, time::Nanos},
@@ -75,11 +75,10 @@ impl PositionStore {
 
     pub(super) fn save(&self, id: &ContainerId, saved: &Saved) {
         let written = serde_json::to_vec(saved).map_err(std::io::Error::from);
-        let written =
-            written.map_err(|e| HostError::new("encode", &self.path(id), e)).and_then(|bytes| {
-                file::ensure_directory(&self.directory, MODE)?;
-                file::replace(&self.path(id), &bytes, Durability::Written)
-            });
+        let written = written.or_cannot("encode", &self.path(id)).and_then(|bytes| {
+            file::ensure_directory(&self.directory, MODE)?;
+            file::replace(&self.path(id), &bytes, Durability::Written)
+        });
         if let Err(error) = written {
             warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; after a crash more of it is read again");
         }

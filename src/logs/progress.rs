@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::{
     sync::watch,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, error::Elapsed, timeout, timeout_at},
 };
+
+use crate::model::time::Nanos;
 
 /// The state of a log for callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub(super) struct Progress {
     pub(super) opened: bool,
     /// Bytes of the engine's log that this process has converted.
     pub(super) bytes: u64,
+    /// The start of the run that has ended, if one has.
+    pub(super) ended: Option<Nanos>,
     /// The CRI file has the container's whole output, or will never have more.
     pub(super) complete: bool,
     /// The run's end was shown before its log was complete.
@@ -22,25 +26,24 @@ pub(super) struct Progress {
     pub(super) remaining: Option<u64>,
 }
 
-/// A caller waited too long. This is the last known state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimedOut(pub(super) Progress);
-
-/// Returns when the whole log is written, or at once if an earlier caller waited too long for it.
-///
-/// # Errors
-/// The log is not complete within the time limit.
-pub(super) async fn completion(mut log: watch::Receiver<Progress>) -> Result<(), TimedOut> {
+/// Returns when the whole log of this run is written. Returns at once if an earlier caller waited too long
+/// for it, or if the container was started again. The error is the last known state.
+pub(super) async fn completion(
+    mut log: watch::Receiver<Progress>,
+    run: Nanos,
+) -> Result<(), Progress> {
     let give_up = Instant::now() + LONGEST_WAIT;
     loop {
         let now = *log.borrow_and_update();
-        if now.complete || now.given_up {
+        if now.complete || now.given_up || now.ended != Some(run) {
             return Ok(());
         }
         let until = give_up.min(Instant::now() + STANDSTILL);
-        let change = log.wait_for(|later| later.complete || later.bytes != now.bytes);
+        let change = log.wait_for(|later| {
+            later.complete || later.bytes != now.bytes || later.ended != now.ended
+        });
         let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
-            return Err(TimedOut(*log.borrow()));
+            return Err(*log.borrow());
         };
         // The log is no longer written.
         if !is_written {
@@ -50,13 +53,8 @@ pub(super) async fn completion(mut log: watch::Receiver<Progress>) -> Result<(),
 }
 
 /// Returns when the CRI file exists.
-///
-/// # Errors
-/// The file does not exist within the time limit.
-pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), TimedOut> {
-    let there = log.wait_for(|now| now.opened || now.complete);
-    let late = timeout(STANDSTILL, there).await.is_err();
-    if late { Err(TimedOut(*log.borrow())) } else { Ok(()) }
+pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
+    timeout(STANDSTILL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }
 
 /// How long callers wait for more of a log, and for the whole log.

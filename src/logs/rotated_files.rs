@@ -55,9 +55,6 @@ pub struct RotatedFiles {
 impl RotatedFiles {
     /// Starts with the file of this identity. If it is gone, or none is given, starts with the oldest file.
     /// Returns whether the requested file was found.
-    ///
-    /// # Errors
-    /// There is no file, or it cannot be read.
     pub fn begin(source: &Path, at: Option<&Identity>) -> Result<(Self, bool), LogError> {
         let mut found = find_files(source, at)?;
         let absent = || LogError::SourceAbsent { path: source.to_owned() };
@@ -205,7 +202,7 @@ fn numbered(source: &Path, number: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn read_error(path: &Path, error: io::Error) -> LogError {
+pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
     LogError::Source(HostError::new("read", path, error))
 }
 

@@ -14,7 +14,7 @@ use super::{
     metrics::LogMetrics,
     poll::Shared,
     position_store::PositionStore,
-    progress::{TimedOut, completion, opening},
+    progress::{Progress, completion, opening},
     watches::Watches,
 };
 use crate::{
@@ -93,12 +93,15 @@ impl Logs {
             let (Some(all), Some((container, run))) = (all, wanted) else { return };
             let id = container.id.clone();
             let Some(log) = all.observe(container, run) else { return };
-            if matches!(run, RunState::Ended(_))
-                && let Err(late) = completion(log).await
+            if let RunState::Ended(start) = run
+                && let Err(Progress { bytes, remaining, .. }) = completion(log, start).await
             {
-                warn_late(&id, late);
+                warn!(
+                    container = %id, written = bytes, left = remaining,
+                    "container shown as exited before its whole log was written; the rest follows"
+                );
                 if let Some(log) = all.find(&id) {
-                    log.give_up();
+                    log.give_up(start);
                 }
             }
         }
@@ -189,13 +192,6 @@ impl Logs {
 /// The container and its run, if it has a log.
 fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     LoggedContainer::of(record).zip(RunState::of(&record.process))
-}
-
-fn warn_late(id: &ContainerId, TimedOut(progress): TimedOut) {
-    warn!(
-        container = %id, written = progress.bytes, left = progress.remaining,
-        "container shown as exited before its whole log was written; the rest follows"
-    );
 }
 
 /// A poll reads and writes at most a megabyte. If it takes longer, a file system does not answer.

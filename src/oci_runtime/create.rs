@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     host::{
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability, Readers},
         id_map::{self, Overlay},
         namespaces::{IdMaps, NamespaceHolder},
@@ -102,7 +102,7 @@ fn mount(
     if let Some(users) = &edits.users {
         let root = edit::root_path(document)
             .ok_or_else(|| OciRuntimeError::Edit("there is no root.path".to_owned()))?;
-        let target = directory.root_of(id);
+        let target = directory.of(id).join(super::directory::ROOT);
         mount_root(&bundle.join(root), &target, users)?;
         mounted.root = Some(target);
     }
@@ -117,7 +117,7 @@ fn mount(
                 if !mapped.without_devices {
                     continue;
                 }
-                id_map::mount_without_devices(source, &target, None)?;
+                id_map::mount_copy(source, &target, None, true)?;
             }
             Err(error) => return Err(error),
         }
@@ -127,7 +127,7 @@ fn mount(
 }
 
 fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(), OciRuntimeError> {
-    let engine = fs::canonicalize(engine).map_err(|e| HostError::new("find", engine, e))?;
+    let engine = fs::canonicalize(engine).or_cannot("find", engine)?;
     let ids = user_namespace(mappings)?;
     match Overlay::at(&mount_table()?, &engine) {
         Some(overlay) => {
@@ -136,7 +136,7 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
                 .mount_mapped(target, ids.as_fd(), root)
                 .map_err(|e| explained(e, "the root file system", "overlays need Linux 5.19"))
         }
-        None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
+        None => id_map::mount_copy(&engine, target, Some(ids.as_fd()), true)
             .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
     }
 }
@@ -154,23 +154,20 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
     let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };
     let table = mount_table()?;
     let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
-    match whole.or_else(|| around(&table)).filter(|(overlay, _)| is_read_only(overlay)) {
-        Some((overlay, part)) => Overlay { upper: None, ..overlay }
-            .mount_part_mapped(&part, target, ids.as_fd(), (mappings.uids.host, mappings.gids.host))
-            .map_err(|e| explained(e, &what, kernel)),
+    let root = (mappings.uids.host, mappings.gids.host);
+    let mounted = match whole.or_else(|| around(&table)).filter(|(it, _)| is_read_only(it)) {
+        Some((overlay, part)) => {
+            Overlay { upper: None, ..overlay }.mount_part_mapped(&part, target, ids.as_fd(), root)
+        }
         // The container's root user can remove what the container's own mounts forbid, but not what the
         // mounts forbid from which they were made.
-        None if mapped.without_devices => {
-            id_map::mount_without_devices(source, target, Some(ids.as_fd()))
-                .map_err(|e| explained(e, &what, kernel))
-        }
-        None => id_map::mount_mapped(source, target, ids.as_fd())
-            .map_err(|e| explained(e, &what, kernel)),
-    }
+        None => id_map::mount_copy(source, target, Some(ids.as_fd()), mapped.without_devices),
+    };
+    mounted.map_err(|e| explained(e, &what, kernel))
 }
 
 fn mount_table() -> Result<String, HostError> {
-    fs::read_to_string(MOUNTS).map_err(|e| HostError::new("read", Path::new(MOUNTS), e))
+    fs::read_to_string(MOUNTS).or_cannot("read", Path::new(MOUNTS))
 }
 
 /// A user namespace only for the id mapping, because the container's own may not exist yet.
@@ -191,12 +188,6 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
 }
 
 impl EditsDirectory {
-    /// The path at which the root file system of a container is mounted.
-    fn root_of(&self, id: &str) -> PathBuf {
-        self.of(id).join(super::directory::ROOT)
-    }
-
-    /// The path at which the source of a mount is mounted.
     pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
         let directory = self.of(id).join(super::directory::MOUNTS);
         file::ensure_passable(&directory)?;

@@ -18,12 +18,12 @@ use std::{
 };
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::error::OciRuntimeError;
 use crate::{
     host::{
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability},
         id_map,
     },
@@ -84,7 +84,7 @@ impl EditsDirectory {
             _ => VERSION_WITH_RUNTIME,
         };
         let bytes = serde_json::to_vec(&File { version, edits: edits.clone() })
-            .map_err(|e| HostError::new("encode", &path, io::Error::from(e)))?;
+            .or_cannot("encode", &path)?;
         file::replace(&path, &bytes, Durability::Written)
     }
 
@@ -114,21 +114,10 @@ impl EditsDirectory {
     }
 
     /// The edits that also apply to commands in a running container.
-    ///
-    /// # Errors
-    /// As [`Self::read`]. The file may have an older version if that version started the container: this is
-    /// an error only if it has edits for commands.
     pub fn read_for_commands(&self, id: &str) -> Result<Vec<SpecEdit>, OciRuntimeError> {
-        match self.fields(id)? {
-            Some(fields) if version(&fields) == 1 && !changes_commands_in_version_1(&fields) => {
-                Ok(Vec::new())
-            }
-            _ => {
-                let mut edits = self.read(id)?.unwrap_or_default().edits;
-                edits.retain(SpecEdit::is_for_commands);
-                Ok(edits)
-            }
-        }
+        let mut edits = self.read(id)?.unwrap_or_default().edits;
+        edits.retain(SpecEdit::is_for_commands);
+        Ok(edits)
     }
 
     /// The engine in the file of a container's edits, of any version; none if there is no file.
@@ -185,9 +174,6 @@ impl EditsDirectory {
     }
 
     /// Unmounts what the runtime mounted for a container. The edits stay. Succeeds if nothing is mounted.
-    ///
-    /// # Errors
-    /// No permission.
     pub fn unmount(&self, id: &str) -> Result<(), HostError> {
         let directory = self.of(id);
         let mounts = directory.join(MOUNTS);
@@ -220,7 +206,7 @@ impl EditsDirectory {
 }
 
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, HostError> {
-    file::entries(directory).map_err(|e| HostError::new("list", directory, e))
+    file::entries(directory).or_cannot("list", directory)
 }
 
 fn name(path: &Path) -> Option<&str> {
@@ -230,14 +216,6 @@ fn name(path: &Path) -> Option<&str> {
 fn version(fields: &Map<String, Value>) -> u32 {
     let version = fields.get("version").and_then(Value::as_u64).unwrap_or_default();
     u32::try_from(version).unwrap_or(u32::MAX)
-}
-
-/// Whether edits of version 1 change commands: ambient capabilities, environment or groups.
-fn changes_commands_in_version_1(fields: &Map<String, Value>) -> bool {
-    let is_set = |list: Option<&Value>| list.is_some_and(|list| *list != json!([]));
-    let changes = fields.get("changes");
-    let change = |name: &str| changes.and_then(|changes| changes.get(name));
-    is_set(fields.get("ambient_capabilities")) || is_set(change("env")) || is_set(change("groups"))
 }
 
 /// Refuses a file of another owner, because root follows its instructions.

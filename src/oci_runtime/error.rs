@@ -17,11 +17,7 @@ pub enum OciRuntimeError {
          container through the CRI, or remove it: kubelet then creates another one",
         path.display()
     )]
-    NoEdits {
-        id: String,
-        /// The path where the file should be.
-        path: PathBuf,
-    },
+    NoEdits { id: String, path: PathBuf },
     /// A file is not valid.
     #[error("{}: {reason}", path.display())]
     Malformed { path: PathBuf, reason: String },

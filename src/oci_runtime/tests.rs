@@ -276,23 +276,13 @@ fn edits_of_another_version_are_refused_where_they_are_needed() {
     fs::write(&process, text).unwrap();
     let exec = CommandLine { id: ID.to_owned(), process: Some(process), ..CommandLine::default() };
     directory.write(ID, &OciEdits::default()).unwrap();
-    for (version, fields, is_for_commands) in [
-        (1, json!({"own_pause": true, "ambient_capabilities": []}), false),
-        (1, json!({"changes": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}}), false),
-        (1, json!({"ambient_capabilities": ["CAP_CHOWN"]}), true),
-        (1, json!({"changes": {"env": [["A", null]]}}), true),
-        (1, json!({"changes": {"groups": [7]}}), true),
-        (5, json!({}), true),
-    ] {
-        let mut fields = fields;
-        fields["version"] = json!(version);
-        fields["engine"] = json!("e");
+    for (version, hint) in [(1, "is older than version"), (5, "is newer than version")] {
+        let fields = json!({"version": version, "engine": "e"});
         fs::write(directory.file(ID), fields.to_string()).unwrap();
         let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();
-        let hint = if version == 1 { "is older than version" } else { "is newer than version" };
         assert!(refused.contains(hint), "{refused}");
-        let changed = execute::change_command(&exec, &directory);
-        assert_eq!(changed.is_err(), is_for_commands, "{fields}");
+        let refused = execute::change_command(&exec, &directory).unwrap_err().to_string();
+        assert!(refused.contains(hint), "{refused}");
         assert_eq!(directory.engine(ID).unwrap().as_deref(), Some("e"), "the sweep knows it");
     }
     assert_eq!(fs::read_to_string(exec.process.unwrap()).unwrap(), text);

@@ -112,7 +112,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     let (Ok(told) | Err(told)) = &reached;
     writeln!(out, "{told}")?;
     if is_restored {
-        backup.remove()?;
+        fs::remove_file(&backup.0)?;
     } else if changed.is_some() && args.undo && has_usual_file && text.trim() == "{}" {
         // dockbridge had created this file.
         fs::remove_file(&path)?;
@@ -144,10 +144,6 @@ impl Backup {
         let own = fs::read_to_string(&self.0).ok()?;
         daemon_json::is_equal(&own, text).then_some(own)
     }
-
-    fn remove(&self) -> Result<(), SetupError> {
-        Ok(fs::remove_file(&self.0)?)
-    }
 }
 
 /// The flags of the dockerd behind `socket`; none if no dockerd of this host listens there.
@@ -171,16 +167,14 @@ fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError
     if let Some(path) = &args.daemon_json {
         return Ok(path.clone());
     }
-    let Some(daemon) = daemon else { return Ok(PathBuf::from(USUAL_FILE)) };
-    match &daemon.flags.config_file {
+    let named = daemon.and_then(|it| Some((it.pid, it.flags.config_file.as_deref()?)));
+    match named {
         // Only dockerd knows the directory to which a relative path refers.
-        Some(path) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
-            "dockerd (process {}) was started with --config-file {path:?}: name the file with \
+        Some((pid, path)) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
+            "dockerd (process {pid}) was started with --config-file {path:?}: name the file with \
              --daemon-json",
-            daemon.pid
         ))),
-        Some(path) => Ok(PathBuf::from(path)),
-        None => Ok(PathBuf::from(USUAL_FILE)),
+        named => Ok(PathBuf::from(named.map_or(USUAL_FILE, |(_, path)| path))),
     }
 }
 

@@ -57,7 +57,6 @@ impl CgroupReader {
     }
 }
 
-/// The options for a reading with this detail.
 pub(super) fn read_options(detail: Detail) -> ReadOptions {
     let page_sizes = match detail {
         Detail::Usage => Vec::new(),

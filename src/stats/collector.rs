@@ -79,7 +79,10 @@ impl Collector {
         let group = self.group(id, &places, work)?;
         let processes = match work.options.detail {
             Detail::Usage => None,
-            Detail::Everything => Some(self.processes(pid, &places, &group, work)),
+            Detail::Everything => {
+                let pids = places.processes(&mut work.files);
+                Some(processes::read(&self.proc, pid, &pids, &group, &mut work.files))
+            }
         };
         Some(ContainerReading { group, processes, ..blank })
     }
@@ -122,19 +125,6 @@ impl Collector {
         }
     }
 
-    fn processes(
-        &self,
-        main: u32,
-        places: &CgroupPaths,
-        group: &GroupReading,
-        work: &mut ReadContext<'_>,
-    ) -> ProcessReading {
-        let pids = places.processes(&mut work.files);
-        processes::read(&self.proc, main, &pids, group, &mut work.files)
-    }
-}
-
-impl Collector {
     /// Every figure that the machine keeps, with any value. Reads some dozen files.
     pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
         let (options, mut files) = (read_options(Detail::Everything), Files::default());

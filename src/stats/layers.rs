@@ -34,14 +34,12 @@ pub(super) struct Measurement {
 
 impl Layers {
     pub(super) fn of(&self, id: &str) -> Option<LayerReading> {
-        let known = self.0.lock();
-        known.get(id).and_then(|layer| layer.reading.clone())
+        self.0.lock().get(id).and_then(|layer| layer.reading.clone())
     }
 
     /// Whether `now` is the time to measure it again.
     pub(super) fn is_due(&self, id: &str, now: Instant) -> bool {
-        let known = self.0.lock();
-        known.get(id).is_none_or(|layer| layer.due <= now)
+        self.0.lock().get(id).is_none_or(|layer| layer.due <= now)
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -53,8 +51,7 @@ impl Layers {
     /// Its directory at the last measurement. A layer's directory does not change while its container
     /// exists.
     pub(super) fn upper(&self, id: &str) -> Option<PathBuf> {
-        let known = self.0.lock();
-        known.get(id)?.upper.clone()
+        self.0.lock().get(id)?.upper.clone()
     }
 
     /// Stores the result of a measurement. If it failed, the earlier size stays and only the directory is
@@ -69,8 +66,7 @@ impl Layers {
     }
 
     pub(super) fn retain(&self, ids: &HashSet<&str>) {
-        let mut known = self.0.lock();
-        known.retain(|id, _| ids.contains(id.as_str()));
+        self.0.lock().retain(|id, _| ids.contains(id.as_str()));
     }
 }
 

@@ -42,8 +42,7 @@ impl Rates {
     }
 
     pub(super) fn retain(&self, ids: &HashSet<&str>) {
-        let mut known = self.0.lock();
-        known.retain(|id, _| ids.contains(id.as_str()));
+        self.0.lock().retain(|id, _| ids.contains(id.as_str()));
     }
 
     #[cfg(test)]

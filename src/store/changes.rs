@@ -69,17 +69,15 @@ impl ChangeTracker {
         for pod in now.sandboxes() {
             self.pods.insert(pod.id.clone(), Arc::clone(pod));
         }
-        let mut changes = Vec::new();
-        // A pod's end is reported after its containers', so pods are compared twice.
+        // A pod's end is reported after its containers'.
+        let (mut changes, mut ends) = (Vec::new(), Vec::new());
         for pod in now.sandboxes().iter().rev() {
-            self.pod(pod, Half::Beginning, &mut changes);
+            self.pod(pod, &mut changes, &mut ends);
         }
         for container in now.containers().iter().rev() {
             self.container(container, &mut changes);
         }
-        for pod in now.sandboxes().iter().rev() {
-            self.pod(pod, Half::End, &mut changes);
-        }
+        changes.append(&mut ends);
         self.remove_absent(&mut changes);
         changes
     }
@@ -92,19 +90,15 @@ impl ChangeTracker {
         }
     }
 
-    fn pod(&mut self, record: &SandboxRecord, half: Half, changes: &mut Vec<Change>) {
+    fn pod(&mut self, record: &SandboxRecord, changes: &mut Vec<Change>, ends: &mut Vec<Change>) {
         let id = record.id.as_str();
         let before = self.objects.get(id).map(|object| object.stage);
         let stage = of_pod(record, before, self.is_first);
         if before.is_none() && !is_reported(stage, self.is_first) {
             return;
         }
-        let ends = matches!(stage, Some(Stage::Ended(..)));
-        if ends == (half == Half::End) {
-            self.advance(id, &record.id, stage, changes);
-        } else if let Some(object) = self.objects.get_mut(id) {
-            object.present = true;
-        }
+        let has_ended = matches!(stage, Some(Stage::Ended(..)));
+        self.advance(id, &record.id, stage, if has_ended { ends } else { changes });
     }
 
     /// Reports the steps from the known stage to this one. An unknown stage (`None`) reports nothing.
@@ -157,13 +151,6 @@ impl ChangeTracker {
             changes.push(Change { id: id.to_owned(), step, sandbox: Arc::clone(sandbox) });
         }
     }
-}
-
-/// Which part of a pod's lifecycle to compare.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
-    Beginning,
-    End,
 }
 
 /// The steps from one stage to another. If the object ran again, or the end of a run was missed, the end of

@@ -13,7 +13,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{command::Signal, hooks::StoreHooks, settings::StoreSettings, state::Listing};
+use super::{
+    command::Signal, hooks::StoreHooks, inspector::Inspector, settings::StoreSettings,
+    state::Listing,
+};
 use crate::{
     concurrency::backoff::Backoff,
     engine::{client::Engine, error::EngineError, events::Events},
@@ -41,13 +44,8 @@ enum EventStreamEnd {
 }
 
 impl EventStream {
-    pub(super) const fn new(
-        engine: Engine,
-        hooks: Arc<dyn StoreHooks>,
-        settings: StoreSettings,
-        signals: mpsc::Sender<Signal>,
-        relist: Arc<Notify>,
-    ) -> Self {
+    pub(super) fn new(inspector: &Inspector) -> Self {
+        let Inspector { engine, hooks, settings, signals, relist, .. } = inspector.clone();
         Self {
             engine,
             hooks,

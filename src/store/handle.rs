@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time,
@@ -30,24 +29,13 @@ use crate::{
 /// dropped.
 #[derive(Clone, Debug)]
 pub struct Store {
-    current: Arc<ArcSwap<Snapshot>>,
-    commands: mpsc::Sender<Command>,
-    published: watch::Receiver<()>,
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) published: watch::Receiver<Arc<Snapshot>>,
     pub metrics: StoreMetrics,
-    oom: OomDetector,
+    pub(super) oom: OomDetector,
 }
 
 impl Store {
-    pub(super) fn new(
-        current: Arc<ArcSwap<Snapshot>>,
-        commands: mpsc::Sender<Command>,
-        published: watch::Receiver<()>,
-        metrics: StoreMetrics,
-        oom: OomDetector,
-    ) -> Self {
-        Self { current, commands, published, metrics, oom }
-    }
-
     /// Must be called before the engine is asked to kill a container, so that its end does not count as an
     /// OOM kill.
     pub fn expect_kill(&self, id: &str) {
@@ -62,23 +50,17 @@ impl Store {
 
     /// The current snapshot, without waiting.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.current.load_full()
+        Arc::clone(&self.published.borrow())
     }
 
     /// The current snapshot, after the engine has listed its containers. It then has all of them, though
     /// some may be known only from the list. If the engine disconnects later, this is the last known state.
-    ///
-    /// # Errors
-    /// This takes longer than `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
     /// The current snapshot, after the engine has described itself and may be changed. This happens before
     /// it is listed.
-    ///
-    /// # Errors
-    /// This takes longer than `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
@@ -109,9 +91,6 @@ impl Store {
     }
 
     /// The current snapshot, after the engine has also listed its images.
-    ///
-    /// # Errors
-    /// This takes too long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, Failure> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
@@ -144,17 +123,11 @@ impl Store {
 
     /// The same for a container that the engine has created or started in this call. An inspect that the
     /// call's event caused is enough.
-    ///
-    /// # Errors
-    /// As [`Self::refresh_container`].
     pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
 
     /// The same for an image, by id or reference.
-    ///
-    /// # Errors
-    /// As [`Self::refresh_container`].
     pub async fn refresh_image(&self, name: &str) -> Result<(), Failure> {
         self.refresh(Target::Image(name.to_owned()), None).await
     }
@@ -202,8 +175,8 @@ impl Store {
         loop {
             // The snapshot is marked as seen before the search, so that a change during the search is not
             // missed.
-            published.borrow_and_update();
-            if let Some(found) = find(&self.snapshot()) {
+            let now = Arc::clone(&published.borrow_and_update());
+            if let Some(found) = find(&now) {
                 return Some(found);
             }
             published.changed().await.ok()?;

@@ -28,7 +28,6 @@ impl HiddenContainers {
         self.0.get(id).is_some_and(|hidden| hidden.foreign)
     }
 
-    /// Whether the container is one of these.
     pub(super) fn contains(&self, id: &str) -> bool {
         self.0.contains_key(id)
     }

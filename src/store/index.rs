@@ -53,12 +53,6 @@ impl<T: Dated> Index<T> {
     }
 }
 
-impl<T> Default for Index<T> {
-    fn default() -> Self {
-        Self { by_id: Vec::new(), newest: Vec::new() }
-    }
-}
-
 impl Dated for SandboxRecord {
     fn id(&self) -> &str {
         self.id.as_str()

@@ -37,7 +37,6 @@ pub(super) enum Inspected {
     Gone,
 }
 
-/// All known objects.
 #[derive(Debug, Default)]
 pub(super) struct ObjectCache {
     sandboxes: BTreeMap<SandboxId, Pod>,
@@ -54,7 +53,7 @@ pub(super) struct ObjectCache {
     contradictions: HashMap<String, (ListedState, Generation)>,
     /// When the last list arrived.
     listed_at: Generation,
-    /// When the running list began.
+    /// When the running list began. An earlier list that has not arrived is dropped.
     pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
@@ -100,7 +99,11 @@ impl ObjectCache {
     ) -> Vec<Target> {
         match (target, inspected) {
             (Target::Container(name), Inspected::Container(observed)) => {
-                self.put_observed(name, at, *observed);
+                match *observed {
+                    Observed::Sandbox(record) => self.put_sandbox(record, at),
+                    Observed::Container(record) => self.put_container(record, at),
+                    Observed::Foreign(container) => self.put_foreign(name, container, at),
+                }
                 Vec::new()
             }
             (Target::Image(_), Inspected::Image(record)) => self.put_image(*record, at),
@@ -127,11 +130,6 @@ impl ObjectCache {
         if let Ok(id) = SandboxId::try_from(id) {
             self.change(&id, |pod| drop(pod.engine.take_if(|(_, known_at)| *known_at <= at)));
         }
-    }
-
-    /// A list begins. An earlier list that has not arrived is dropped.
-    pub(super) fn begin_list(&mut self, now: Generation) {
-        self.list_since = Some(now);
     }
 
     pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {
@@ -197,14 +195,6 @@ impl ObjectCache {
     pub(super) fn put_provisional(&mut self, record: ContainerRecord, at: Generation) {
         if !self.containers.contains_key(&record.id) {
             self.put_container(record, at);
-        }
-    }
-
-    fn put_observed(&mut self, name: &str, at: Generation, observed: Observed) {
-        match observed {
-            Observed::Sandbox(record) => self.put_sandbox(record, at),
-            Observed::Container(record) => self.put_container(record, at),
-            Observed::Foreign(container) => self.put_foreign(name, container, at),
         }
     }
 

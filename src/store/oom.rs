@@ -140,20 +140,13 @@ impl OomDetector {
         }
     }
 
-    /// The cause of this end, if it was decided before.
-    fn decided(&self, record: &ContainerRecord) -> Option<ExitCause> {
-        let Process::Exited { finished_at, .. } = record.process else { return None };
-        self.known.lock().causes.of(record.id.as_str(), finished_at)
-    }
-
     /// The cause of an end, if it was decided before, is obvious, or follows from the kernel's counts. None
     /// if the engine may still learn of it.
     pub(super) async fn exit_cause(&self, record: &ContainerRecord) -> Option<ExitCause> {
-        if !matches!(record.process, Process::Exited { .. }) {
-            return None;
-        }
-        if let Some(cause) = self.decided(record) {
-            return Some(cause);
+        let Process::Exited { finished_at, .. } = record.process else { return None };
+        let decided = self.known.lock().causes.of(record.id.as_str(), finished_at);
+        if decided.is_some() {
+            return decided;
         }
         let oom_killed = self.attribute_kills(record).await;
         // The event of a SIGKILL that the engine sent may arrive after the end, so it is looked up last.
@@ -188,8 +181,7 @@ impl OomDetector {
     }
 
     pub(super) fn record(&self, id: &str, event: KillEvent, at: Nanos) {
-        let mut known = self.known.lock();
-        known.events.entry(id.to_owned()).or_default().insert(event, at);
+        self.known.lock().events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
     /// Whether the engine sent a SIGKILL in the run that has ended.
@@ -313,7 +305,6 @@ pub(super) fn is_unexplained_kill(record: &ContainerRecord) -> bool {
     )
 }
 
-/// The record with this cause of its end.
 pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> ContainerRecord {
     if let (ExitCause::OutOfMemory, Process::Exited { reason, .. }) = (cause, &mut record.process) {
         *reason = ExitReason::OomKilled;

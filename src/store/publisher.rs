@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
@@ -23,9 +22,9 @@ pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), Failure>>);
 
 /// The published snapshot, and the callers that wait for the next one.
 pub(super) struct Publisher {
-    current: Arc<ArcSwap<Snapshot>>,
-    published: watch::Sender<()>,
-    waiting: Vec<oneshot::Sender<()>>,
+    published: watch::Sender<Arc<Snapshot>>,
+    /// They get an answer after everything received so far is visible.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// The earliest time for the next snapshot. The longer the last one took, the later.
     pub(super) not_before: Instant,
     pub(super) update_delay: UpdateDelay,
@@ -33,24 +32,14 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(
-        current: &Arc<ArcSwap<Snapshot>>,
-        published: watch::Sender<()>,
-        metrics: StoreMetrics,
-    ) -> Self {
+    pub(super) fn new(published: watch::Sender<Arc<Snapshot>>, metrics: StoreMetrics) -> Self {
         Self {
-            current: Arc::clone(current),
             published,
             waiting: Vec::new(),
             not_before: Instant::now(),
             update_delay: UpdateDelay::default(),
             metrics,
         }
-    }
-
-    /// Answers `reply` after everything received so far is visible.
-    pub(super) fn reply_when_published(&mut self, reply: oneshot::Sender<()>) {
-        self.waiting.push(reply);
     }
 
     /// Publishes what changed, unless it is too early, and answers callers whose change is visible.
@@ -69,13 +58,12 @@ impl Publisher {
 
     fn publish(&mut self, state: &mut StoreState<Reply, Failure>) {
         let began = Instant::now();
-        let last = self.current.load_full();
+        let last = Arc::clone(&self.published.borrow());
         let next = state.snapshot(&last);
         if next.health != last.health {
             log_health(&next);
         }
-        self.current.store(Arc::new(next));
-        self.published.send_replace(());
+        self.published.send_replace(Arc::new(next));
         self.metrics.snapshots.inc();
         let ended = Instant::now();
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);

@@ -20,7 +20,6 @@ pub struct StoreSettings {
     pub slow_after: Duration,
     /// Concurrent inspects, without slow ones and those that a caller waits for.
     pub inspects: usize,
-    /// Concurrent slow inspects.
     pub slow_inspects: usize,
 }
 

@@ -36,8 +36,8 @@ impl Snapshot {
             engine: None,
             health: EngineHealth::Starting,
             progress: Progress::default(),
-            sandboxes: Arc::default(),
-            containers: Arc::default(),
+            sandboxes: Arc::new(Index::new(Vec::new())),
+            containers: Arc::new(Index::new(Vec::new())),
             images: Arc::default(),
             obsolete: Arc::default(),
         }
@@ -92,8 +92,7 @@ impl Snapshot {
             return record.process.is_listed().then(|| record.id.as_str());
         }
         let record = self.sandbox(id)?;
-        let listed = record.process.as_ref().is_some_and(Process::is_listed);
-        listed.then(|| record.id.as_str())
+        record.process.as_ref().is_some_and(Process::is_listed).then(|| record.id.as_str())
     }
 
     /// Names of containers and images that are known only from the engine's lists, because Docker
@@ -109,9 +108,6 @@ impl Snapshot {
     }
 
     /// The engine's last `/info`.
-    ///
-    /// # Errors
-    /// The engine has not answered yet.
     pub fn described(&self) -> Result<&EngineInfo, Failure> {
         let unknown = || never_synced("it has not answered");
         self.engine.as_deref().ok_or_else(unknown)

@@ -64,7 +64,6 @@ pub(super) struct Answer<W, E> {
     pub(super) result: Result<(), E>,
 }
 
-/// The effect of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EventEffect {
     /// No visible effect.
@@ -151,7 +150,7 @@ impl<W, E> StoreState<W, E> {
     }
 
     pub(super) fn listing(&mut self) {
-        self.objects.begin_list(self.inspects.next_generation());
+        self.objects.list_since = Some(self.inspects.next_generation());
     }
 
     /// The list of everything. All listed and all known objects are inspected. This includes known objects

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use tokio::{
     sync::{mpsc, watch},
     task::{self, AbortHandle, JoinError, JoinSet},
@@ -56,24 +55,22 @@ impl Store {
         hooks: impl StoreHooks + 'static,
         oom: OomDetector,
     ) -> Self {
-        let current = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
         let (to_commands, commands) = mpsc::channel(COMMANDS);
-        let (to_published, published) = watch::channel(());
+        let (to_published, published) = watch::channel(Arc::new(Snapshot::empty()));
         let (to_signals, signals) = mpsc::channel(SIGNALS);
-        let oom_of_handles = oom.clone();
         let inspector = Inspector {
             engine,
             hooks: Arc::new(hooks),
-            oom,
+            oom: oom.clone(),
             settings,
             signals: to_signals,
             relist: Arc::default(),
         };
         let metrics = StoreMetrics::default();
-        let publisher = Publisher::new(&current, to_published, metrics.clone());
+        let publisher = Publisher::new(to_published, metrics.clone());
         let writer = Writer::new(inspector, signals, checkpoints, publisher);
         task::spawn(writer.run(commands));
-        Self::new(current, to_commands, published, metrics, oom_of_handles)
+        Self { commands: to_commands, published, metrics, oom }
     }
 }
 
@@ -189,7 +186,7 @@ impl Writer {
             }
             Command::SetCheckpoint { id, checkpoint, reply } => {
                 self.state.set_checkpoint(&id, checkpoint.map(|it| *it));
-                self.publisher.reply_when_published(reply);
+                self.publisher.waiting.push(reply);
             }
             Command::Ping { reply } => drop(reply.send(())),
         }
@@ -394,8 +391,7 @@ impl Writer {
 }
 
 fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
-    let Inspector { engine, hooks, settings, signals, relist, .. } = inspector.clone();
-    let event_stream = EventStream::new(engine, hooks, settings, signals, relist);
+    let event_stream = EventStream::new(inspector);
     tasks.spawn(async {
         event_stream.run().await;
         Done::Nothing

@@ -37,9 +37,6 @@ impl Reader {
 
 impl Writer {
     /// Sends bytes. Waits until there is room.
-    ///
-    /// # Errors
-    /// The receiver is closed.
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.send(bytes).await,
@@ -48,9 +45,6 @@ impl Writer {
     }
 
     /// Closes the channel. A WebSocket has no message for it.
-    ///
-    /// # Errors
-    /// As [`Self::send`].
     pub async fn finish(&mut self) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.finish().await,

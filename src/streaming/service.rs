@@ -6,7 +6,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rand::{TryRngCore, rngs::OsRng};
 use tokio::time::Instant;
 
 use super::{
@@ -59,9 +58,6 @@ impl Streaming {
     }
 
     /// Prepares the streams of a container's main process. Returns their URL.
-    ///
-    /// # Errors
-    /// As [`Self::exec`].
     pub async fn attach(&self, spec: AttachSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?.id.as_str().to_owned();
         self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))
@@ -88,7 +84,7 @@ impl Streaming {
     fn issue(&self, pending: PendingStream) -> Result<String, Failure> {
         let name = pending.name();
         let mut tokens = self.tokens.lock();
-        let issued = tokens.issue(pending, Instant::now(), random);
+        let issued = tokens.issue(pending, Instant::now(), rand::random);
         self.metrics.token(if issued.is_some() { "issued" } else { "full" });
         let token = issued.ok_or_else(|| {
             let text = format!(
@@ -162,15 +158,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(host, address.port())
-}
-
-/// Random bytes from the kernel, or, if that fails, from the generator that the kernel seeded.
-fn random() -> [u8; 6] {
-    let mut bytes = [0; 6];
-    if OsRng.try_fill_bytes(&mut bytes).is_err() {
-        bytes = rand::random();
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -84,9 +84,6 @@ impl<S> Filter<S> for LogControl {
 
 /// Starts logging to standard error for this process, and recording spans while there is a collector. The
 /// returned handle can change it later.
-///
-/// # Errors
-/// When a log has been set up before.
 pub fn start(
     format: Format,
     level: LevelFilter,

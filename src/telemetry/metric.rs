@@ -70,23 +70,14 @@ impl EncodeMetric for Histogram {
 }
 
 /// Metrics distinguished by `N` labels, created when they are first needed. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Family<M, const N: usize>(Arc<RwLock<BTreeMap<[&'static str; N], M>>>);
-
-impl<M, const N: usize> Default for Family<M, N> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
 
 impl<M: Clone + Default, const N: usize> Family<M, N> {
     /// The metric with these label values, given in the order of the label names.
     pub fn with(&self, values: [&'static str; N]) -> M {
         let existing = self.0.read().get(&values).cloned();
-        existing.unwrap_or_else(|| {
-            let mut metrics = self.0.write();
-            metrics.entry(values).or_default().clone()
-        })
+        existing.unwrap_or_else(|| self.0.write().entry(values).or_default().clone())
     }
 
     /// All metrics, with the values of their labels.

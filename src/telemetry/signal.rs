@@ -2,7 +2,7 @@
 
 use std::{future::Future, io};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 /// Resolves when the process must end: at SIGTERM or SIGINT.
@@ -16,9 +16,4 @@ pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
         };
         info!(signal = name, "stopping");
     })
-}
-
-/// Resolves at SIGHUP, which asks to read the settings again.
-pub fn hangups() -> io::Result<Signal> {
-    signal(SignalKind::hangup())
 }

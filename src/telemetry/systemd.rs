@@ -34,13 +34,6 @@ impl Systemd {
     pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
             Some(socket) if socket.starts_with('/') => {
-                let watchdog = environment("WATCHDOG_USEC");
-                if let Some(usec) = watchdog.filter(|time| time.parse::<u64>().is_err()) {
-                    warn!(
-                        WATCHDOG_USEC = usec,
-                        "the watchdog time of systemd cannot be read; systemd gets no keep-alives"
-                    );
-                }
                 let send = move |states: &[NotifyState<'_>]| send(&socket, states);
                 Self::new(sd_notify::watchdog_enabled(), send)
             }

@@ -10,7 +10,7 @@ pub mod parent;
 mod tests;
 
 use std::{
-    fmt::{self, Write as _},
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -43,7 +43,6 @@ pub const TRACED: &str = "traced";
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedSpan {
-    /// The trace it belongs to.
     pub trace: [u8; 16],
     pub span: [u8; 8],
     pub parent: Option<[u8; 8]>,
@@ -269,13 +268,13 @@ impl OpenSpan {
     }
 
     fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
-        let mut text = Short(String::new());
-        // The only possible error is that the text is full.
-        let _ = write!(text, "{value}");
+        // A name from a request may have any length.
+        let mut text = value.to_string();
+        text.truncate((0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
         if field.name() == NAME {
-            self.finished.name = text.0;
+            self.finished.name = text;
         } else {
-            self.finished.attributes.push((field.name(), text.0));
+            self.finished.attributes.push((field.name(), text));
         }
     }
 }
@@ -287,21 +286,6 @@ impl Visit for OpenSpan {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record(field, &value);
-    }
-}
-
-/// A text with a limited length, because a name from a request may have any length.
-struct Short(String);
-
-impl fmt::Write for Short {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for letter in text.chars() {
-            if self.0.len() >= LONGEST {
-                return Err(fmt::Error);
-            }
-            self.0.push(letter);
-        }
-        Ok(())
     }
 }
 
@@ -322,5 +306,5 @@ const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
 /// Spans that wait for the collector: those of some seconds on a busy node, less than a megabyte.
 const QUEUE: usize = 2048;
-/// The longest value of a span, in bytes. The last character may end up to three bytes later.
+/// The longest value of a span, in bytes.
 const LONGEST: usize = 256;

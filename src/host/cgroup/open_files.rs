@@ -54,11 +54,6 @@ impl OpenFiles {
         Self(Arc::new(Shared { files: Mutex::default(), limit: limit.clone() }))
     }
 
-    /// Keeps no file open: for cgroups that are read once.
-    pub fn none() -> Self {
-        Self::of(&OpenFileLimit::of(0))
-    }
-
     /// Reads a file into `bytes`, if the kernel generates its content at once, as for all files
     /// except lists of processes. The file stays open afterwards, within the limit.
     ///
@@ -88,8 +83,9 @@ impl OpenFiles {
 }
 
 impl Default for OpenFiles {
+    /// Keeps no file open: for cgroups that are read once.
     fn default() -> Self {
-        Self::none()
+        Self::of(&OpenFileLimit::of(0))
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Identity, Process, Processes};
+use super::{Identity, Process, Processes, pids_of};
 
 fn write(root: &Path, pid: u32, stat: &str) {
     let place = root.join(pid.to_string());
@@ -96,4 +96,11 @@ fn the_real_table_shows_this_process() {
     let own = table.get(std::process::id()).unwrap();
     assert!(own.is_alive && own.parent > 0);
     assert!(table.all().unwrap().contains(&own));
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_does_not_hide_the_other_pids() {
+    let unreadable = || Err(std::io::ErrorKind::Other.into());
+    let names = [Ok("12".into()), unreadable(), Ok("self".into()), Ok("7".into())];
+    assert_eq!(pids_of(names.into_iter()), [12, 7]);
 }

@@ -247,7 +247,7 @@ impl World {
     fn finish(&mut self) -> Vec<u8> {
         self.room = None;
         self.flush(usize::MAX);
-        while !matches!(self.step().unwrap(), ReadProgress::CaughtUp(_)) {}
+        while self.step().unwrap().has_more {}
         assert_eq!(self.tailer().take_losses().gaps, 0);
         let mut files = Vec::new();
         for file in fs::read_dir(self.path().parent().unwrap()).unwrap() {

@@ -15,7 +15,7 @@ use crate::{
 /// The usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
     let places = files.places;
-    let (hierarchy, place) = places.cpu_usage.as_ref()?;
+    let (hierarchy, place) = places.directory("cpuacct")?;
     let mut reading = match hierarchy {
         Hierarchy::V2 => v2(files.text(place, "cpu.stat")?)?,
         Hierarchy::V1 => {
@@ -26,17 +26,17 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
     reading.at = (files.options.now)();
     if files.is_detailed() {
         let files = &mut *files.uncached;
-        if *hierarchy == Hierarchy::V1
+        if hierarchy == Hierarchy::V1
             && let Some(text) = files.text(place, "cpuacct.stat")
         {
             modes(text, &mut reading);
         }
-        match (&places.cpu, hierarchy) {
-            (Some(place), _) => v1_limits(place, *hierarchy, &mut reading, files),
-            (None, Hierarchy::V2) => {
+        match places.directory("cpu") {
+            Some((Hierarchy::V1, place)) => v1_limits(place, hierarchy, &mut reading, files),
+            Some((Hierarchy::V2, place)) if hierarchy == Hierarchy::V2 => {
                 v2_limits(place, places.requested_shares, &mut reading, files);
             }
-            (None, Hierarchy::V1) => {}
+            _ => {}
         }
     }
     let text = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));

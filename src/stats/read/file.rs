@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Reads files of the kernel, one after the other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::stats) struct Files {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -75,20 +75,10 @@ impl Files {
         self.path.push(directory);
         self.path.push(name);
         self.bytes.clear();
+        self.bytes.reserve(USUAL);
         let opened = File::open(&self.path);
         self.starved |= opened.as_ref().is_err_and(is_exhausted);
         opened.ok()
-    }
-}
-
-impl Default for Files {
-    fn default() -> Self {
-        Self {
-            path: PathBuf::new(),
-            bytes: Vec::with_capacity(USUAL),
-            text: String::new(),
-            starved: false,
-        }
     }
 }
 

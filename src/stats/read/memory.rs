@@ -18,7 +18,7 @@ use crate::{
 /// The memory and swap usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<SwapReading>)> {
     let places = files.places;
-    let (hierarchy, place) = places.memory.as_ref()?;
+    let (hierarchy, place) = places.directory("memory")?;
     let (usage, limit) = match hierarchy {
         Hierarchy::V1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
         Hierarchy::V2 => ("memory.current", "memory.max"),
@@ -46,7 +46,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
         Hierarchy::V1 => v1_swap(stat.swap, &mut reading, place, files),
     };
     if files.is_detailed() {
-        details(*hierarchy, place, &mut reading, files.uncached);
+        details(hierarchy, place, &mut reading, files.uncached);
     }
     let text = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
     reading.pressure = text.and_then(pressure);

@@ -1,6 +1,9 @@
 //! The paths of a cgroup's files, by controller and version.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{file::Files, text};
 use crate::{
@@ -14,21 +17,14 @@ use crate::{
 /// Directories of a cgroup's files. Each controller may have a separate hierarchy.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stats) struct CgroupPaths {
-    /// The controller of CPU time.
-    pub(super) cpu_usage: Option<(Hierarchy, PathBuf)>,
-    /// The controller of the quota, on version 1.
-    pub(super) cpu: Option<PathBuf>,
-    pub(super) memory: Option<(Hierarchy, PathBuf)>,
-    pub(super) io: Option<(Hierarchy, PathBuf)>,
-    pub(super) pids: Option<PathBuf>,
-    pub(super) hugepages: Option<(Hierarchy, PathBuf)>,
+    /// By controller, with the names of version 1.
+    pub(super) controllers: BTreeMap<&'static str, (Hierarchy, PathBuf)>,
     /// Version 2 has pressure with any controllers, also if version 1 is used for them.
     pub(super) pressure: Option<PathBuf>,
     /// Memory of the machine in bytes. A higher limit counts as no limit.
     pub(super) machine_memory: u64,
     /// CPU shares requested for the cgroup; 0 if none were.
     pub(in crate::stats) requested_shares: i64,
-    /// The files that stay open.
     pub(super) kept: OpenFiles,
 }
 
@@ -36,7 +32,6 @@ pub(in crate::stats) struct CgroupPaths {
 #[derive(Clone, Debug)]
 pub(in crate::stats) struct ReadOptions {
     pub(in crate::stats) detail: Detail,
-    /// Sizes of huge pages.
     pub(in crate::stats) page_sizes: Vec<String>,
     pub(in crate::stats) now: fn() -> Nanos,
 }
@@ -44,19 +39,12 @@ pub(in crate::stats) struct ReadOptions {
 impl CgroupPaths {
     /// The paths of a cgroup that was found.
     pub(in crate::stats) fn of(group: &Cgroup, machine_memory: u64) -> Self {
-        let owned = |(hierarchy, place): (Hierarchy, &Path)| (hierarchy, place.to_owned());
-        let v1 = |controller| {
-            let (hierarchy, place) = group.directory(controller)?;
-            (hierarchy == Hierarchy::V1).then(|| place.to_owned())
+        let found = |name| {
+            let (hierarchy, place) = group.directory(name)?;
+            Some((name, (hierarchy, place.to_owned())))
         };
-        let io = v1("blkio").map(|place| (Hierarchy::V1, place));
         Self {
-            cpu_usage: group.directory("cpuacct").map(owned),
-            cpu: v1("cpu"),
-            memory: group.directory("memory").map(owned),
-            io: io.or_else(|| group.directory("io").map(owned)),
-            pids: group.directory("pids").map(|(_, place)| place.to_owned()),
-            hugepages: group.directory("hugetlb").map(owned),
+            controllers: CONTROLLERS.into_iter().filter_map(found).collect(),
             pressure: group.v2().map(Path::to_owned),
             machine_memory,
             requested_shares: 0,
@@ -67,22 +55,20 @@ impl CgroupPaths {
     /// The paths of the cgroup above it.
     pub(in crate::stats) fn parent(&self) -> Self {
         let above = |place: &PathBuf| place.parent().map(Path::to_owned);
-        let both = |known: &Option<(Hierarchy, PathBuf)>| {
-            let (hierarchy, place) = known.as_ref()?;
-            Some((*hierarchy, above(place)?))
-        };
+        let controllers = self.controllers.iter();
         Self {
-            cpu_usage: both(&self.cpu_usage),
-            cpu: self.cpu.as_ref().and_then(above),
-            memory: both(&self.memory),
-            io: both(&self.io),
-            pids: self.pids.as_ref().and_then(above),
-            hugepages: both(&self.hugepages),
+            controllers: controllers
+                .filter_map(|(name, (hierarchy, place))| Some((*name, (*hierarchy, above(place)?))))
+                .collect(),
             pressure: self.pressure.as_ref().and_then(above),
-            machine_memory: self.machine_memory,
             requested_shares: 0,
-            kept: self.kept.clone(),
+            ..self.clone()
         }
+    }
+
+    /// The directory of a controller's files, and their version.
+    pub(super) fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
+        self.controllers.get(controller).map(|(hierarchy, place)| (*hierarchy, place.as_path()))
     }
 
     pub(in crate::stats) fn exists(&self) -> bool {
@@ -96,9 +82,8 @@ impl CgroupPaths {
     }
 
     fn any(&self) -> Option<&Path> {
-        let placed = [&self.memory, &self.cpu_usage, &self.io];
-        let first = placed.into_iter().flatten().map(|(_, place)| place).next();
-        first.or(self.pids.as_ref()).or(self.pressure.as_ref()).map(PathBuf::as_path)
+        let first = CONTROLLERS.into_iter().find_map(|name| self.directory(name));
+        first.map(|(_, place)| place).or(self.pressure.as_deref())
     }
 }
 
@@ -129,3 +114,6 @@ impl GroupFiles<'_> {
         text::limit(self.text(directory, name)?)
     }
 }
+
+/// Version 2 has all of them in one directory.
+const CONTROLLERS: [&str; 6] = ["memory", "cpuacct", "blkio", "pids", "cpu", "hugetlb"];

@@ -15,7 +15,7 @@ use super::{
     paths::{CgroupPaths, ReadOptions},
 };
 use crate::{
-    host::cgroup::{Hierarchy, open_files::OpenFiles},
+    host::cgroup::Hierarchy,
     model::{
         stats::{
             CpuReading, DeviceReading, GroupReading, Limit, MemoryReading, PidsReading, SwapReading,
@@ -56,28 +56,35 @@ pub(in crate::stats) fn group(
 
 /// For each controller, a directory with the same files as a container's.
 fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
-    let size = options.page_sizes.first();
-    let named = |known: &Option<(Hierarchy, PathBuf)>, v1: &str, v2: &str| {
-        let (hierarchy, place) = known.as_ref()?;
-        let file = if *hierarchy == Hierarchy::V1 { v1 } else { v2 };
-        Some((*hierarchy, first_with(place, file).unwrap_or_else(|| place.clone())))
+    let pages = |file: &str| {
+        let size = options.page_sizes.first();
+        size.map(|size| format!("hugetlb.{size}.{file}")).unwrap_or_default()
     };
-    let plain = |known: &Option<PathBuf>, file: &str| {
-        let place = known.as_ref()?;
-        Some(first_with(place, file).unwrap_or_else(|| place.clone()))
+    let lower = |name: &str, hierarchy, place: &Path| {
+        let file = match (name, hierarchy) {
+            ("cpuacct", Hierarchy::V1) => "cpuacct.usage",
+            ("cpu", Hierarchy::V1) => "cpu.cfs_quota_us",
+            ("cpuacct" | "cpu", Hierarchy::V2) => "cpu.max",
+            ("memory", Hierarchy::V1) => "memory.usage_in_bytes",
+            ("memory", Hierarchy::V2) => "memory.current",
+            ("blkio", Hierarchy::V1) => "blkio.throttle.io_service_bytes_recursive",
+            ("blkio", Hierarchy::V2) => "io.stat",
+            ("pids", _) => "pids.max",
+            (_, Hierarchy::V1) => &pages("usage_in_bytes"),
+            (_, Hierarchy::V2) => &pages("current"),
+        };
+        first_with(place, file).unwrap_or_else(|| place.to_owned())
     };
-    let pages = |file: &str| size.map(|size| format!("hugetlb.{size}.{file}")).unwrap_or_default();
+    let controllers = top.controllers.iter();
+    let pressure = top.pressure.as_ref();
     CgroupPaths {
-        cpu_usage: named(&top.cpu_usage, "cpuacct.usage", "cpu.max"),
-        cpu: plain(&top.cpu, "cpu.cfs_quota_us"),
-        memory: named(&top.memory, "memory.usage_in_bytes", "memory.current"),
-        io: named(&top.io, "blkio.throttle.io_service_bytes_recursive", "io.stat"),
-        pids: plain(&top.pids, "pids.max"),
-        hugepages: named(&top.hugepages, &pages("usage_in_bytes"), &pages("current")),
-        pressure: plain(&top.pressure, "cpu.pressure"),
+        controllers: controllers
+            .map(|(name, (hierarchy, top))| (*name, (*hierarchy, lower(name, *hierarchy, top))))
+            .collect(),
+        pressure: pressure
+            .map(|top| first_with(top, "cpu.pressure").unwrap_or_else(|| top.clone())),
         machine_memory: top.machine_memory,
-        requested_shares: 0,
-        kept: OpenFiles::none(),
+        ..CgroupPaths::default()
     }
 }
 

@@ -30,7 +30,6 @@ impl ExitCauses {
         Self { by_id: kills.collect(), ..Self::default() }
     }
 
-    /// The cause of this end.
     pub(super) fn of(&self, id: &str, end: Nanos) -> Option<ExitCause> {
         let (_, cause) = self.by_id.get(id).filter(|(at, _)| *at == end)?;
         Some(*cause)

@@ -108,9 +108,8 @@ where
 {
     let mut input = bytes::BytesMut::new();
     loop {
-        match reading.take(&mut input).await {
-            Ok(()) => {}
-            Err(error) => return ConnectionEnd::Broken(error),
+        if let Err(error) = reading.take(&mut input).await {
+            return ConnectionEnd::Broken(error);
         }
         match inbox::read(reader, &mut input).await {
             Ok(true) => {}

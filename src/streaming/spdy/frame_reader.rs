@@ -90,11 +90,15 @@ impl FrameReader {
             self.control.answer(ControlFrame::Reset(id, ResetReason::Refused)).await;
             return Ok(());
         };
-        let life = Arc::new(StreamState::new(self.over.child_token()));
-        life.received_last.store(last, Ordering::Release);
-        life.sent_last.store(one_way, Ordering::Release);
+        let life = Arc::new(StreamState {
+            received_last: last.into(),
+            sent_last: one_way.into(),
+            gone: self.over.child_token(),
+            ..StreamState::default()
+        });
         let (sender, inbox) = self.window.stream();
-        let handle = SharedStream::new(id, Arc::clone(&life), self.control.clone(), place);
+        let (used, control) = (false.into(), self.control.clone());
+        let handle = SharedStream { id, life: Arc::clone(&life), used, control, _place: place };
         offer.send(OfferedStream::new(headers, handle, inbox, self.outbox.clone()));
         let sender = (!last).then_some(sender);
         self.streams.insert(id, OpenStream { life, sender });

@@ -27,24 +27,19 @@ impl Headers {
         if count > HEADERS {
             return Err(Malformed("too many headers"));
         }
-        let mut headers = Self::default();
+        let mut pairs: Vec<(String, String)> = Vec::new();
         for _ in 0..count {
-            let name = text(&mut block)?;
-            let value = text(&mut block)?;
-            headers.add(name, value)?;
+            let (name, value) = (text(&mut block)?, text(&mut block)?);
+            if name.is_empty() || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                return Err(Malformed("a header name that is empty or not in lower case"));
+            }
+            if pairs.iter().any(|(known, _)| known == name) {
+                return Err(Malformed("a header name given twice"));
+            }
+            pairs.push((name.to_owned(), value.to_owned()));
         }
-        if block.is_empty() { Ok(headers) } else { Err(Malformed("bytes after the last header")) }
-    }
-
-    fn add(&mut self, name: &str, value: &str) -> Result<(), Malformed> {
-        if name.is_empty() || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return Err(Malformed("a header name that is empty or not in lower case"));
-        }
-        if self.pairs.iter().any(|(known, _)| known == name) {
-            return Err(Malformed("a header name given twice"));
-        }
-        self.pairs.push((name.to_owned(), value.to_owned()));
-        Ok(())
+        let is_whole = block.is_empty();
+        is_whole.then_some(Self { pairs }).ok_or(Malformed("bytes after the last header"))
     }
 }
 
@@ -89,8 +84,7 @@ impl Inflater {
             Ok(Status::Ok) => Ok(()),
             Ok(Status::BufError | Status::StreamEnd) => Err(CORRUPT),
             Err(error) if error.needs_dictionary().is_some() => {
-                let known = self.0.set_dictionary(&dictionary::bytes());
-                known.map(|_| ()).map_err(|_| CORRUPT)
+                self.0.set_dictionary(&dictionary::bytes()).map(|_| ()).map_err(|_| CORRUPT)
             }
             Err(_) => Err(CORRUPT),
         }

@@ -51,7 +51,7 @@ impl OfferedStream {
         let handle = &self.stream.1.handle;
         if !handle.life.has_ended() {
             handle.life.accepted.store(true, Ordering::Release);
-            handle.put(ControlFrame::Reply(handle.id));
+            handle.control.put(ControlFrame::Reply(handle.id));
         }
         self.stream
     }
@@ -99,9 +99,6 @@ impl Sender {
     }
 
     /// Closes the sending direction. The peer may continue to send.
-    ///
-    /// # Errors
-    /// As [`Sender::send`].
     pub async fn finish(&mut self) -> Result<(), Gone> {
         self.put(Bytes::new(), true).await
     }
@@ -150,7 +147,7 @@ pub(super) struct Outgoing {
 }
 
 /// The progress of a stream, shared by the connection and the stream's users.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StreamState {
     /// The peer knows that the stream was accepted.
     pub(super) accepted: AtomicBool,
@@ -165,11 +162,6 @@ pub(super) struct StreamState {
 }
 
 impl StreamState {
-    pub(super) fn new(gone: CancellationToken) -> Self {
-        let [accepted, received_last, sent_last, aborted] = [const { AtomicBool::new(false) }; 4];
-        Self { accepted, received_last, sent_last, aborted, gone }
-    }
-
     pub(super) fn end(&self) {
         self.received_last.store(true, Ordering::Release);
         self.sent_last.store(true, Ordering::Release);
@@ -192,33 +184,20 @@ impl StreamState {
 /// Shared by both halves of a stream. When the last half is dropped, the stream is reset.
 #[derive(Debug)]
 pub(super) struct SharedStream {
-    id: u32,
-    life: Arc<StreamState>,
-    used: AtomicBool,
-    control: ControlQueue,
-    _place: StreamPlace,
+    pub(super) id: u32,
+    pub(super) life: Arc<StreamState>,
+    pub(super) used: AtomicBool,
+    pub(super) control: ControlQueue,
+    pub(super) _place: StreamPlace,
 }
 
 impl SharedStream {
-    pub(super) fn new(
-        id: u32,
-        life: Arc<StreamState>,
-        control: ControlQueue,
-        place: StreamPlace,
-    ) -> Self {
-        Self { id, life, used: AtomicBool::new(false), control, _place: place }
-    }
-
-    fn put(&self, frame: ControlFrame) {
-        self.control.put(frame);
-    }
-
     fn reset(&self, status: ResetReason) {
         if self.life.has_ended() || self.life.aborted.swap(true, Ordering::AcqRel) {
             return;
         }
         self.life.end();
-        self.put(ControlFrame::Reset(self.id, status));
+        self.control.put(ControlFrame::Reset(self.id, status));
     }
 }
 
@@ -234,7 +213,7 @@ impl Drop for SharedStream {
         let quiet = !self.used.load(Ordering::Acquire);
         if quiet && self.life.received_last.load(Ordering::Acquire) {
             self.life.sent_last.store(true, Ordering::Release);
-            self.put(ControlFrame::End(self.id));
+            self.control.put(ControlFrame::End(self.id));
         } else {
             self.reset(ResetReason::Cancel);
         }

@@ -78,9 +78,6 @@ impl MessageReader {
     }
 
     /// Reads a piece of a message. `last` means that the message ends with it.
-    ///
-    /// # Errors
-    /// The base64 is invalid.
     pub fn read(&mut self, mut bytes: Bytes, last: bool) -> Result<ClientMessage, Malformed> {
         let target = match self.target {
             Some(target) => target,

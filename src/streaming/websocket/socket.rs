@@ -97,9 +97,6 @@ impl Socket {
 
 impl Outgoing {
     /// Sends one message. Waits for room.
-    ///
-    /// # Errors
-    /// The client has disconnected.
     pub async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
         let (head, payload) = self.frames.format.write(self.channel, bytes);
         self.frames.send(head, payload, false).await

@@ -23,7 +23,7 @@ fn begin_created(dir: &Path, position: Option<Position>, created_at: Nanos) -> J
 }
 
 pub(super) fn drain(tailer: &mut JsonFileTailer) {
-    while !matches!(tailer.step(&mut Buffers::default()).unwrap(), ReadProgress::CaughtUp(_)) {}
+    while tailer.step(&mut Buffers::default()).unwrap().has_more {}
 }
 
 /// Numbers of the lines of a CRI file.
