@@ -25,8 +25,7 @@ impl Registry {
     /// it returns whether the engine can do an edit, or the name of what it has no field for.
     ///
     /// # Errors
-    /// A device is not known or is specified wrongly, or the engine cannot do one of its edits: see
-    /// [`Failure`].
+    /// A device is not known or is specified wrongly, or the engine cannot do one of its edits.
     pub async fn edits(
         &self,
         devices: &[String],

@@ -30,7 +30,7 @@ impl Engine {
     /// attempt finds its name in use.
     ///
     /// # Errors
-    /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image
+    /// `NameTaken` if another container has the name, `NotFound` if the image
     /// is missing.
     pub async fn create_container(
         &self,
@@ -53,7 +53,7 @@ impl Engine {
     /// short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] if the container itself is the reason.
+    /// `CannotRun` if the container itself is the reason.
     pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
         self.done(self.post(Call::START, id, "/start", &[])?).await
     }
@@ -64,7 +64,7 @@ impl Engine {
     /// Never repeated after a broken connection, because many programs exit at once on a second SIGTERM.
     ///
     /// # Errors
-    /// [`EngineError::Deadline`] if even the kill had no effect in time.
+    /// `Deadline` if even the kill had no effect in time.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
@@ -75,7 +75,7 @@ impl Engine {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if there is no main process.
+    /// `Conflict` if there is no main process.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
@@ -83,7 +83,7 @@ impl Engine {
     /// Changes limits of a container, running or not. Limits that are not in the body stay.
     ///
     /// # Errors
-    /// [`EngineError::Rejected`] if the engine refuses the limits, [`EngineError::Failed`] if the kernel does.
+    /// `Rejected` if the engine refuses the limits, `Failed` if the kernel does.
     pub async fn update_container(
         &self,
         id: &str,
@@ -115,25 +115,16 @@ impl Engine {
     }
 
     /// Inspects a container.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
     /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
 
     /// Whether somebody has paused a container.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
         Ok(self.inspect(id).await?.state.status == "paused")
     }

@@ -48,7 +48,7 @@ impl Events {
     /// Safe to drop before it returns: no event is lost.
     ///
     /// # Errors
-    /// [`EngineError::Broken`] if the connection broke.
+    /// `Broken` if the connection broke.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
             match self.messages.next_of_any_form::<docker::Event>().await {

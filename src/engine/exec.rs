@@ -71,7 +71,7 @@ impl Engine {
     /// Creates an exec and returns its id. Nothing runs yet.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
+    /// `NotFound` if there is no such container, `Conflict` if it does not
     /// run or is paused.
     pub async fn create_exec(
         &self,
@@ -100,7 +100,7 @@ impl Engine {
     /// writes the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec, [`EngineError::Conflict`] if it was started
+    /// `NotFound` if there is no such exec, `Conflict` if it was started
     /// before or its container no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
@@ -109,9 +109,6 @@ impl Engine {
     }
 
     /// Inspects an exec. The engine forgets it some minutes after its end.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let request = self.request(Method::GET, Call::INSPECT, self::exec(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
@@ -125,7 +122,7 @@ impl Engine {
     /// Resizes an exec's terminal. Waits until it has started.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec, other errors if it has ended.
+    /// `NotFound` if there is no such exec, other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
         self.done(self.request(Method::POST, "resize", self::exec(exec), &tail)?.repeatable()).await
@@ -135,7 +132,7 @@ impl Engine {
     /// container, because it determines the framing of the output.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
+    /// `NotFound` if there is no such container, `Conflict` if it does not
     /// run or is paused.
     pub async fn attach(
         &self,
@@ -159,7 +156,7 @@ impl Engine {
     /// Resizes the main process's terminal.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not run.
+    /// `NotFound` if there is no such container, `Conflict` if it does not run.
     pub async fn resize_container(
         &self,
         container: &str,
