@@ -37,7 +37,7 @@ impl Engine {
         name: &str,
         body: &docker::ContainerCreateBody,
     ) -> Result<String, EngineError> {
-        let call = Call { verb: Call::CREATE, subject: subject(name) };
+        let call = Call { verb: Call::CREATE, subject: Subject::container(name) };
         let target = address::with_query("/containers/create", &[("name", name)]);
         let create = ApiRequest::new(call, Method::POST, Some(target), self.timeouts().short)?;
         let answer = self.created(create.with_json(body)?).await?;
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     async fn inspect(&self, id: &str) -> Result<docker::ContainerInspect, EngineError> {
-        self.json(self.request(Method::GET, Call::INSPECT, subject(id), "/json")?).await
+        self.json(self.request(Method::GET, Call::INSPECT, Subject::container(id), "/json")?).await
     }
 
     /// All containers of any program, running or not, without duplicates.
@@ -201,7 +201,8 @@ impl Engine {
     }
 
     async fn removal(&self, id: &str) -> Result<(), EngineError> {
-        let removal = self.request(Method::DELETE, "remove", subject(id), "?force=1&v=1")?;
+        let removal =
+            self.request(Method::DELETE, "remove", Subject::container(id), "?force=1&v=1")?;
         self.done(removal.repeatable()).await
     }
 
@@ -212,7 +213,7 @@ impl Engine {
         tail: &str,
         query: &[(&str, &str)],
     ) -> Result<ApiRequest, EngineError> {
-        self.request(Method::POST, verb, subject(id), &address::with_query(tail, query))
+        self.request(Method::POST, verb, Subject::container(id), &address::with_query(tail, query))
     }
 }
 
@@ -239,10 +240,6 @@ struct EntryIds {
     image: Option<String>,
     /// For a container: names with a leading slash.
     names: Option<Vec<String>>,
-}
-
-fn subject(id: &str) -> Subject {
-    Subject::Container(id.to_owned())
 }
 
 fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {

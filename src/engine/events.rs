@@ -1,13 +1,15 @@
 //! The engine's event stream.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::Method;
+use jiff::Timestamp;
 
 use super::{
     address,
     client::Engine,
     error::{EngineError, Subject},
+    logs::seconds,
     stream::Messages,
 };
 use crate::{
@@ -73,9 +75,7 @@ impl Events {
 /// The engine starts its answer before it subscribes to its own events. Events in between would be lost if
 /// past events were not requested.
 fn since() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = now.saturating_sub(OVERLAP);
-    format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
+    seconds(Timestamp::now() - OVERLAP).unwrap_or_default()
 }
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];

@@ -45,8 +45,7 @@ impl Engine {
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json?manifests=1")?;
         let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
-        observe::image::observe(&inspect)
-            .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
+        observe::image::observe(&inspect).ok_or_else(|| call.garbled("it has no usable image id"))
     }
 
     /// Removes a name of an image. With its last name or its id, removes the image and its parents without names.
@@ -69,17 +68,20 @@ impl Engine {
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
             .with_body("application/x-tar", archive)
             .repeatable();
-        let limit = load.timeout;
-        let late = EngineError::Deadline { call: load.call.clone(), after: limit };
         let reading = async {
             let body = self.begin(&load).await?;
             let mut messages = Messages::new(self.clone(), load.call.clone(), body);
             while let Some(message) = messages.next::<docker::Progress>().await {
-                refuse_failure(&load.call, &message?)?;
+                // The engine answers 200 before it knows whether the archive is valid.
+                if let Some(text) = failure(&message?) {
+                    let (call, message) = (load.call.clone(), text.to_owned());
+                    return Err(EngineError::Failed { call, status: 200, message });
+                }
             }
             Ok(())
         };
-        tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
+        let loaded = tokio::time::timeout(load.timeout, reading).await;
+        loaded.unwrap_or_else(|_| Err(load.call.late(load.timeout)))
     }
 
     /// Size of all images in bytes. Shared layers count once.
@@ -119,16 +121,6 @@ pub(super) struct Usage {
 #[serde(rename_all = "PascalCase", default)]
 struct UsagePart {
     total_size: Option<i64>,
-}
-
-/// The engine answers 200 before it knows whether the archive is valid.
-fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineError> {
-    match failure(message) {
-        None => Ok(()),
-        Some(text) => {
-            Err(EngineError::Failed { call: call.clone(), status: 200, message: text.to_owned() })
-        }
-    }
 }
 
 fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
