@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{
-    container_updates::{ALL_PLUGINS, RequestedUpdates},
+    container_updates::ALL_PLUGINS,
     creation::Creation,
     lifecycle::Stage,
     plugin::EventSubject,
@@ -170,8 +170,7 @@ impl Nri {
             }
         }
         let others = updates.of_others(record.id.as_str());
-        let plugin = ALL_PLUGINS.to_owned();
-        turn.shared.carry_out(RequestedUpdates { plugin, updates: others, evictions });
+        turn.shared.carry_out(ALL_PLUGINS.to_owned(), others, evictions);
         Ok(wanted)
     }
 
@@ -267,15 +266,13 @@ impl Turn<'_> {
         for plugin in &self.plugins.connected {
             match plugin.ask::<nri::StopContainerResponse>(Event::StopContainer, &request).await {
                 Ok(None) => {}
-                Ok(Some(answer)) => requested.push(RequestedUpdates {
-                    plugin: plugin.full_name(),
-                    updates: answer.update,
-                    evictions: Vec::new(),
-                }),
+                Ok(Some(answer)) => requested.push((plugin.full_name(), answer.update)),
                 Err(refusal) => refusal.log(),
             }
         }
-        requested.into_iter().for_each(|updates| self.shared.carry_out(updates));
+        for (plugin, updates) in requested {
+            self.shared.carry_out(plugin, updates, Vec::new());
+        }
     }
 
     pub(super) async fn remove_container(&mut self, id: &str) {

@@ -49,25 +49,18 @@ impl Shared {
     fn installed(&self) -> Vec<(PathBuf, InstalledPlugin)> {
         let directory = &self.settings.plugin_dir;
         let paths = file::entries(directory).unwrap_or_else(|error| {
-            let error = error.to_string();
-            warn!(directory = %directory.display(), error, "cannot list the NRI plugins to start; starting none");
+            warn!(directory = %directory.display(), %error, "cannot list the NRI plugins to start; starting none");
             Vec::new()
         });
         paths
             .into_iter()
             .filter(|path| is_executable(path))
-            .filter_map(|path| self.read(path))
+            .filter_map(|path| {
+                let plugin = installed(&self.settings, &path);
+                let refused = |error: &String| warn!(plugin = %path.display(), error, "not starting an NRI plugin");
+                Some((path.clone(), plugin.inspect_err(refused).ok()?))
+            })
             .collect()
-    }
-
-    fn read(&self, path: PathBuf) -> Option<(PathBuf, InstalledPlugin)> {
-        match installed(&self.settings, &path) {
-            Ok(plugin) => Some((path, plugin)),
-            Err(error) => {
-                warn!(plugin = %path.display(), error, "not starting an NRI plugin");
-                None
-            }
-        }
     }
 
     async fn keep_running(self: &Arc<Self>, path: PathBuf, plugin: InstalledPlugin) {
@@ -75,8 +68,7 @@ impl Shared {
         loop {
             let began = Instant::now();
             if let Err(error) = self.run(&path, &plugin).await {
-                let error = error.to_string();
-                warn!(plugin = %path.display(), error, "cannot start an NRI plugin; retrying");
+                warn!(plugin = %path.display(), %error, "cannot start an NRI plugin; retrying");
             }
             if began.elapsed() > LONGEST_PAUSE {
                 backoff.succeeded();
