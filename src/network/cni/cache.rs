@@ -128,11 +128,11 @@ impl ResultCache {
         is_wanted: impl Fn(&Path) -> bool,
     ) -> (Vec<CachedResult>, Result<(), HostError>) {
         let (mut found, mut whole) = (Vec::new(), Ok(()));
-        let files = self.files().unwrap_or_else(|error| {
-            whole = Err(error);
+        let files = file::entries(&self.results).unwrap_or_else(|error| {
+            whole = Err(HostError::new("list", &self.results, error));
             Vec::new()
         });
-        for path in files.into_iter().filter(|path| is_wanted(path)) {
+        for path in files.into_iter().filter(|path| !is_hidden(path) && is_wanted(path)) {
             match load(&path) {
                 Ok(value) => found.extend(value.as_ref().and_then(decode)),
                 Err(error) if whole.is_ok() || !is_damage(&error) => whole = Err(error),
@@ -140,14 +140,6 @@ impl ResultCache {
             }
         }
         (found, whole)
-    }
-
-    /// All files without drafts; none if the directory does not exist.
-    fn files(&self) -> Result<Vec<PathBuf>, HostError> {
-        let mut paths = file::entries(&self.results)
-            .map_err(|error| HostError::new("list", &self.results, error))?;
-        paths.retain(|path| !is_hidden(path));
-        Ok(paths)
     }
 
     /// All parts were checked before: the network's name, the engine's id, the interface.
