@@ -63,7 +63,8 @@ impl ImageFiles {
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
         // While there was no pin, the image may have been removed and pulled again with other layers.
-        if new || !is_mounted(&root).await {
+        let place = root.clone();
+        if new || !blocking(move || overlay::is_mounted(&place)).await {
             self.mount_layers(engine, image).await?;
         }
         let (socket, shown) = (self.engine.socket().to_owned(), root.clone());
@@ -109,9 +110,7 @@ impl ImageFiles {
     pub async fn restore_directories(&self) {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
-            Err(error) => {
-                warn!(error = chain(&error), "cannot list the images pinned for containers");
-            }
+            Err(error) => warn!(%error, "cannot list the images pinned for containers"),
         }
         self.sweep().await;
         let now = self.store.snapshot();
@@ -240,11 +239,6 @@ fn images_in(directories: &Path) -> Vec<ImageId> {
     let Ok(entries) = std::fs::read_dir(directories) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
-}
-
-async fn is_mounted(root: &Path) -> bool {
-    let root = root.to_owned();
-    blocking(move || overlay::is_mounted(&root)).await
 }
 
 fn pin_name(image: &ImageId) -> String {

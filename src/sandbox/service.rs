@@ -96,8 +96,7 @@ impl Sandboxes {
     ) {
         let checkpoint = checkpoint(sandbox, attachment);
         if let Err(error) = self.deps.checkpoints.save(&checkpoint, Durability::Written).await {
-            let error = chain(&error);
-            warn!(sandbox = %sandbox.id, error, "cannot write the network checkpoint of a pod; retrying");
+            warn!(sandbox = %sandbox.id, error = chain(&error), "cannot write the network checkpoint of a pod; retrying");
         }
         self.deps.node.store.put_checkpoint(checkpoint).await;
     }
