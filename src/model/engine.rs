@@ -363,33 +363,20 @@ pub enum Transition {
 /// the only source of truth.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
-    ContainerTransition {
-        id: String,
-        transition: Transition,
-    },
+    /// A container was created or started.
+    ContainerTransition { id: String, transition: Transition },
     /// A container ended, was renamed, or changed in another way.
-    ContainerChanged {
-        id: String,
-    },
+    ContainerChanged { id: String },
     /// The engine sent SIGKILL to a container's main process because a client asked for it.
-    ContainerKilled {
-        id: String,
-    },
+    ContainerKilled { id: String },
     /// The OOM killer killed a process of a container.
-    ContainerOom {
-        id: String,
-    },
-    ContainerGone {
-        id: String,
-    },
-    /// An image was added or removed, or one of its names was.
-    ImageChanged {
-        /// Id or reference, as the engine reports it.
-        name: String,
-    },
+    ContainerOom { id: String },
+    /// A container was removed.
+    ContainerGone { id: String },
+    /// An image was added or removed, or one of its names was. The name is an id or a reference.
+    ImageChanged { name: String },
+    /// The daemon has read its configuration again.
     DaemonReloaded,
     /// An event that dockbridge cannot read. Only a list shows what changed.
-    Unreadable {
-        reason: String,
-    },
+    Unreadable { reason: String },
 }
