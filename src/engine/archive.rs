@@ -51,9 +51,6 @@ pub struct Export {
 
 impl Export {
     /// The next piece; none at the end.
-    ///
-    /// # Errors
-    /// The engine closes the connection, or sends nothing for a long time.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         let (call, limit) = (&self.request.call, self.request.timeout);
         match timeout(limit, self.body.frame()).await {
@@ -67,9 +64,6 @@ impl Export {
 
 impl Engine {
     /// All files of a container.
-    ///
-    /// # Errors
-    /// There is no such container, or the engine fails.
     pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
         let request = self.request(Method::GET, "export", Subject::container(id), "/export")?;
         let body = self.begin(&request).await?;
@@ -96,9 +90,6 @@ impl Engine {
 
     /// The content of a regular file at an absolute path in a container, if it has at most `limit` bytes.
     /// None if it does not exist.
-    ///
-    /// # Errors
-    /// As [`Self::path_kind`].
     pub async fn read_path(
         &self,
         id: &str,

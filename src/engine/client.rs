@@ -187,9 +187,6 @@ impl Engine {
 
     /// A call with one answer about a subject, or about the engine. `tail` is what follows the subject's
     /// own path.
-    ///
-    /// # Errors
-    /// Nothing can have the subject's name.
     pub(super) fn request(
         &self,
         method: Method,

@@ -48,9 +48,6 @@ impl Events {
     /// new stream and lists everything again.
     ///
     /// Safe to drop before it returns: no event is lost.
-    ///
-    /// # Errors
-    /// `Broken` if the connection broke.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
             match self.messages.next_of_any_form::<docker::Event>().await {

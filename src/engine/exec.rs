@@ -69,10 +69,6 @@ impl ExecState {
 
 impl Engine {
     /// Creates an exec and returns its id. Nothing runs yet.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such container, `Conflict` if it does not
-    /// run or is paused.
     pub async fn create_exec(
         &self,
         container: &str,
@@ -123,9 +119,6 @@ impl Engine {
     }
 
     /// Resizes an exec's terminal. Waits until it has started.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such exec, other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
         self.done(
@@ -137,10 +130,6 @@ impl Engine {
 
     /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
     /// container, because it determines the framing of the output.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such container, `Conflict` if it does not
-    /// run or is paused.
     pub async fn attach(
         &self,
         container: &str,
@@ -162,9 +151,6 @@ impl Engine {
     }
 
     /// Resizes the main process's terminal.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such container, `Conflict` if it does not run.
     pub async fn resize_container(
         &self,
         container: &str,

@@ -152,9 +152,6 @@ impl Input {
     }
 
     /// Ends the input but not the output. A second call has no effect.
-    ///
-    /// # Errors
-    /// As [`Self::write`].
     pub async fn close(&mut self) -> Result<(), EngineError> {
         let Some(mut to) = self.to.take() else { return Ok(()) };
         to.shutdown().await.map_err(|reason| self.call.broken(reason))

@@ -36,9 +36,6 @@ impl Engine {
     ///
     /// The engine also finds images by a prefix of their id. A caller that asked by name must check that
     /// the record has the name.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such image.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
         // Older engines ignore the word, and so do graph drivers.
@@ -98,9 +95,6 @@ impl Engine {
 
     /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or
     /// if the engine does not report them.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such image.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let subject = Subject::Image(image.to_string());
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;

@@ -79,9 +79,6 @@ impl ImageFiles {
     }
 
     /// Removes the directory of an image and its pin, unless a container needs it.
-    ///
-    /// # Errors
-    /// The engine does not answer, or the directory cannot be removed.
     pub async fn release(&self, image: &ImageId) -> Result<(), Failure> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await
@@ -123,9 +120,6 @@ impl ImageFiles {
     }
 
     /// Pins and mounts the image again if it is still needed. Returns whether the pin was missing.
-    ///
-    /// # Errors
-    /// As [`Self::directory`].
     pub(super) async fn restore(
         &self,
         engine: &EngineInfo,

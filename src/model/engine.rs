@@ -200,9 +200,6 @@ impl EngineInfo {
     }
 
     /// Whether pods with this handler can use features that only our OCI runtime supports.
-    ///
-    /// # Errors
-    /// The reason, if they cannot.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         self.below(handler).map(drop)
     }
@@ -238,9 +235,6 @@ impl EngineInfo {
     }
 
     /// Whether pods with this handler can have a user namespace.
-    ///
-    /// # Errors
-    /// The reason, if they cannot.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(

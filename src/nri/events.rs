@@ -56,9 +56,6 @@ impl Nri {
     }
 
     /// Limits of a pod are about to change.
-    ///
-    /// # Errors
-    /// A plugin refuses.
     pub async fn update_pod(
         &self,
         record: &SandboxRecord,
@@ -99,9 +96,6 @@ impl Nri {
     }
 
     /// A container is about to be started.
-    ///
-    /// # Errors
-    /// A plugin refuses, or a required one is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let Some(mut turn) = self.turn().await else { return self.require().await };
         let subject = turn.shared.container_subject(record);
@@ -142,9 +136,6 @@ impl Nri {
     }
 
     /// Limits of a container are about to change. Returns them with the changes of plugins.
-    ///
-    /// # Errors
-    /// A plugin refuses, or requests an impossible limit.
     pub async fn update_container(
         &self,
         record: &ContainerRecord,

@@ -111,9 +111,6 @@ impl Sandboxes {
 }
 
 /// Makes one failure of the failures of independent steps, with the kind of the first.
-///
-/// # Errors
-/// The causes, if there are any.
 pub(super) fn gather(causes: impl IntoIterator<Item = Failure>) -> Result<(), Failure> {
     let causes: Vec<Failure> = causes.into_iter().collect();
     let Some(first) = causes.first() else { return Ok(()) };

@@ -34,9 +34,6 @@ pub(super) async fn check_host(
 }
 
 /// The same for a pause container.
-///
-/// # Errors
-/// The kernel does not know the profile or label.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     check(move |_| {

@@ -85,9 +85,6 @@ impl ResultCache {
     }
 
     /// Removes a cached ADD. Blocks on the disk.
-    ///
-    /// # Errors
-    /// Any error except that the file does not exist.
     pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
         let path = self.path(network, container, interface);
         file::remove_if_present(&path, Durability::Written).map(|_| ())

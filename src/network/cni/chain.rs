@@ -77,9 +77,6 @@ impl Chain<'_> {
     }
 
     /// Runs STATUS. Does nothing if the configuration is too old for it.
-    ///
-    /// # Errors
-    /// The first plugin that is not ready.
     pub async fn status(&self) -> Result<(), PluginError> {
         if self.list.version < Version::HAS_STATUS {
             return Ok(());

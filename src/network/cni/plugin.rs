@@ -106,9 +106,6 @@ impl Plugins {
     }
 
     /// The versions that a plugin supports, queried once per executable.
-    ///
-    /// # Errors
-    /// As [`Plugins::call`], also if VERSION fails.
     pub async fn versions(
         &self,
         kind: &str,

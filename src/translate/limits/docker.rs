@@ -31,9 +31,6 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
 }
 
 /// Sets the limits of a new container in its create request.
-///
-/// # Errors
-/// The limits contradict each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
     host.cpu_period = stated(limits.cpu_period);

@@ -43,9 +43,6 @@ impl Merge {
     }
 
     /// Adds the answer of a plugin.
-    ///
-    /// # Errors
-    /// Another plugin set the same field.
     pub fn add(
         &mut self,
         plugin: &str,

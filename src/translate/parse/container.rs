@@ -19,9 +19,6 @@ use crate::{
 };
 
 /// Reads a container's configuration.
-///
-/// # Errors
-/// Names the first field that is malformed.
 pub fn container_spec(
     config: Option<&cri::ContainerConfig>,
     sandbox: Option<&cri::PodSandboxConfig>,
@@ -131,9 +128,6 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
 }
 
 /// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default.
-///
-/// # Errors
-/// Refuses numbers that the interface does not define.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;

@@ -37,9 +37,6 @@ pub fn pull_request(
 }
 
 /// The name of an image, an id or a reference, without the prefix that old kubelets put before it.
-///
-/// # Errors
-/// Refuses the empty name.
 pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }

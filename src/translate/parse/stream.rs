@@ -13,9 +13,6 @@ use crate::{
 };
 
 /// A command to start, and its streams.
-///
-/// # Errors
-/// Refuses an empty id or command, and invalid combinations of streams.
 pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     Ok(ExecSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -30,9 +27,6 @@ pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
 }
 
 /// The streams of a container's main process.
-///
-/// # Errors
-/// Refuses an empty id, and invalid combinations of streams.
 pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
     Ok(AttachSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -46,9 +40,6 @@ pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseErro
 }
 
 /// Ports of a sandbox.
-///
-/// # Errors
-/// Refuses an empty id, and invalid port numbers.
 pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
     Ok(ForwardSpec {
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
@@ -70,9 +61,6 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
 }
 
 /// Reads the command, its container and the timeout.
-///
-/// # Errors
-/// Names the first field that is missing or malformed.
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;
