@@ -138,9 +138,10 @@ impl Engine {
         let mut seen = HashSet::new();
         self.container_list("{}", |entry: ContainerSummary, has_dropped| {
             if has_dropped {
+                let (container, names) = (&entry.id, &entry.names);
                 warn!(
-                    container = entry.id,
-                    names = ?entry.names,
+                    container,
+                    ?names,
                     "a container's labels are too large; showing it without the largest"
                 );
             }

@@ -79,7 +79,8 @@ pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
 /// Calls a credential helper with its protocol: `get`, the address on its input, JSON on its output.
 async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     let program = format!("docker-credential-{helper}");
-    let address = address_of(domain);
+    // Docker's client stores the credentials of Docker Hub under this address.
+    let address = if domain == "docker.io" { "https://index.docker.io/v1/" } else { domain };
     let home = config.parent().unwrap_or(config).to_string_lossy();
     let job = Program {
         executable: Path::new(&program),
@@ -147,13 +148,6 @@ impl RegistryAuth {
     }
 }
 
-/// The address under which Docker's client stores a registry's credentials.
-fn address_of(domain: &str) -> &str {
-    if domain == DEFAULT_DOMAIN { DEFAULT_ADDRESS } else { domain }
-}
-
-const DEFAULT_DOMAIN: &str = "docker.io";
-const DEFAULT_ADDRESS: &str = "https://index.docker.io/v1/";
 /// The user name under which helpers keep identity tokens.
 const TOKEN_USER: &str = "<token>";
 /// Much more than a client writes.

@@ -5,10 +5,7 @@
 //! the container and removed after it. The code that creates a container holds the image's lock until the
 //! store shows the container.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 use tracing::{debug, warn};
@@ -18,7 +15,7 @@ use crate::{
     concurrency::blocking::blocking,
     engine::error::EngineError,
     error::{Failure, Kind, chain},
-    host::overlay,
+    host::{file, overlay},
     model::{engine::EngineInfo, id::ImageId, label, record::Observed},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::unstarted::unstarted,
@@ -137,8 +134,10 @@ impl ImageFiles {
     /// Removes the directories on this host that no container needs.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
-        let found = blocking(move || images_in(&directories)).await;
-        self.release_all(found).await;
+        let found = blocking(move || file::entries(&directories)).await.unwrap_or_default();
+        let names = found.iter().filter_map(|path| path.file_name()?.to_str());
+        let images = names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok());
+        self.release_all(images.collect()).await;
     }
 
     /// Skips a locked image: the code that has the lock releases the directory afterwards.
@@ -227,12 +226,6 @@ pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
     let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
     let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
     unpacked.collect()
-}
-
-fn images_in(directories: &Path) -> Vec<ImageId> {
-    let Ok(entries) = std::fs::read_dir(directories) else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
 }
 
 fn pin_name(image: &ImageId) -> String {

@@ -39,28 +39,21 @@ impl InstalledPlugin {
 }
 
 impl Shared {
-    /// Starts all plugins of the directory, and keeps them running.
+    /// Starts all plugins of the directory in their order, and keeps them running.
     pub(super) async fn launch_all(self: &Arc<Self>) {
-        let found = self.installed();
-        join_all(found.into_iter().map(|(path, plugin)| self.keep_running(path, plugin))).await;
-    }
-
-    /// The plugins in the directory, in their order.
-    fn installed(&self) -> Vec<(PathBuf, InstalledPlugin)> {
         let directory = &self.settings.plugin_dir;
-        let paths = file::entries(directory).unwrap_or_else(|error| {
+        let mut paths = file::entries(directory).unwrap_or_else(|error| {
             warn!(directory = %directory.display(), %error, "cannot list the NRI plugins to start; starting none");
             Vec::new()
         });
-        paths
-            .into_iter()
-            .filter(|path| is_executable(path))
-            .filter_map(|path| {
-                let plugin = installed(&self.settings, &path);
-                let refused = |error: &String| warn!(plugin = %path.display(), error, "not starting an NRI plugin");
-                Some((path.clone(), plugin.inspect_err(refused).ok()?))
-            })
-            .collect()
+        paths.retain(|path| is_executable(path));
+        let launched = paths.into_iter().filter_map(|path| {
+            let plugin = installed(&self.settings, &path);
+            let refused = |error: &String| warn!(plugin = %path.display(), error, "not starting an NRI plugin");
+            let plugin = plugin.inspect_err(refused).ok()?;
+            Some(self.keep_running(path, plugin))
+        });
+        join_all(launched).await;
     }
 
     async fn keep_running(self: &Arc<Self>, path: PathBuf, plugin: InstalledPlugin) {

@@ -25,7 +25,7 @@ pub struct ResultCache {
 }
 
 /// A cached ADD.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CachedResult {
     pub network: String,
     pub container: String,
@@ -75,12 +75,8 @@ impl ResultCache {
             network: network.to_owned(),
             container: container.to_owned(),
             interface: interface.to_owned(),
-            netns: None,
-            config: None,
-            arguments: Vec::new(),
-            capabilities: Map::new(),
             result: value,
-            ours: false,
+            ..CachedResult::default()
         }))
     }
 

@@ -108,10 +108,11 @@ fn sandbox(inspect: &ContainerInspect) -> Option<Observed> {
 
 fn container(inspect: &ContainerInspect) -> Option<Observed> {
     let created_at = instant(&inspect.created);
+    let labelled = inspect.config.labels.get(label::SANDBOX_ID).map(String::as_str);
     let ours = document(inspect, label::CONTAINER_DOCUMENT)
         .filter(|document: &ContainerDocument| document.version <= VERSION)
         .filter(|document| !document.spec.metadata.name.is_empty())
-        .filter(|document| labelled_sandbox(inspect) == Some(document.sandbox.as_str()))
+        .filter(|document| labelled == Some(document.sandbox.as_str()))
         .map(|document| read_back(document, inspect));
     let is_adopted = ours.is_none();
     let document = ours.or_else(|| adopted::container(inspect))?;
@@ -137,10 +138,6 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
 
 fn absolute(path: Option<&String>) -> Option<PathBuf> {
     path.map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-fn labelled_sandbox(inspect: &ContainerInspect) -> Option<&str> {
-    inspect.config.labels.get(label::SANDBOX_ID).map(String::as_str)
 }
 
 fn document<T: DeserializeOwned>(inspect: &ContainerInspect, key: &str) -> Option<T> {
