@@ -57,9 +57,6 @@ impl Engine {
     }
 
     /// Loads an image archive in the format of `docker save`.
-    ///
-    /// # Errors
-    /// [`EngineError::Failed`] with the engine's message if it cannot load the archive.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?

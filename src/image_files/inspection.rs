@@ -122,9 +122,6 @@ impl ImageInspection {
     }
 
     /// All files of the image.
-    ///
-    /// # Errors
-    /// The engine fails.
     pub async fn export(&self) -> Result<Export, Failure> {
         Ok(self.engine.export(self.id()).await?)
     }

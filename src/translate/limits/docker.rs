@@ -56,9 +56,6 @@ pub struct Update {
 /// Plans an update that leads to the limits `after`, of which `requested` are new ([`Resources::updated`]).
 /// Memory and swap are sent together, because the engine compares one that is sent alone with the old value
 /// of the other.
-///
-/// # Errors
-/// The limits contradict each other, or need cgroup v2.
 pub fn update(
     requested: &Resources,
     after: &Resources,

@@ -19,9 +19,6 @@ use crate::{
 
 /// The image to pull, always with a tag or digest, and the credentials. Credentials for another registry
 /// are dropped, because the engine would send them to the image's registry.
-///
-/// # Errors
-/// Refuses invalid references, and an `auth` that cannot be decoded.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
