@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,7 +9,7 @@ use std::{
 use super::specification::{Format, Malformed, Specification};
 use crate::{
     error::{Failure, chain},
-    host::file::read_if_present,
+    host::file::{entries, read_if_present},
 };
 
 #[derive(Debug, Default)]
@@ -39,12 +38,9 @@ impl DeviceIndex {
     pub(super) fn read(directories: Vec<PathBuf>) -> Self {
         let mut index = Self::default();
         for (priority, directory) in directories.iter().enumerate() {
-            match files(directory) {
-                Ok(Some(files)) => {
-                    index.has_directory = true;
-                    files.iter().for_each(|(file, format)| index.add(priority, file, *format));
-                }
-                Ok(None) => {}
+            index.has_directory |= directory.is_dir();
+            match entries(directory) {
+                Ok(paths) => paths.iter().for_each(|file| index.add(priority, file)),
                 Err(error) => index.errors.push(format!("{}: {error}", directory.display())),
             }
         }
@@ -81,7 +77,9 @@ impl DeviceIndex {
         ))
     }
 
-    fn add(&mut self, priority: usize, file: &Path, format: Format) {
+    /// Adds the devices of a specification file. Other files are skipped.
+    fn add(&mut self, priority: usize, file: &Path) {
+        let Some(format) = format(file).filter(|_| !file.is_dir()) else { return };
         let specification = match load(file, format) {
             Ok(Some(specification)) => Arc::new(specification),
             // The file was removed after the directory was listed.
@@ -106,26 +104,6 @@ impl DeviceIndex {
             }
         }
     }
-}
-
-/// Specification files, sorted by name; none if there is no such directory.
-fn files(directory: &Path) -> io::Result<Option<Vec<(PathBuf, Format)>>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if let Some(format) = format(&path)
-            && !path.is_dir()
-        {
-            files.push((path, format));
-        }
-    }
-    files.sort_by(|(one, _), (other, _)| one.cmp(other));
-    Ok(Some(files))
 }
 
 fn format(path: &Path) -> Option<Format> {

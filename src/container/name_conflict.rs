@@ -29,9 +29,6 @@ pub enum Resolution {
 
 /// Creates a container with `name` by calling `create`, and returns its id. `resolve` decides what to do
 /// about a container that already has the name.
-///
-/// # Errors
-/// The engine's error, or that the name is in use, on [`Resolution::Refuse`].
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,

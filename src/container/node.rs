@@ -62,9 +62,6 @@ pub struct EngineFloor {
 
 impl Node {
     /// The record of the container with this id.
-    ///
-    /// # Errors
-    /// There is no such container, or the engine does not answer.
     pub(super) async fn container(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
         let now = self.store.inspected(id).await?;
         now.container(id).map(Arc::clone).ok_or_else(|| unknown_container(id))
@@ -85,9 +82,6 @@ impl Node {
     }
 
     /// The image with this name.
-    ///
-    /// # Errors
-    /// It is not on this node, or the engine does not answer.
     pub(super) async fn present_image(
         &self,
         snapshot: &Snapshot,

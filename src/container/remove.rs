@@ -21,7 +21,7 @@ impl Containers {
         self.node.engine.remove_container(id.as_str()).await?;
         self.node.oci_runtime_files.remove(id.as_str()).await;
         self.node.store.refresh_container(id.as_str()).await?;
-        self.unseen_starts.remove(id);
+        self.unseen_starts.lock().remove(id);
         if let Some(record) = before.container(id.as_str()) {
             self.node.logs.forget(record).await;
             self.node.release_mounted(&record.document.image_volumes).await;

@@ -65,9 +65,6 @@ impl SavedChanges {
     }
 
     /// Saves the limits of a container.
-    ///
-    /// # Errors
-    /// The disk refuses; then what was known before counts.
     pub(super) async fn put_limits(
         &self,
         id: &ContainerId,

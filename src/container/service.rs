@@ -1,7 +1,7 @@
 //! State that CreateContainer, StartContainer and the other calls share.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
 };
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use super::{limits::service::Limits, node::Node, start_once::UnseenStarts};
+use super::{limits::service::Limits, node::Node};
 use crate::{concurrency::single_flight::SingleFlight, error::Failure, model::id::ContainerId};
 
 /// Create, start, stop and remove of this node's containers. Clones share everything.
@@ -19,7 +19,9 @@ pub struct Containers {
     pub(super) limits: Limits,
     pub(super) creating: SingleFlight<String, Result<ContainerId, Failure>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), Failure>>,
-    pub(super) unseen_starts: UnseenStarts,
+    /// Containers that the engine was asked to start, until the store shows the result. Their records may be
+    /// older than the start.
+    pub(super) unseen_starts: Arc<Mutex<HashSet<ContainerId>>>,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) removing: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), Failure>>,
@@ -36,7 +38,7 @@ impl Containers {
             limits: limits.clone(),
             creating: SingleFlight::new(tracker.clone()),
             starting: SingleFlight::new(tracker.clone()),
-            unseen_starts: UnseenStarts::default(),
+            unseen_starts: Arc::default(),
             stopping: SingleFlight::new(tracker.clone()),
             removing: SingleFlight::new(tracker.clone()),
             reopening: SingleFlight::new(tracker.clone()),

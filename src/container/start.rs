@@ -33,7 +33,7 @@ impl Containers {
         let id = container.id.as_str();
         let _sandbox = self.node.locks.read(container.document.sandbox.as_str()).await;
         let _held = self.node.locks.write(id).await;
-        let is_unseen = self.unseen_starts.contains(&container.id);
+        let is_unseen = self.unseen_starts.lock().contains(&container.id);
         if is_unseen || self.node.store.snapshot().health != EngineHealth::Reachable {
             self.node.store.refresh_container(id).await?;
         }
@@ -42,9 +42,13 @@ impl Containers {
         if !(is_unseen && was_started(&self.node.store.snapshot(), id)) {
             self.start_created(container).await?;
         }
-        self.unseen_starts.remove(&container.id);
-        if let Some(record) = self.node.store.snapshot().container(id) {
-            self.limit_started(record).await?;
+        self.unseen_starts.lock().remove(&container.id);
+        if let Some(record) = self.node.store.snapshot().container(id)
+            && let Err(error) = self.limits.apply(record).await
+        {
+            // A container without its requested limits must not run.
+            self.end_unlimited(&record.id).await;
+            return Err(error);
         }
         info!(container = id, name = container.name, "container started");
         if let Some(record) = self.node.store.snapshot().container(id)
@@ -66,10 +70,10 @@ impl Containers {
         self.node.unpack_restore(container).await?;
         self.node.write_edits(container).await?;
         self.node.nri.start_container(container).await?;
-        self.unseen_starts.insert(&container.id);
+        self.unseen_starts.lock().insert(container.id.clone());
         let start = start_once(&self.node.engine, &self.node.store, id).await;
         if start.seen.is_ok() {
-            self.unseen_starts.remove(&container.id);
+            self.unseen_starts.lock().remove(&container.id);
         }
         self.node.nri.container_started(id, start.started.is_ok()).await;
         if start.may_run_unseen() && self.limits.are_needed(container) {
@@ -99,19 +103,9 @@ impl Containers {
         }
     }
 
-    /// A container without its requested limits must not run.
-    async fn limit_started(&self, record: &ContainerRecord) -> Result<(), Failure> {
-        let limited = self.limits.apply(record).await;
-        if limited.is_err() {
-            self.end_unlimited(&record.id).await;
-        }
-        limited
-    }
-
     async fn end_unlimited(&self, id: &ContainerId) {
         if let Err(error) = self.kill(id).await {
-            let error = chain(&error);
-            warn!(container = %id, error, "cannot stop a container whose limits could not be applied; it keeps running");
+            warn!(container = %id, error = chain(&error), "cannot stop a container whose limits could not be applied; it keeps running");
         }
     }
 }

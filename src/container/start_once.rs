@@ -1,15 +1,10 @@
 //! Starts a container exactly once, if it was never started. Used for pause and other containers.
 
-use std::{collections::HashSet, sync::Arc};
-
-use parking_lot::Mutex;
-
 use crate::{
     engine::{client::Engine, error::EngineError},
     error::Failure,
     model::{
         engine::Transition,
-        id::ContainerId,
         record::{ExitReason, Process},
     },
     store::{engine_call::EngineCall, handle::Store, snapshot::Snapshot},
@@ -29,27 +24,6 @@ impl Start {
     pub fn may_run_unseen(&self) -> bool {
         let open = |error: &EngineError| error.leaves_outcome_open();
         self.seen.is_err() && self.started.as_ref().err().is_none_or(open)
-    }
-}
-
-/// Containers that the engine was asked to start, until the store shows the result.
-#[derive(Clone, Debug, Default)]
-pub struct UnseenStarts(Arc<Mutex<HashSet<ContainerId>>>);
-
-impl UnseenStarts {
-    /// Must be called before the engine is asked.
-    pub fn insert(&self, id: &ContainerId) {
-        self.0.lock().insert(id.clone());
-    }
-
-    /// The store shows the result, or the container is gone.
-    pub fn remove(&self, id: &ContainerId) {
-        self.0.lock().remove(id);
-    }
-
-    /// Whether the record of this container may be older than its start.
-    pub fn contains(&self, id: &ContainerId) -> bool {
-        self.0.lock().contains(id)
     }
 }
 

@@ -38,8 +38,10 @@ impl Node {
         let engine = snapshot.described()?;
         let mut meant = Vec::new();
         for (mount, name) in image_mounts(spec) {
-            let image = self.meant(snapshot, name).await;
-            meant.push((mount, name, image.map_err(|cause| refused(name, mount, cause))?));
+            let found = self.image(snapshot, name).await;
+            let image = found.and_then(|image| image.ok_or_else(no_image));
+            let image = image.map_err(|cause| refused(name, mount, cause))?;
+            meant.push((mount, name, image.id.clone()));
         }
         let images = meant.iter().map(|(_, _, image)| image.clone()).collect();
         let mut volumes = Volumes { ready: Vec::new(), locks: self.image_files.lock(images).await };
@@ -81,10 +83,6 @@ impl Node {
             }
         }
         Ok(locks)
-    }
-
-    async fn meant(&self, snapshot: &Snapshot, name: &str) -> Result<ImageId, Failure> {
-        Ok(self.image(snapshot, name).await?.ok_or_else(no_image)?.id.clone())
     }
 
     /// If something cannot be released now, the next sweep releases it.

@@ -81,8 +81,7 @@ impl Node {
     async fn edited(&self) -> Vec<String> {
         let Some(engine) = self.store.snapshot().engine.clone() else { return Vec::new() };
         self.oci_runtime_files.ids(&engine).await.unwrap_or_else(|error| {
-            let error = chain(&error);
-            warn!(error, "cannot list the files of the OCI runtime; retrying");
+            warn!(error = chain(&error), "cannot list the files of the OCI runtime; retrying");
             Vec::new()
         })
     }

@@ -3,10 +3,7 @@
 //! The engine follows symbolic links in the directories of a path, inside the container. It does not follow
 //! a link at the end of the path, but reports its target.
 
-use std::{
-    io::{self, Read as _},
-    sync::Arc,
-};
+use std::io::{self, Read as _};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -18,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{
     address,
-    client::{self, Engine},
+    client::Engine,
     error::{Call, EngineError, Subject},
     request::ApiRequest,
 };
@@ -54,29 +51,21 @@ pub struct Export {
 
 impl Export {
     /// The next piece; none at the end.
-    ///
-    /// # Errors
-    /// The engine closes the connection, or sends nothing for a long time.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         let (call, limit) = (&self.request.call, self.request.timeout);
         match timeout(limit, self.body.frame()).await {
             Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
-            Ok(Some(Err(error))) => Err(client::broken(call, Arc::new(error))),
+            Ok(Some(Err(error))) => Err(call.broken(error)),
             Ok(None) => Ok(None),
-            Err(_) => Err(EngineError::Deadline { call: call.clone(), after: limit }),
+            Err(_) => Err(call.late(limit)),
         }
     }
 }
 
 impl Engine {
     /// All files of a container.
-    ///
-    /// # Errors
-    /// There is no such container, or the engine fails.
     pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
-        let call = Call { verb: "export", subject: Subject::Container(id.to_owned()) };
-        let target = address::container(id, "/export");
-        let request = ApiRequest::new(call, Method::GET, target, self.timeouts().short)?;
+        let request = self.request(Method::GET, "export", Subject::container(id), "/export")?;
         let body = self.begin(&request).await?;
         Ok(Export { request, body })
     }
@@ -101,9 +90,6 @@ impl Engine {
 
     /// The content of a regular file at an absolute path in a container, if it has at most `limit` bytes.
     /// None if it does not exist.
-    ///
-    /// # Errors
-    /// As [`Self::path_kind`].
     pub async fn read_path(
         &self,
         id: &str,
@@ -116,7 +102,7 @@ impl Engine {
             PathKind::File(size) if size <= limit => {
                 let archive = collected(&read, answer.into_body(), limit).await?;
                 let bytes = first_file(&archive);
-                let bytes = bytes.map_err(|reason| garbled(&read.call, &reason.to_string()))?;
+                let bytes = bytes.map_err(|reason| read.call.garbled(reason.to_string()))?;
                 Ok(Some(PathContent::File(bytes)))
             }
             other => Ok(Some(PathContent::Unread(other))),
@@ -148,37 +134,30 @@ fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError>
 async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
     let largest = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(AROUND_A_FILE);
     let collecting = timeout(read.timeout, Limited::new(body, largest).collect());
-    let call = || read.call.clone();
     match collecting.await {
         Ok(Ok(collected)) => Ok(collected.to_bytes().to_vec()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(EngineError::TooLarge { call: call(), limit: largest })
+            Err(EngineError::TooLarge { call: read.call.clone(), limit: largest })
         }
-        Ok(Err(error)) => Err(client::broken(&read.call, error.into())),
-        Err(_) => Err(EngineError::Deadline { call: call(), after: read.timeout }),
+        Ok(Err(error)) => Err(read.call.broken(error)),
+        Err(_) => Err(read.call.late(read.timeout)),
     }
 }
 
 /// The path's properties in the headers of an answer.
 pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
-    let stat = headers
-        .get(STAT)
-        .ok_or_else(|| garbled(call, "the header with the path's stat is missing"))?;
-    let json = BASE64_STANDARD
-        .decode(stat.as_bytes())
-        .map_err(|_| garbled(call, "the path's stat is not base64"))?;
-    let stat: Stat =
-        serde_json::from_slice(&json).map_err(|_| garbled(call, "the path's stat is not JSON"))?;
+    let stat = headers.get(STAT);
+    let stat = stat.ok_or_else(|| call.garbled("the header with the path's stat is missing"))?;
+    let json = BASE64_STANDARD.decode(stat.as_bytes());
+    let json = json.map_err(|_| call.garbled("the path's stat is not base64"))?;
+    let stat = serde_json::from_slice::<Stat>(&json);
+    let stat = stat.map_err(|_| call.garbled("the path's stat is not JSON"))?;
     Ok(match stat.mode & KINDS {
         0 => PathKind::File(u64::try_from(stat.size).unwrap_or_default()),
         DIRECTORY => PathKind::Directory,
         LINK => PathKind::Link(stat.link_target),
         _ => PathKind::Other,
     })
-}
-
-fn garbled(call: &Call, reason: &str) -> EngineError {
-    EngineError::Garbled { call: call.clone(), reason: reason.to_owned() }
 }
 
 /// The header's JSON.

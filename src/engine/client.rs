@@ -7,7 +7,6 @@
 //! nothing.
 
 use std::{
-    error::Error,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -29,7 +28,7 @@ use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
     address,
-    error::{Call, EngineError, Subject},
+    error::{Call, EngineError, Subject, cause_of},
     error_response,
     json_cutter::{Cut, Form},
     metrics::EngineMetrics,
@@ -183,14 +182,11 @@ impl Engine {
                 None => engine.negotiate().await,
             }
         });
-        version.await.unwrap_or_else(|lost| Err(broken(&PING, Arc::new(lost))))
+        version.await.unwrap_or_else(|lost| Err(PING.broken(lost)))
     }
 
     /// A call with one answer about a subject, or about the engine. `tail` is what follows the subject's
     /// own path.
-    ///
-    /// # Errors
-    /// Nothing can have the subject's name.
     pub(super) fn request(
         &self,
         method: Method,
@@ -219,7 +215,7 @@ impl Engine {
         let call = request.call.clone();
         let answer: docker::CreateAnswer = self.json(request).await?;
         if answer.id.is_empty() {
-            return Err(EngineError::Garbled { call, reason: "the answer has no id".to_owned() });
+            return Err(call.garbled("the answer has no id"));
         }
         Ok(answer)
     }
@@ -246,19 +242,17 @@ impl Engine {
         let call = &request.call;
         self.within(&request, async {
             let body = self.answer(&request).await?.into_body();
-            let mut entries = Values::new(body, Form::List);
+            let mut entries = Values::new(call.clone(), body, Form::List);
             let mut listed = Vec::new();
             while let Some(entry) = entries.next().await {
-                let Cut { value, has_dropped } =
-                    entry.map_err(|error| broken(call, Arc::new(error)))?;
+                let Cut { value, has_dropped } = entry?;
                 match value {
                     Ok(entry) => listed.extend(read(entry, has_dropped)),
                     Err(reason) => warn!(%call, reason, "skipped an unreadable entry of a list"),
                 }
             }
             if !entries.is_whole_list() {
-                let (call, reason) = (call.clone(), "the list is incomplete".to_owned());
-                return Err(EngineError::Garbled { call, reason });
+                return Err(call.garbled("the list is incomplete"));
             }
             Ok(listed)
         })
@@ -311,9 +305,8 @@ impl Engine {
     ) -> Result<T, EngineError> {
         let span = span(&request.call);
         let pending = self.metrics().begin(&request.call, &span);
-        let late = || EngineError::Deadline { call: request.call.clone(), after: request.timeout };
         let outcome = timeout(request.timeout, work.instrument(span)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(late()));
+        let outcome = outcome.unwrap_or_else(|_| Err(request.call.late(request.timeout)));
         let took = pending.ended(outcome.as_ref().err().map(EngineError::kind));
         match &outcome {
             Ok(_) => debug!(call = %request.call, ?took, "engine answered"),
@@ -360,7 +353,7 @@ impl Engine {
         let answer = http.request(http_request).await;
         let answer = answer.map_err(|error| match error.is_connect() {
             true => self.unreachable(&error),
-            false => broken(&request.call, Arc::new(error)),
+            false => request.call.broken(error),
         })?;
         let status = answer.status();
         // 304 means that it was already started or stopped.
@@ -394,17 +387,6 @@ impl Engine {
     }
 }
 
-/// The error for a connection that broke after it was made.
-pub(super) fn broken(call: &Call, source: Arc<dyn Error + Send + Sync>) -> EngineError {
-    let call = call.clone();
-    match cause_of::<hyper::Error>(&*source) {
-        Some(cause) if cause.is_parse() => {
-            EngineError::Garbled { call, reason: format!("it is not HTTP: {cause}") }
-        }
-        _ => EngineError::Broken { call, source },
-    }
-}
-
 /// The span of a call, as trace collectors see it.
 fn span(call: &Call) -> Span {
     let name = format_args!("docker {}", call.verb);
@@ -413,13 +395,11 @@ fn span(call: &Call) -> Span {
 
 /// The single object in an answer.
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
-    let garbled = |reason| EngineError::Garbled { call: call.clone(), reason };
-    let mut values = Values::new(body, Form::Document);
-    let mut found = Err(garbled("not a complete JSON object".to_owned()));
+    let mut values = Values::new(call.clone(), body, Form::Document);
+    let mut found = Err(call.garbled("not a complete JSON object"));
     // Reads to the end, because only then the connection can be used for another call.
     while let Some(value) = values.next::<T>().await {
-        let cut = value.map_err(|error| broken(call, Arc::new(error)))?;
-        found = cut.value.map_err(garbled);
+        found = value?.value.map_err(|reason| call.garbled(reason));
     }
     found
 }
@@ -427,15 +407,9 @@ async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T,
 /// Reads and ignores the rest, because only then the connection can be used for another call.
 async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError> {
     while let Some(frame) = body.frame().await {
-        frame.map_err(|error| broken(call, Arc::new(error)))?;
+        frame.map_err(|error| call.broken(error))?;
     }
     Ok(())
-}
-
-/// The error itself, or the first of its causes that has type `T`.
-fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    std::iter::successors(Some(error), |error| (*error).source())
-        .find_map(|e| e.downcast_ref::<T>())
 }
 
 const PING: Call = Call { verb: "ping", subject: Subject::Engine };

@@ -30,14 +30,14 @@ impl Engine {
     /// attempt finds its name in use.
     ///
     /// # Errors
-    /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image
+    /// `NameTaken` if another container has the name, `NotFound` if the image
     /// is missing.
     pub async fn create_container(
         &self,
         name: &str,
         body: &docker::ContainerCreateBody,
     ) -> Result<String, EngineError> {
-        let call = Call { verb: Call::CREATE, subject: subject(name) };
+        let call = Call { verb: Call::CREATE, subject: Subject::container(name) };
         let target = address::with_query("/containers/create", &[("name", name)]);
         let create = ApiRequest::new(call, Method::POST, Some(target), self.timeouts().short)?;
         let answer = self.created(create.with_json(body)?).await?;
@@ -53,7 +53,7 @@ impl Engine {
     /// short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] if the container itself is the reason.
+    /// `CannotRun` if the container itself is the reason.
     pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
         self.done(self.post(Call::START, id, "/start", &[])?).await
     }
@@ -64,7 +64,7 @@ impl Engine {
     /// Never repeated after a broken connection, because many programs exit at once on a second SIGTERM.
     ///
     /// # Errors
-    /// [`EngineError::Deadline`] if even the kill had no effect in time.
+    /// `Deadline` if even the kill had no effect in time.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
@@ -75,7 +75,7 @@ impl Engine {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if there is no main process.
+    /// `Conflict` if there is no main process.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
@@ -83,7 +83,7 @@ impl Engine {
     /// Changes limits of a container, running or not. Limits that are not in the body stay.
     ///
     /// # Errors
-    /// [`EngineError::Rejected`] if the engine refuses the limits, [`EngineError::Failed`] if the kernel does.
+    /// `Rejected` if the engine refuses the limits, `Failed` if the kernel does.
     pub async fn update_container(
         &self,
         id: &str,
@@ -115,31 +115,22 @@ impl Engine {
     }
 
     /// Inspects a container.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
     /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
 
     /// Whether somebody has paused a container.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
         Ok(self.inspect(id).await?.state.status == "paused")
     }
 
     async fn inspect(&self, id: &str) -> Result<docker::ContainerInspect, EngineError> {
-        self.json(self.request(Method::GET, Call::INSPECT, subject(id), "/json")?).await
+        self.json(self.request(Method::GET, Call::INSPECT, Subject::container(id), "/json")?).await
     }
 
     /// All containers of any program, running or not, without duplicates.
@@ -147,9 +138,10 @@ impl Engine {
         let mut seen = HashSet::new();
         self.container_list("{}", |entry: ContainerSummary, has_dropped| {
             if has_dropped {
+                let (container, names) = (&entry.id, &entry.names);
                 warn!(
-                    container = entry.id,
-                    names = ?entry.names,
+                    container,
+                    ?names,
                     "a container's labels are too large; showing it without the largest"
                 );
             }
@@ -210,7 +202,8 @@ impl Engine {
     }
 
     async fn removal(&self, id: &str) -> Result<(), EngineError> {
-        let removal = self.request(Method::DELETE, "remove", subject(id), "?force=1&v=1")?;
+        let removal =
+            self.request(Method::DELETE, "remove", Subject::container(id), "?force=1&v=1")?;
         self.done(removal.repeatable()).await
     }
 
@@ -221,7 +214,7 @@ impl Engine {
         tail: &str,
         query: &[(&str, &str)],
     ) -> Result<ApiRequest, EngineError> {
-        self.request(Method::POST, verb, subject(id), &address::with_query(tail, query))
+        self.request(Method::POST, verb, Subject::container(id), &address::with_query(tail, query))
     }
 }
 
@@ -248,10 +241,6 @@ struct EntryIds {
     image: Option<String>,
     /// For a container: names with a leading slash.
     names: Option<Vec<String>>,
-}
-
-fn subject(id: &str) -> Subject {
-    Subject::Container(id.to_owned())
 }
 
 fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {

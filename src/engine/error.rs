@@ -27,11 +27,42 @@ pub enum Subject {
     Path(String),
 }
 
+impl Subject {
+    pub(super) fn container(id: &str) -> Self {
+        Self::Container(id.to_owned())
+    }
+}
+
 impl Call {
     /// Creates a container. The subject is its name.
     pub(super) const CREATE: &str = "create";
     pub(super) const INSPECT: &str = "inspect";
     pub(super) const START: &str = "start";
+
+    /// The error if the answer is not what the engine should send.
+    pub(super) fn garbled(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Garbled { call: self.clone(), reason: reason.into() }
+    }
+
+    /// The error if the answer has not arrived in time.
+    pub(super) fn late(&self, after: Duration) -> EngineError {
+        EngineError::Deadline { call: self.clone(), after }
+    }
+
+    /// The error for a connection that broke after it was made.
+    pub(super) fn broken(&self, error: impl Into<Box<dyn Error + Send + Sync>>) -> EngineError {
+        let source: Arc<dyn Error + Send + Sync> = error.into().into();
+        match cause_of::<hyper::Error>(&*source) {
+            Some(cause) if cause.is_parse() => self.garbled(format!("it is not HTTP: {cause}")),
+            _ => EngineError::Broken { call: self.clone(), source },
+        }
+    }
+}
+
+/// The error itself, or the first of its causes that has type `T`.
+pub(super) fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    std::iter::successors(Some(error), |error| (*error).source())
+        .find_map(|e| e.downcast_ref::<T>())
 }
 
 impl fmt::Display for Call {

@@ -15,20 +15,37 @@ use crate::wire::docker;
 /// The error for an answer with a failure status.
 pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
     let message = message(status, body);
-    match status.as_u16() {
-        400 if is_version_refusal(&message) => EngineError::Incompatible { reason: message },
-        404 | 500.. if cannot_join(&call, &message) => EngineError::Conflict { call, message },
-        500.. if is_without_containerd(&message) => EngineError::NoContainerd { call, message },
-        500.. if is_task_left(&call, &message) => {
-            EngineError::LeftTask { container: container_of(call), message }
+    match (status.as_u16(), started(&call)) {
+        // The request should be repeated with another API version.
+        (400, _) if message.starts_with("client version ") && message.contains(" is too ") => {
+            EngineError::Incompatible { reason: message }
         }
-        400 | 404 | 500.. if cannot_run(&call, &message) => did_not_start(call, &message),
-        301 | 404 => not_found(call, message),
-        500.. if is_half_removed(&call, &message) => not_found(call, message),
-        409 => conflict(call, message),
-        400 => EngineError::Rejected { call, message },
-        401 | 403 => EngineError::Denied { call, message },
-        status => EngineError::Failed { call, status, message },
+        (404 | 500.., Some(id)) if cannot_join(&id, &message) => {
+            EngineError::Conflict { call, message }
+        }
+        (500.., _) if is_without_containerd(&message) => {
+            EngineError::NoContainerd { call, message }
+        }
+        (500.., Some(container)) if is_task_left(&container, &message) => {
+            EngineError::LeftTask { container, message }
+        }
+        (400 | 404 | 500.., Some(container))
+            if RUNTIME_WORDS.iter().any(|word| message.contains(word)) =>
+        {
+            EngineError::CannotRun { container, message: own_words(&message).to_owned() }
+        }
+        (301 | 404, _) => not_found(call, message),
+        (500.., _) if is_half_removed(&call, &message) => not_found(call, message),
+        (409, _) => match call.subject {
+            // A create only conflicts with another container of the same name.
+            Subject::Container(name) if call.verb == Call::CREATE => {
+                EngineError::NameTaken { name }
+            }
+            _ => EngineError::Conflict { call, message },
+        },
+        (400, _) => EngineError::Rejected { call, message },
+        (401 | 403, _) => EngineError::Denied { call, message },
+        (status, _) => EngineError::Failed { call, status, message },
     }
 }
 
@@ -76,11 +93,6 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
 }
 
-/// Whether a refused request should be repeated with another API version.
-fn is_version_refusal(message: &str) -> bool {
-    message.starts_with("client version ") && message.contains(" is too ")
-}
-
 /// A create returns 404 for its image, its network, or a container whose namespace it joins.
 fn not_found(call: Call, message: String) -> EngineError {
     let named = |marker: &str| {
@@ -91,7 +103,7 @@ fn not_found(call: Call, message: String) -> EngineError {
         Subject::Image(name)
     } else if let Some(name) = named("No such container:") {
         Subject::Container(name)
-    } else if call.verb == Call::CREATE || is_container_start(&call) {
+    } else if call.verb == Call::CREATE || started(&call).is_some() {
         return EngineError::Conflict { call, message };
     } else {
         call.subject
@@ -99,21 +111,10 @@ fn not_found(call: Call, message: String) -> EngineError {
     EngineError::NotFound { subject, message }
 }
 
-/// A create only conflicts with another container of the same name.
-fn conflict(call: Call, message: String) -> EngineError {
-    match call.subject {
-        Subject::Container(name) if call.verb == Call::CREATE => EngineError::NameTaken { name },
-        _ => EngineError::Conflict { call, message },
-    }
-}
-
 /// The container whose namespace the new one joins is missing. Engines before 27 report it as if it were
 /// the requested one.
-fn cannot_join(call: &Call, message: &str) -> bool {
-    let Subject::Container(id) = &call.subject else { return false };
-    is_container_start(call)
-        && message.contains("No such container:")
-        && !message.contains(id.as_str())
+fn cannot_join(id: &str, message: &str) -> bool {
+    message.contains("No such container:") && !message.contains(id)
 }
 
 /// The engine's text has the gRPC code of its containerd call as the last word, or as the first word since
@@ -128,13 +129,10 @@ fn is_without_containerd(message: &str) -> bool {
 /// containerd found the task directory of an earlier start, whose path ends with the container's id,
 /// or it has loaded a task from that directory. dockerd says that the id is in use when it could not
 /// delete containerd's container, because of its task.
-fn is_task_left(call: &Call, message: &str) -> bool {
-    let Subject::Container(id) = &call.subject else { return false };
-    let says = |words: String| message.contains(&words);
-    is_container_start(call)
-        && (says(format!("/{id}: file exists"))
-            || says(format!("task {id}: already exists"))
-            || message == "id already in use")
+fn is_task_left(id: &str, message: &str) -> bool {
+    message.contains(&format!("/{id}: file exists"))
+        || message.contains(&format!("task {id}: already exists"))
+        || message == "id already in use"
 }
 
 /// The inspect found the image but not its layers, because a removal deletes names first and layers last.
@@ -146,23 +144,11 @@ fn is_half_removed(call: &Call, message: &str) -> bool {
         && message == "layer does not exist"
 }
 
-/// This excludes the start of an exec.
-fn is_container_start(call: &Call) -> bool {
-    call.verb == Call::START && matches!(call.subject, Subject::Container(_))
-}
-
-fn cannot_run(call: &Call, message: &str) -> bool {
-    is_container_start(call) && RUNTIME_WORDS.iter().any(|word| message.contains(word))
-}
-
-fn did_not_start(call: Call, message: &str) -> EngineError {
-    EngineError::CannotRun { container: container_of(call), message: own_words(message).to_owned() }
-}
-
-fn container_of(call: Call) -> String {
-    match call.subject {
-        Subject::Container(id) | Subject::Image(id) => id,
-        Subject::Exec(_) | Subject::Path(_) | Subject::Engine => String::new(),
+/// The container that the call starts. The start of an exec does not count.
+fn started(call: &Call) -> Option<String> {
+    match &call.subject {
+        Subject::Container(id) if call.verb == Call::START => Some(id.clone()),
+        _ => None,
     }
 }
 

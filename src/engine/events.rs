@@ -1,13 +1,15 @@
 //! The engine's event stream.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::Method;
+use jiff::Timestamp;
 
 use super::{
     address,
     client::Engine,
     error::{EngineError, Subject},
+    logs::seconds,
     stream::Messages,
 };
 use crate::{
@@ -46,9 +48,6 @@ impl Events {
     /// new stream and lists everything again.
     ///
     /// Safe to drop before it returns: no event is lost.
-    ///
-    /// # Errors
-    /// [`EngineError::Broken`] if the connection broke.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
             match self.messages.next_of_any_form::<docker::Event>().await {
@@ -73,9 +72,7 @@ impl Events {
 /// The engine starts its answer before it subscribes to its own events. Events in between would be lost if
 /// past events were not requested.
 fn since() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = now.saturating_sub(OVERLAP);
-    format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
+    seconds(Timestamp::now() - OVERLAP).unwrap_or_default()
 }
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];

@@ -69,16 +69,12 @@ impl ExecState {
 
 impl Engine {
     /// Creates an exec and returns its id. Nothing runs yet.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
-    /// run or is paused.
     pub async fn create_exec(
         &self,
         container: &str,
         request: &ExecRequest<'_>,
     ) -> Result<String, EngineError> {
-        let subject = self::container(container);
+        let subject = Subject::container(container);
         let create = self.request(Method::POST, "create an exec in", subject, "/exec")?;
         let body = docker::ExecConfig {
             attach_stdin: Some(request.streams.stdin),
@@ -100,43 +96,40 @@ impl Engine {
     /// writes the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec, [`EngineError::Conflict`] if it was started
+    /// `NotFound` if there is no such exec, `Conflict` if it was started
     /// before or its container no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
-        let start = self.request(Method::POST, "start", self::exec(exec), "/start")?;
+        let start =
+            self.request(Method::POST, "start", Subject::Exec(exec.to_owned()), "/start")?;
         self.hijack(start.with_json(&body)?, tty).await
     }
 
     /// Inspects an exec. The engine forgets it some minutes after its end.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
-        let request = self.request(Method::GET, Call::INSPECT, self::exec(exec), "/json")?;
+        let request =
+            self.request(Method::GET, Call::INSPECT, Subject::Exec(exec.to_owned()), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
         Ok(ExecState {
             running: stated.running,
             pid: u32::try_from(stated.pid).ok().filter(|pid| *pid > 0),
-            exit_code: stated.exit_code.map(narrow),
+            // Exit codes are small. Any other number must at least not be 0.
+            exit_code: stated.exit_code.map(|code| i32::try_from(code).unwrap_or(-1)),
         })
     }
 
     /// Resizes an exec's terminal. Waits until it has started.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec, other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
-        self.done(self.request(Method::POST, "resize", self::exec(exec), &tail)?.repeatable()).await
+        self.done(
+            self.request(Method::POST, "resize", Subject::Exec(exec.to_owned()), &tail)?
+                .repeatable(),
+        )
+        .await
     }
 
     /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
     /// container, because it determines the framing of the output.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not
-    /// run or is paused.
     pub async fn attach(
         &self,
         container: &str,
@@ -151,36 +144,21 @@ impl Engine {
             ("stderr", flag(streams.stderr)),
             ("detachKeys", DETACH_KEYS),
         ];
-        let (subject, tail) = (self::container(container), address::with_query("/attach", &query));
+        let (subject, tail) =
+            (Subject::container(container), address::with_query("/attach", &query));
         let attach = self.request(Method::POST, "attach to", subject, &tail)?;
         self.hijack(attach, streams.tty).await
     }
 
     /// Resizes the main process's terminal.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Conflict`] if it does not run.
     pub async fn resize_container(
         &self,
         container: &str,
         size: TerminalSize,
     ) -> Result<(), EngineError> {
-        let (subject, tail) = (self::container(container), address::with_size("/resize", size));
+        let (subject, tail) = (Subject::container(container), address::with_size("/resize", size));
         self.done(self.request(Method::POST, "resize", subject, &tail)?.repeatable()).await
     }
-}
-
-fn exec(id: &str) -> Subject {
-    Subject::Exec(id.to_owned())
-}
-
-fn container(id: &str) -> Subject {
-    Subject::Container(id.to_owned())
-}
-
-/// Exit codes are small. Any other number must at least not be 0.
-fn narrow(code: i64) -> i32 {
-    i32::try_from(code).unwrap_or(-1)
 }
 
 /// The key sequence that disconnects a terminal. The engine cannot be configured to have none: without a

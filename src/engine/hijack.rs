@@ -3,7 +3,7 @@
 //! The engine answers 101 and hijacks the connection. Engines without upgrades answer 200 with a body that
 //! ends with the connection. Such a connection has output but accepts no input.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
 use super::{
-    client::{Engine, broken},
+    client::Engine,
     demux::{Demux, Stop},
     error::{Call, EngineError},
     request::ApiRequest,
@@ -55,7 +55,7 @@ impl Engine {
         let call = what.call;
         let (from, to) = if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             let upgraded = hyper::upgrade::on(answer).await;
-            let upgraded = upgraded.map_err(|reason| broken(&call, Arc::new(reason)))?;
+            let upgraded = upgraded.map_err(|reason| call.broken(reason))?;
             let (read, write) = split(TokioIo::new(upgraded));
             (From::Connection(read), Some(write))
         } else {
@@ -88,8 +88,7 @@ impl Output {
                     return None;
                 }
                 Ok(false) => {
-                    let cut =
-                        broken(&self.call, Arc::new(io::Error::from(io::ErrorKind::UnexpectedEof)));
+                    let cut = self.call.broken(io::Error::from(io::ErrorKind::UnexpectedEof));
                     return Some(Err(self.fail(cut)));
                 }
                 Err(error) => return Some(Err(self.fail(error))),
@@ -107,7 +106,7 @@ impl Output {
                     pending.reserve(LARGEST_READ);
                 }
                 let count = (&mut *read).take(LARGEST_READ as u64).read_buf(pending).await;
-                let count = count.map_err(|reason| broken(&self.call, Arc::new(reason)))?;
+                let count = count.map_err(|reason| self.call.broken(reason))?;
                 Ok(count > 0)
             }
             From::Body(body) => match body.frame().await {
@@ -118,7 +117,7 @@ impl Output {
                     }
                     Ok(true)
                 }
-                Some(Err(reason)) => Err(broken(&self.call, Arc::new(reason))),
+                Some(Err(reason)) => Err(self.call.broken(reason)),
             },
         }
     }
@@ -149,16 +148,13 @@ impl Input {
             Some(to) => to.write_all(&bytes).await,
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        outcome.map_err(|reason| broken(&self.call, Arc::new(reason)))
+        outcome.map_err(|reason| self.call.broken(reason))
     }
 
     /// Ends the input but not the output. A second call has no effect.
-    ///
-    /// # Errors
-    /// As [`Self::write`].
     pub async fn close(&mut self) -> Result<(), EngineError> {
         let Some(mut to) = self.to.take() else { return Ok(()) };
-        to.shutdown().await.map_err(|reason| broken(&self.call, Arc::new(reason)))
+        to.shutdown().await.map_err(|reason| self.call.broken(reason))
     }
 }
 

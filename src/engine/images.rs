@@ -36,17 +36,13 @@ impl Engine {
     ///
     /// The engine also finds images by a prefix of their id. A caller that asked by name must check that
     /// the record has the name.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such image.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
         // Older engines ignore the word, and so do graph drivers.
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json?manifests=1")?;
         let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
-        observe::image::observe(&inspect)
-            .ok_or(EngineError::Garbled { call, reason: "it has no usable image id".to_owned() })
+        observe::image::observe(&inspect).ok_or_else(|| call.garbled("it has no usable image id"))
     }
 
     /// Removes a name of an image. With its last name or its id, removes the image and its parents without names.
@@ -61,25 +57,25 @@ impl Engine {
     }
 
     /// Loads an image archive in the format of `docker save`.
-    ///
-    /// # Errors
-    /// [`EngineError::Failed`] with the engine's message if it cannot load the archive.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
             .with_body("application/x-tar", archive)
             .repeatable();
-        let limit = load.timeout;
-        let late = EngineError::Deadline { call: load.call.clone(), after: limit };
         let reading = async {
             let body = self.begin(&load).await?;
             let mut messages = Messages::new(self.clone(), load.call.clone(), body);
             while let Some(message) = messages.next::<docker::Progress>().await {
-                refuse_failure(&load.call, &message?)?;
+                // The engine answers 200 before it knows whether the archive is valid.
+                if let Some(text) = failure(&message?) {
+                    let (call, message) = (load.call.clone(), text.to_owned());
+                    return Err(EngineError::Failed { call, status: 200, message });
+                }
             }
             Ok(())
         };
-        tokio::time::timeout(limit, reading).await.unwrap_or(Err(late))
+        let loaded = tokio::time::timeout(load.timeout, reading).await;
+        loaded.unwrap_or_else(|_| Err(load.call.late(load.timeout)))
     }
 
     /// Size of all images in bytes. Shared layers count once.
@@ -96,9 +92,6 @@ impl Engine {
 
     /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or
     /// if the engine does not report them.
-    ///
-    /// # Errors
-    /// [`EngineError::NotFound`] if there is no such image.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let subject = Subject::Image(image.to_string());
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;
@@ -119,16 +112,6 @@ pub(super) struct Usage {
 #[serde(rename_all = "PascalCase", default)]
 struct UsagePart {
     total_size: Option<i64>,
-}
-
-/// The engine answers 200 before it knows whether the archive is valid.
-fn refuse_failure(call: &Call, message: &docker::Progress) -> Result<(), EngineError> {
-    match failure(message) {
-        None => Ok(()),
-        Some(text) => {
-            Err(EngineError::Failed { call: call.clone(), status: 200, message: text.to_owned() })
-        }
-    }
 }
 
 fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {

@@ -41,9 +41,6 @@ impl EngineLocks {
     }
 
     /// Takes the lock with this file for a server on `socket`. Does not wait.
-    ///
-    /// # Errors
-    /// Another server has it, or the file cannot be created.
     pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
         lock::ensure_directory(&self.directory)?;
         Lock::take(file, socket)

@@ -47,9 +47,6 @@ impl Decoder {
     }
 
     /// The incomplete last line of a terminal at the end of the stream.
-    ///
-    /// # Errors
-    /// As [`Self::next`].
     pub(super) fn rest(&mut self) -> Result<Option<LogMessage>, &'static str> {
         let found = if self.tty { self.line(true)? } else { None };
         found.map(|(source, bytes)| message(source, bytes)).transpose()

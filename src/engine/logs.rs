@@ -1,14 +1,12 @@
 //! A container's log from the engine, if its file cannot be read from here.
 
-use std::sync::Arc;
-
 use http_body_util::BodyExt;
 use hyper::{Method, body::Incoming};
 use jiff::Timestamp;
 
 use super::{
     address,
-    client::{self, Engine},
+    client::Engine,
     error::{Call, EngineError, Subject},
     log_messages::{Decoder, LogMessage},
 };
@@ -35,7 +33,6 @@ impl Engine {
         tty: bool,
         since: Option<Timestamp>,
     ) -> Result<LogMessages, EngineError> {
-        let subject = Subject::Container(id.to_owned());
         let since = since.and_then(seconds).unwrap_or_default();
         let mut query =
             vec![("follow", "1"), ("stdout", "1"), ("stderr", "1"), ("timestamps", "1")];
@@ -43,7 +40,8 @@ impl Engine {
             query.push(("since", &since));
         }
         let tail = address::with_query("/logs", &query);
-        let follow = self.request(Method::GET, "follow the log of", subject, &tail)?;
+        let follow =
+            self.request(Method::GET, "follow the log of", Subject::container(id), &tail)?;
         let body = Some(self.begin(&follow).await?);
         let decoder = Decoder::new(tty);
         Ok(LogMessages { engine: self.clone(), call: follow.call, body, decoder })
@@ -61,7 +59,7 @@ impl LogMessages {
             match self.decoder.next() {
                 Ok(Some(message)) => return Some(Ok(message)),
                 Ok(None) => {}
-                Err(reason) => return self.end_with(self.garbled(reason)),
+                Err(reason) => return self.end_with(self.call.garbled(reason)),
             }
             let frame = self.body.as_mut()?.frame().await;
             match frame {
@@ -72,13 +70,13 @@ impl LogMessages {
                 }
                 Some(Err(error)) => {
                     self.engine.invalidate_version();
-                    return self.end_with(client::broken(&self.call, Arc::new(error)));
+                    return self.end_with(self.call.broken(error));
                 }
                 None => {
                     self.body = None;
                     return match self.decoder.rest() {
                         Ok(rest) => rest.map(Ok),
-                        Err(reason) => Some(Err(self.garbled(reason))),
+                        Err(reason) => Some(Err(self.call.garbled(reason))),
                     };
                 }
             }
@@ -90,15 +88,11 @@ impl LogMessages {
         self.decoder = Decoder::new(false);
         Some(Err(error))
     }
-
-    fn garbled(&self, reason: &str) -> EngineError {
-        EngineError::Garbled { call: self.call.clone(), reason: reason.to_owned() }
-    }
 }
 
 /// The engine's format of a time. If there is none, everything is sent, because duplicates are better than
 /// losses.
-fn seconds(time: Timestamp) -> Option<String> {
+pub(super) fn seconds(time: Timestamp) -> Option<String> {
     let nanos = u64::try_from(time.as_nanosecond()).ok()?;
     Some(format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000))
 }

@@ -61,9 +61,6 @@ impl Engine {
 
 impl Pull {
     /// The next message. None if the pull has succeeded. Nothing follows an error.
-    ///
-    /// # Errors
-    /// [`EngineError::Pull`] with the registry's message, and every transport error.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         if self.over {
             return None;

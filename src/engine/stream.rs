@@ -2,13 +2,11 @@
 //!
 //! The engine ends each object with a line break, but proxies and old engines may join them.
 
-use std::sync::Arc;
-
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
 use super::{
-    client::{self, Engine},
+    client::Engine,
     error::{Call, EngineError},
     json_cutter::Form,
     values::Values,
@@ -19,21 +17,19 @@ use crate::wire::docker;
 #[derive(Debug)]
 pub(super) struct Messages {
     engine: Engine,
-    call: Call,
     values: Values,
 }
 
 impl Messages {
     pub(super) const fn new(engine: Engine, call: Call, body: Incoming) -> Self {
-        Self { engine, call, values: Values::new(body, Form::Messages) }
+        Self { engine, values: Values::new(call, body, Form::Messages) }
     }
 
     /// The next message. None at the regular end. An unreadable message is an error, because it may be the
     /// one that says why the call failed. Safe to drop and call again.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
         let message = self.next_of_any_form().await?;
-        let garbled = |reason| EngineError::Garbled { call: self.call.clone(), reason };
-        Some(message.and_then(|message| message.map_err(garbled)))
+        Some(message.and_then(|message| message.map_err(|reason| self.values.call.garbled(reason))))
     }
 
     /// The next message, or the reason why it cannot be read. None at the regular end. Safe to drop and
@@ -46,7 +42,7 @@ impl Messages {
             Err(error) => {
                 // The next call may reach another engine.
                 self.engine.invalidate_version();
-                Err(client::broken(&self.call, Arc::new(error)))
+                Err(error)
             }
         })
     }

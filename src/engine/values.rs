@@ -5,11 +5,15 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
-use super::json_cutter::{Cut, Form, JsonCutter};
+use super::{
+    error::{Call, EngineError},
+    json_cutter::{Cut, Form, JsonCutter},
+};
 
 /// The values of an answer. Dropping it before the end closes the connection.
 #[derive(Debug)]
 pub(super) struct Values {
+    pub(super) call: Call,
     /// None after the end or an error.
     body: Option<Incoming>,
     cutter: JsonCutter,
@@ -18,14 +22,14 @@ pub(super) struct Values {
 }
 
 impl Values {
-    pub(super) const fn new(body: Incoming, form: Form) -> Self {
-        Self { body: Some(body), cutter: JsonCutter::new(form), pending: Bytes::new() }
+    pub(super) const fn new(call: Call, body: Incoming, form: Form) -> Self {
+        Self { call, body: Some(body), cutter: JsonCutter::new(form), pending: Bytes::new() }
     }
 
     /// The next value. None at the regular end. Safe to drop and call again.
     pub(super) async fn next<T: DeserializeOwned>(
         &mut self,
-    ) -> Option<Result<Cut<T>, hyper::Error>> {
+    ) -> Option<Result<Cut<T>, EngineError>> {
         loop {
             if let Some(cut) = self.cutter.next(&mut self.pending) {
                 return Some(Ok(cut));
@@ -34,7 +38,7 @@ impl Values {
                 Some(Ok(frame)) => self.pending = frame.into_data().unwrap_or_default(),
                 Some(Err(error)) => {
                     self.body = None;
-                    return Some(Err(error));
+                    return Some(Err(self.call.broken(error)));
                 }
                 None => self.body = None,
             }

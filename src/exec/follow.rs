@@ -36,9 +36,6 @@ pub trait Process {
     /// The process still runs, so the connection was lost. Or the engine does not answer.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
     /// Turns the report into the outcome. `said` is the start of standard output.
-    ///
-    /// # Errors
-    /// The process was never started.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
 }
 

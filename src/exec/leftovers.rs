@@ -55,9 +55,6 @@ impl Exec {
     /// Ends what is left, and retries for a while if that fails. Returns whether nothing is left. If
     /// dockbridge stops, it does not wait for a command that may still start, because the next server finds
     /// its record.
-    ///
-    /// # Errors
-    /// The reason why a process keeps running.
     pub async fn clear(
         &self,
         mut left: Leftover,

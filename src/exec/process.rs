@@ -44,9 +44,6 @@ impl Exec {
     /// Creates the exec. Nothing runs before [`Self::start`]. The store shows `container` as running, but
     /// the engine decides. The first variable of the request, if any, must be unique: [`Self::kill`] uses
     /// it to find processes that cannot be found in any other way.
-    ///
-    /// # Errors
-    /// The engine refuses, because the container does not exist or does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -87,9 +84,6 @@ impl Exec {
 
     /// Waits until an exec whose start was given up has started a process. Returns false when it can no
     /// longer start one.
-    ///
-    /// # Errors
-    /// The engine does not answer for a very long time.
     pub(super) async fn starts(&self) -> Result<bool, ExecError> {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
             // The engine reports it as running before it has started a process.
@@ -202,9 +196,6 @@ impl Exec {
     }
 
     /// Sets the size of its terminal.
-    ///
-    /// # Errors
-    /// The process has ended, or the engine fails.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
         Ok(self.shared.engine.resize_exec(&self.shared.id, size).await?)
     }

@@ -15,7 +15,7 @@ use crate::{
         process::{ProcessExit, Program, run},
     },
     model::{image::Credentials, reference::registry_of},
-    wire::nullable::nullable,
+    wire::nullable::nullable_fields,
 };
 
 /// The credentials for a registry from the configuration at `path`. An unreadable file counts as missing:
@@ -79,7 +79,8 @@ pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
 /// Calls a credential helper with its protocol: `get`, the address on its input, JSON on its output.
 async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     let program = format!("docker-credential-{helper}");
-    let address = address_of(domain);
+    // Docker's client stores the credentials of Docker Hub under this address.
+    let address = if domain == "docker.io" { "https://index.docker.io/v1/" } else { domain };
     let home = config.parent().unwrap_or(config).to_string_lossy();
     let job = Program {
         executable: Path::new(&program),
@@ -104,40 +105,32 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     None
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ClientConfig {
-    #[serde(deserialize_with = "nullable")]
-    auths: BTreeMap<String, Option<RegistryAuth>>,
-    #[serde(deserialize_with = "nullable")]
-    cred_helpers: BTreeMap<String, Option<String>>,
-    #[serde(deserialize_with = "nullable")]
-    creds_store: String,
-}
+nullable_fields! {
+    (Default, Deserialize)
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RegistryAuth {
-    #[serde(deserialize_with = "nullable")]
-    auth: String,
-    #[serde(deserialize_with = "nullable")]
-    username: String,
-    #[serde(deserialize_with = "nullable")]
-    password: String,
-    #[serde(rename = "identitytoken", deserialize_with = "nullable")]
-    identity_token: String,
-    #[serde(rename = "registrytoken", deserialize_with = "nullable")]
-    registry_token: String,
-}
+    #[serde(rename_all = "camelCase")]
+    struct ClientConfig {
+        auths: BTreeMap<String, Option<RegistryAuth>>,
+        cred_helpers: BTreeMap<String, Option<String>>,
+        creds_store: String,
+    }
 
-/// The output of a helper.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-struct Answer {
-    #[serde(deserialize_with = "nullable")]
-    username: String,
-    #[serde(deserialize_with = "nullable")]
-    secret: String,
+    struct RegistryAuth {
+        auth: String,
+        username: String,
+        password: String,
+        #[serde(rename = "identitytoken")]
+        identity_token: String,
+        #[serde(rename = "registrytoken")]
+        registry_token: String,
+    }
+
+    /// The output of a helper.
+    #[serde(rename_all = "PascalCase")]
+    struct Answer {
+        username: String,
+        secret: String,
+    }
 }
 
 impl RegistryAuth {
@@ -155,13 +148,6 @@ impl RegistryAuth {
     }
 }
 
-/// The address under which Docker's client stores a registry's credentials.
-fn address_of(domain: &str) -> &str {
-    if domain == DEFAULT_DOMAIN { DEFAULT_ADDRESS } else { domain }
-}
-
-const DEFAULT_DOMAIN: &str = "docker.io";
-const DEFAULT_ADDRESS: &str = "https://index.docker.io/v1/";
 /// The user name under which helpers keep identity tokens.
 const TOKEN_USER: &str = "<token>";
 /// Much more than a client writes.

@@ -73,9 +73,6 @@ impl Images {
     /// Pulls an image and returns its current id.
     ///
     /// Equal calls share one pull. It is cancelled when all of them are dropped.
-    ///
-    /// # Errors
-    /// Errors of the registry and the engine, and a pull without progress.
     pub async fn pull(&self, request: PullRequest) -> Result<ImageId, Failure> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
@@ -86,9 +83,6 @@ impl Images {
     ///
     /// A missing image is success. After that, neither the engine nor the store has an image of this name.
     /// A dropped call still runs to its end.
-    ///
-    /// # Errors
-    /// A conflict when a container uses the image; errors of the engine.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(name).await? else {
             return self.refresh_missing(name).await;
@@ -122,9 +116,6 @@ impl Images {
 
     /// The space that images take, as last measured. Does not call the engine. Only the first answer may
     /// take up to two seconds.
-    ///
-    /// # Errors
-    /// The engine has not answered yet.
     pub async fn filesystem(&self) -> Result<FilesystemUsage, Failure> {
         self.usage.read(&self.store).await
     }

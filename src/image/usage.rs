@@ -88,12 +88,8 @@ impl UsageMonitor {
     pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, Failure> {
         let deadline = Instant::now() + FIRST_TIMEOUT;
         let engine = store.wait(FIRST_TIMEOUT, |snapshot| snapshot.engine.clone()).await;
-        let engine = engine.ok_or_else(|| {
-            Failure::new(
-                Kind::Unavailable,
-                "docker has not answered yet: the image file system is unknown",
-            )
-        })?;
+        let unknown = "docker has not answered yet: the image file system is unknown";
+        let engine = engine.ok_or_else(|| Failure::new(Kind::Unavailable, unknown))?;
         let image_bytes = first(&self.image_bytes, deadline).await;
         let unread = || FilesystemUsage {
             mountpoint: engine.root_dir.clone(),

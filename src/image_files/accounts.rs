@@ -14,30 +14,32 @@ impl ImageFiles {
     /// # Errors
     /// The image does not exist, one of its files is too large or not a regular file, or the engine fails.
     pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, UnreadableFile> {
-        if let Some(known) = self.known_accounts(image) {
+        let known = self.accounts.lock().get(image).cloned();
+        if let Some(known) = known {
             return Ok(known);
         }
         let (service, id) = (self.clone(), image.clone());
         let reading = async move {
-            let read = match service.read_accounts(&id).await {
-                // Another dockbridge that just started has removed our inspection container as a leftover.
-                Err(error) if error.kind() == Kind::NotFound => service.read_accounts(&id).await,
-                outcome => outcome,
-            };
-            read.map(|accounts| service.cache_accounts(id, accounts))
+            let read = service.read_accounts(&id).await?;
+            Ok(service.cache_accounts(id, read))
         };
         self.reading.run(image.clone(), reading).await.map_err(Failure::from)?
     }
 
-    fn known_accounts(&self, image: &ImageId) -> Option<Arc<Accounts>> {
-        self.accounts.lock().get(image).cloned()
-    }
-
     async fn read_accounts(&self, image: &ImageId) -> Result<Accounts, UnreadableFile> {
-        let inspection = self.inspect(image).await?;
-        let read = read_accounts(&inspection).await;
-        inspection.close().await;
-        read
+        let mut is_repeated = false;
+        loop {
+            let inspection = self.inspect(image).await?;
+            let read = read_accounts(&inspection).await;
+            inspection.close().await;
+            match read {
+                // Another dockbridge that just started has removed our inspection container as a leftover.
+                Err(error) if error.kind() == Kind::NotFound && !is_repeated => {
+                    is_repeated = true;
+                }
+                read => return read,
+            }
+        }
     }
 
     /// When the cache is full, removes images that the engine no longer has. If that is not enough, removes all.

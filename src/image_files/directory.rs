@@ -5,10 +5,7 @@
 //! the container and removed after it. The code that creates a container holds the image's lock until the
 //! store shows the container.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 use tracing::{debug, warn};
@@ -18,7 +15,7 @@ use crate::{
     concurrency::blocking::blocking,
     engine::error::EngineError,
     error::{Failure, Kind, chain},
-    host::overlay,
+    host::{file, overlay},
     model::{engine::EngineInfo, id::ImageId, label, record::Observed},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::unstarted::unstarted,
@@ -63,7 +60,8 @@ impl ImageFiles {
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
         // While there was no pin, the image may have been removed and pulled again with other layers.
-        if new || !is_mounted(&root).await {
+        let place = root.clone();
+        if new || !blocking(move || overlay::is_mounted(&place)).await {
             self.mount_layers(engine, image).await?;
         }
         let (socket, shown) = (self.engine.socket().to_owned(), root.clone());
@@ -78,9 +76,6 @@ impl ImageFiles {
     }
 
     /// Removes the directory of an image and its pin, unless a container needs it.
-    ///
-    /// # Errors
-    /// The engine does not answer, or the directory cannot be removed.
     pub async fn release(&self, image: &ImageId) -> Result<(), Failure> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await
@@ -109,9 +104,7 @@ impl ImageFiles {
     pub async fn restore_directories(&self) {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
-            Err(error) => {
-                warn!(error = chain(&error), "cannot list the images pinned for containers");
-            }
+            Err(error) => warn!(%error, "cannot list the images pinned for containers"),
         }
         self.sweep().await;
         let now = self.store.snapshot();
@@ -124,9 +117,6 @@ impl ImageFiles {
     }
 
     /// Pins and mounts the image again if it is still needed. Returns whether the pin was missing.
-    ///
-    /// # Errors
-    /// As [`Self::directory`].
     pub(super) async fn restore(
         &self,
         engine: &EngineInfo,
@@ -144,8 +134,10 @@ impl ImageFiles {
     /// Removes the directories on this host that no container needs.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
-        let found = blocking(move || images_in(&directories)).await;
-        self.release_all(found).await;
+        let found = blocking(move || file::entries(&directories)).await.unwrap_or_default();
+        let names = found.iter().filter_map(|path| path.file_name()?.to_str());
+        let images = names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok());
+        self.release_all(images.collect()).await;
     }
 
     /// Skips a locked image: the code that has the lock releases the directory afterwards.
@@ -234,17 +226,6 @@ pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
     let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
     let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
     unpacked.collect()
-}
-
-fn images_in(directories: &Path) -> Vec<ImageId> {
-    let Ok(entries) = std::fs::read_dir(directories) else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
-}
-
-async fn is_mounted(root: &Path) -> bool {
-    let root = root.to_owned();
-    blocking(move || overlay::is_mounted(&root)).await
 }
 
 fn pin_name(image: &ImageId) -> String {

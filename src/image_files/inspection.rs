@@ -33,9 +33,6 @@ pub struct ImageInspection {
 
 impl ImageFiles {
     /// Opens an inspection. While it is open, the engine counts the image as in use.
-    ///
-    /// # Errors
-    /// The image does not exist, or the engine fails.
     pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, Failure> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
@@ -86,9 +83,6 @@ impl ImageFiles {
 impl ImageInspection {
     /// What is at an absolute path. If the last step is a link, it is not followed, but returned with the
     /// path at which all other links end.
-    ///
-    /// # Errors
-    /// The engine fails, or the links form a loop.
     pub async fn step(&self, path: &str) -> Result<Option<PathKind>, EngineError> {
         self.engine.path_kind(self.id(), path).await
     }
@@ -128,9 +122,6 @@ impl ImageInspection {
     }
 
     /// All files of the image.
-    ///
-    /// # Errors
-    /// The engine fails.
     pub async fn export(&self) -> Result<Export, Failure> {
         Ok(self.engine.export(self.id()).await?)
     }

@@ -23,9 +23,6 @@ pub(super) enum PathEntry {
 }
 
 /// Where `sub_path` leads: a path relative to the image's root, without links; empty for the root.
-///
-/// # Errors
-/// The path does not exist or its links form a loop, and the errors of `entry_at`.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,

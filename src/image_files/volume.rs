@@ -21,9 +21,6 @@ use crate::{
 impl ImageFiles {
     /// Prepares a mount of an image. Call it with [`Self::lock`] held. The caller must call
     /// [`Self::release`] when the mount is no longer needed, also after an error.
-    ///
-    /// # Errors
-    /// The sub path does not exist, or images cannot be mounted with this engine.
     pub async fn volume(
         &self,
         engine: &EngineInfo,
@@ -82,7 +79,9 @@ async fn entry_in_image(
 ) -> Result<PathEntry, Failure> {
     let path = PathBuf::from("/").join(below);
     let kind = match inspection.step(path.to_str().ok_or_else(|| not_utf8(&path))?).await {
-        Err(EngineError::Failed { message, .. }) if is_ring(&message) => {
+        // The engine follows the last link itself and has no status code for a loop. With an unknown message, the
+        // error counts as one of the engine instead of one of the path.
+        Err(EngineError::Failed { message, .. }) if message.contains("too many links") => {
             return Ok(PathEntry::LinkLoop);
         }
         kind => kind?,
@@ -93,13 +92,6 @@ async fn entry_in_image(
         Some(PathKind::Link(target)) => PathEntry::Link(target.into()),
         Some(PathKind::File(_) | PathKind::Other) => PathEntry::File,
     })
-}
-
-/// Whether the message is the engine's error for links that form a loop. The engine follows the last link
-/// itself and has no status code for a loop. With an unknown message, the error counts as one of the engine
-/// instead of one of the path.
-fn is_ring(message: &str) -> bool {
-    message.contains("too many links")
 }
 
 /// What is at a path of a mounted image. The mount is read-only and does not change.

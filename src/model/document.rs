@@ -80,6 +80,25 @@ pub struct Unread {
 }
 
 impl ContainerDocument {
+    /// The document of a container of which nothing else is known.
+    pub fn new(spec: ContainerSpec, sandbox: SandboxId, image_id: ImageId) -> Self {
+        Self {
+            version: VERSION,
+            spec,
+            sandbox,
+            image_ref: image_id.to_string(),
+            image_id,
+            user: None,
+            image_volumes: Vec::new(),
+            is_adjustable: false,
+            volumes: Vec::new(),
+            restore: None,
+            edits: Vec::new(),
+            cdi: Value::Null,
+            unread: None,
+        }
+    }
+
     /// The form that is stored in the label.
     #[must_use]
     pub fn without_engine_part(&self) -> Self {

@@ -200,18 +200,12 @@ impl EngineInfo {
     }
 
     /// Whether pods with this handler can use features that only our OCI runtime supports.
-    ///
-    /// # Errors
-    /// The reason, if they cannot.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         self.below(handler).map(drop)
     }
 
     /// The program and arguments of the runtime that our OCI runtime runs for pods with this handler. Empty for
     /// the one with which it was registered.
-    ///
-    /// # Errors
-    /// Why pods with this handler cannot use our OCI runtime.
     pub fn below(&self, handler: &str) -> Result<Vec<String>, &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
@@ -238,9 +232,6 @@ impl EngineInfo {
     }
 
     /// Whether pods with this handler can have a user namespace.
-    ///
-    /// # Errors
-    /// The reason, if they cannot.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
@@ -363,33 +354,20 @@ pub enum Transition {
 /// the only source of truth.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
-    ContainerTransition {
-        id: String,
-        transition: Transition,
-    },
+    /// A container was created or started.
+    ContainerTransition { id: String, transition: Transition },
     /// A container ended, was renamed, or changed in another way.
-    ContainerChanged {
-        id: String,
-    },
+    ContainerChanged { id: String },
     /// The engine sent SIGKILL to a container's main process because a client asked for it.
-    ContainerKilled {
-        id: String,
-    },
+    ContainerKilled { id: String },
     /// The OOM killer killed a process of a container.
-    ContainerOom {
-        id: String,
-    },
-    ContainerGone {
-        id: String,
-    },
-    /// An image was added or removed, or one of its names was.
-    ImageChanged {
-        /// Id or reference, as the engine reports it.
-        name: String,
-    },
+    ContainerOom { id: String },
+    /// A container was removed.
+    ContainerGone { id: String },
+    /// An image was added or removed, or one of its names was. The name is an id or a reference.
+    ImageChanged { name: String },
+    /// The daemon has read its configuration again.
     DaemonReloaded,
     /// An event that dockbridge cannot read. Only a list shows what changed.
-    Unreadable {
-        reason: String,
-    },
+    Unreadable { reason: String },
 }

@@ -152,12 +152,10 @@ impl From<Option<ImageId>> for ForeignContainer {
 /// A container's main process according to Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
+    /// Never started, as far as the engine knows.
     Created,
     /// Running (or paused, or restarting).
-    Running {
-        pid: u32,
-        started_at: Nanos,
-    },
+    Running { pid: u32, started_at: Nanos },
     /// Ended, or could not be started.
     Exited {
         /// Start time. If the start failed, it is the creation time.

@@ -122,21 +122,17 @@ impl ImageReference {
             digest: digest.map(str::to_owned),
         })
     }
-
-    fn with_suffixes(&self, mut name: String) -> String {
-        for (mark, part) in [(':', &self.tag), ('@', &self.digest)] {
-            if let Some(part) = part {
-                name.push(mark);
-                name.push_str(part);
-            }
-        }
-        name
-    }
 }
 
 impl fmt::Display for ImageReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.with_suffixes(self.repository()))
+        write!(f, "{}/{}", self.domain, self.path)?;
+        for (mark, part) in [(':', &self.tag), ('@', &self.digest)] {
+            if let Some(part) = part {
+                write!(f, "{mark}{part}")?;
+            }
+        }
+        Ok(())
     }
 }
 

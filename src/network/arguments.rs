@@ -45,9 +45,6 @@ pub fn joined(pairs: &[(String, String)]) -> String {
 }
 
 /// The values of all capabilities that the pod has a value for.
-///
-/// # Errors
-/// A bandwidth annotation that is not a rate.
 pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Failure> {
     let pod = &intent.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());

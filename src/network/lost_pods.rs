@@ -95,9 +95,6 @@ impl Network {
 
     /// Disconnects a pod that neither Docker nor a checkpoint has, with the entries of the cache. DEL uses
     /// the namespace at `namespace`, if it exists.
-    ///
-    /// # Errors
-    /// As [`Network::detach`].
     pub async fn detach_unknown(
         &self,
         sandbox: &SandboxId,

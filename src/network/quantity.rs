@@ -1,9 +1,6 @@
 //! Parses Kubernetes quantities, as far as bandwidth annotations need them.
 
 /// Reads a rate in bits per second, rounded up, between 1k and 1P.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn rate(text: &str) -> Result<u64, &'static str> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -113,9 +113,6 @@ impl Network {
     }
 
     /// Whether there is a network. If there was none, reads the configuration again.
-    ///
-    /// # Errors
-    /// There is none, with the reasons.
     pub async fn ensure_configured(&self) -> Result<(), Failure> {
         self.selected().await.map(|_| ())
     }
@@ -132,9 +129,6 @@ impl Network {
     }
 
     /// Decides how a pod will be connected. Changes nothing.
-    ///
-    /// # Errors
-    /// There is no network, or the pod cannot be described to plugins.
     pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, Failure> {
         let list = self.selected().await?.list;
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
@@ -225,9 +219,6 @@ impl Network {
 
     /// Whether DEL failed, all failures are final, and the namespace is gone. The text of an error proves
     /// nothing: the message for an agent's missing socket is like that for a missing namespace.
-    ///
-    /// # Errors
-    /// The failures that must be reported.
     pub(super) async fn forgive(
         &self,
         (sandbox, network): (&SandboxId, &str),
@@ -255,9 +246,6 @@ impl Network {
 
     /// The attachment of a pod without a checkpoint, from libcni's cache. dockbridge or the runtime before
     /// it wrote the entry. None if the entry is damaged.
-    ///
-    /// # Errors
-    /// The cache cannot be read.
     pub async fn attachment_from_cache(
         &self,
         pod: PodNetwork,
@@ -302,8 +290,8 @@ impl Network {
         let found = found.inspect_err(|error| {
             debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting it without an attachment");
         });
-        let ips: Vec<Value> =
-            found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
+        let ip = |ip| json!({ "address": ip, "interface": 0 });
+        let ips: Vec<Value> = found.ok()?.iter().map(ip).collect();
         let result = json!({
             "cniVersion": "1.0.0",
             "interfaces": [{ "name": INTERFACE, "sandbox": intent.pod.netns }],

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    mux::{Channel, Demux, ProtocolError, frames},
+    mux::{Channel, Demux, MESSAGE_LIMIT, ProtocolError, frames},
     ttrpc::{Decoder, Envelope, REQUEST, RESPONSE, Request, Response, Status, UNKNOWN, decode},
 };
 use crate::error::shortened;
@@ -115,7 +115,7 @@ impl Connection {
             timeout_nano: i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX),
         };
         let envelope = Envelope::request(stream, &request);
-        if !envelope.is_sendable() {
+        if envelope.payload.len() > MESSAGE_LIMIT {
             self.waiting.lock().answers.remove(&stream);
             let length = envelope.payload.len();
             let message = format!("the request has {length} bytes, more than a message may have");

@@ -14,23 +14,22 @@ use crate::{
     wire::nri,
 };
 
-pub(super) struct RequestedUpdates {
-    /// Its index and name, for logs only.
-    pub(super) plugin: String,
-    pub(super) updates: Vec<nri::ContainerUpdate>,
-    pub(super) evictions: Vec<nri::ContainerEviction>,
-}
-
 impl Shared {
-    /// Executes the updates in a plugin's answer, in parallel with the call that it answered.
-    pub(super) fn carry_out(self: &Arc<Self>, requested: RequestedUpdates) {
-        if requested.updates.is_empty() && requested.evictions.is_empty() {
+    /// Executes the updates in a plugin's answer, in parallel with the call that it answered. `plugin` is for
+    /// logs only.
+    pub(super) fn carry_out(
+        self: &Arc<Self>,
+        plugin: String,
+        updates: Vec<nri::ContainerUpdate>,
+        evictions: Vec<nri::ContainerEviction>,
+    ) {
+        if updates.is_empty() && evictions.is_empty() {
             return;
         }
         let shared = Arc::clone(self);
         self.tracker.spawn(async move {
             // Failures are logged.
-            let _ = shared.update_containers(requested).await;
+            let _ = shared.update_containers(plugin, updates, evictions).await;
         });
     }
 
@@ -38,9 +37,10 @@ impl Shared {
     /// one of them must not fail.
     pub(super) async fn update_containers(
         &self,
-        requested: RequestedUpdates,
+        plugin: String,
+        updates: Vec<nri::ContainerUpdate>,
+        evictions: Vec<nri::ContainerEviction>,
     ) -> Result<Vec<nri::ContainerUpdate>, String> {
-        let RequestedUpdates { plugin, updates, evictions } = requested;
         let Some(hooks) = self.hooks.get() else { return Ok(updates) };
         let now = self.store.snapshot();
         // Skips containers that are gone or still being created.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    container_updates::{ALL_PLUGINS, RequestedUpdates},
+    container_updates::ALL_PLUGINS,
     creation::Creation,
     lifecycle::Stage,
     plugin::{EventSubject, Refusal, method},
@@ -95,11 +95,7 @@ impl Turn<'_> {
         })
         .await?;
         let wanted = adjustment(&merged, merge.owners.of(record.id.as_str()))?;
-        self.shared.carry_out(RequestedUpdates {
-            plugin: ALL_PLUGINS.to_owned(),
-            updates: merge.updates.all(),
-            evictions,
-        });
+        self.shared.carry_out(ALL_PLUGINS.to_owned(), merge.updates.all(), evictions);
         Ok(wanted)
     }
 

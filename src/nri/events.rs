@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{
-    container_updates::{ALL_PLUGINS, RequestedUpdates},
+    container_updates::ALL_PLUGINS,
     creation::Creation,
     lifecycle::Stage,
     plugin::EventSubject,
@@ -56,9 +56,6 @@ impl Nri {
     }
 
     /// Limits of a pod are about to change.
-    ///
-    /// # Errors
-    /// A plugin refuses.
     pub async fn update_pod(
         &self,
         record: &SandboxRecord,
@@ -99,9 +96,6 @@ impl Nri {
     }
 
     /// A container is about to be started.
-    ///
-    /// # Errors
-    /// A plugin refuses, or a required one is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let Some(mut turn) = self.turn().await else { return self.require().await };
         let subject = turn.shared.container_subject(record);
@@ -142,9 +136,6 @@ impl Nri {
     }
 
     /// Limits of a container are about to change. Returns them with the changes of plugins.
-    ///
-    /// # Errors
-    /// A plugin refuses, or requests an impossible limit.
     pub async fn update_container(
         &self,
         record: &ContainerRecord,
@@ -170,8 +161,7 @@ impl Nri {
             }
         }
         let others = updates.of_others(record.id.as_str());
-        let plugin = ALL_PLUGINS.to_owned();
-        turn.shared.carry_out(RequestedUpdates { plugin, updates: others, evictions });
+        turn.shared.carry_out(ALL_PLUGINS.to_owned(), others, evictions);
         Ok(wanted)
     }
 
@@ -267,15 +257,13 @@ impl Turn<'_> {
         for plugin in &self.plugins.connected {
             match plugin.ask::<nri::StopContainerResponse>(Event::StopContainer, &request).await {
                 Ok(None) => {}
-                Ok(Some(answer)) => requested.push(RequestedUpdates {
-                    plugin: plugin.full_name(),
-                    updates: answer.update,
-                    evictions: Vec::new(),
-                }),
+                Ok(Some(answer)) => requested.push((plugin.full_name(), answer.update)),
                 Err(refusal) => refusal.log(),
             }
         }
-        requested.into_iter().for_each(|updates| self.shared.carry_out(updates));
+        for (plugin, updates) in requested {
+            self.shared.carry_out(plugin, updates, Vec::new());
+        }
     }
 
     pub(super) async fn remove_container(&mut self, id: &str) {

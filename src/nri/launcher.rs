@@ -39,35 +39,21 @@ impl InstalledPlugin {
 }
 
 impl Shared {
-    /// Starts all plugins of the directory, and keeps them running.
+    /// Starts all plugins of the directory in their order, and keeps them running.
     pub(super) async fn launch_all(self: &Arc<Self>) {
-        let found = self.installed();
-        join_all(found.into_iter().map(|(path, plugin)| self.keep_running(path, plugin))).await;
-    }
-
-    /// The plugins in the directory, in their order.
-    fn installed(&self) -> Vec<(PathBuf, InstalledPlugin)> {
         let directory = &self.settings.plugin_dir;
-        let paths = file::entries(directory).unwrap_or_else(|error| {
-            let error = error.to_string();
-            warn!(directory = %directory.display(), error, "cannot list the NRI plugins to start; starting none");
+        let mut paths = file::entries(directory).unwrap_or_else(|error| {
+            warn!(directory = %directory.display(), %error, "cannot list the NRI plugins to start; starting none");
             Vec::new()
         });
-        paths
-            .into_iter()
-            .filter(|path| is_executable(path))
-            .filter_map(|path| self.read(path))
-            .collect()
-    }
-
-    fn read(&self, path: PathBuf) -> Option<(PathBuf, InstalledPlugin)> {
-        match installed(&self.settings, &path) {
-            Ok(plugin) => Some((path, plugin)),
-            Err(error) => {
-                warn!(plugin = %path.display(), error, "not starting an NRI plugin");
-                None
-            }
-        }
+        paths.retain(|path| is_executable(path));
+        let launched = paths.into_iter().filter_map(|path| {
+            let plugin = installed(&self.settings, &path);
+            let refused = |error: &String| warn!(plugin = %path.display(), error, "not starting an NRI plugin");
+            let plugin = plugin.inspect_err(refused).ok()?;
+            Some(self.keep_running(path, plugin))
+        });
+        join_all(launched).await;
     }
 
     async fn keep_running(self: &Arc<Self>, path: PathBuf, plugin: InstalledPlugin) {
@@ -75,8 +61,7 @@ impl Shared {
         loop {
             let began = Instant::now();
             if let Err(error) = self.run(&path, &plugin).await {
-                let error = error.to_string();
-                warn!(plugin = %path.display(), error, "cannot start an NRI plugin; retrying");
+                warn!(plugin = %path.display(), %error, "cannot start an NRI plugin; retrying");
             }
             if began.elapsed() > LONGEST_PAUSE {
                 backoff.succeeded();
@@ -106,9 +91,6 @@ impl Shared {
 }
 
 /// The plugin of a file in the directory.
-///
-/// # Errors
-/// The reason why it is not started: its name or its configuration.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
     let file = path.file_name().and_then(OsStr::to_str).ok_or("its name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));

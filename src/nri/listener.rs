@@ -44,8 +44,7 @@ impl Shared {
             match bind(path).await {
                 Ok(bound) => return Some(bound),
                 Err(error) if !is_logged => {
-                    let error = chain(&error);
-                    warn!(socket = %path.display(), error, "cannot serve NRI plugins; retrying");
+                    warn!(socket = %path.display(), error = chain(&error), "cannot serve NRI plugins; retrying");
                     is_logged = true;
                 }
                 Err(_) => {}
@@ -76,8 +75,7 @@ impl Shared {
                     });
                 }
                 Err(error) => {
-                    let error = error.to_string();
-                    warn!(error, "cannot accept an NRI plugin; retrying");
+                    warn!(%error, "cannot accept an NRI plugin; retrying");
                     sleep(ACCEPT_RETRY).await;
                 }
             }

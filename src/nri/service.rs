@@ -136,17 +136,11 @@ impl Nri {
     }
 
     /// Announces that a pod is being created. While plugins are asked about it, no answer shows it.
-    ///
-    /// # Errors
-    /// A required plugin is not connected.
     pub async fn begin_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, Failure> {
         self.begin(Identity::Pod(metadata.clone())).await
     }
 
     /// Announces that a container is being created.
-    ///
-    /// # Errors
-    /// As [`Self::begin_pod`].
     pub async fn begin_container(
         &self,
         pod: &SandboxId,

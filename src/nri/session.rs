@@ -1,7 +1,7 @@
 //! The lifecycle of one connection: the plugin registers, is configured and synchronised, gets events, and
 //! requests updates, until it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::{net::UnixStream, sync::mpsc, time};
@@ -9,7 +9,6 @@ use tracing::{info, warn};
 
 use super::{
     connection::{CloseReason, Connection, Incoming},
-    container_updates::RequestedUpdates,
     creation::Identity,
     launcher::InstalledPlugin,
     lifecycle::Stage,
@@ -85,11 +84,9 @@ impl Shared {
         let registering = time::timeout(limit, registration(connection, calls)).await;
         let late = || CloseReason::Timeout { method: "RegisterPlugin", limit };
         let (index, name) = registering.map_err(|_| late())??;
-        let (index, name, config) = match installed {
-            // The name of its file counts, whatever name it registers.
-            Some(InstalledPlugin { index, name, config }) => (index, name, config),
-            None => (index, name, String::new()),
-        };
+        let external = InstalledPlugin { index, name, config: String::new() };
+        // The name of its file counts, whatever name it registers.
+        let InstalledPlugin { index, name, config } = installed.unwrap_or(external);
         let (connection, metrics) = (connection.clone(), self.metrics.clone());
         let limit = self.settings.request_timeout;
         let mut plugin = Plugin { index, name, events: 0, connection, limit, metrics };
@@ -138,11 +135,7 @@ impl Shared {
             sort(&mut turn.plugins.connected);
         }
         drop(turn);
-        self.carry_out(RequestedUpdates {
-            plugin: plugin.full_name(),
-            updates: updates?,
-            evictions: Vec::new(),
-        });
+        self.carry_out(plugin.full_name(), updates?, Vec::new());
         Ok(())
     }
 
@@ -168,18 +161,12 @@ impl Shared {
 
     async fn answer_to(&self, plugin: &Plugin, request: &Request) -> Result<Vec<u8>, Status> {
         if request.service != RUNTIME_SERVICE || request.method != "UpdateContainers" {
-            return Err(unknown_method(request));
+            let text = format!("method {}/{} is not known", request.service, request.method);
+            return Err(refusal(UNIMPLEMENTED, &text));
         }
         let decoded = decode::<nri::UpdateContainersRequest>(&request.payload);
         let asked = decoded.map_err(|error| refusal(INVALID_ARGUMENT, &error.to_string()))?;
-        let failed = self
-            .update_containers(RequestedUpdates {
-                plugin: plugin.full_name(),
-                updates: asked.update,
-                evictions: asked.evict,
-            })
-            .await;
-        match failed {
+        match self.update_containers(plugin.full_name(), asked.update, asked.evict).await {
             Ok(failed) => Ok(nri::UpdateContainersResponse { failed }.encode_to_vec()),
             Err(error) => Err(refusal(UNKNOWN, &error)),
         }
@@ -341,32 +328,24 @@ fn portions(
     pods: Vec<nri::PodSandbox>,
     containers: Vec<nri::Container>,
 ) -> Vec<nri::SynchronizeRequest> {
-    let mut all = vec![nri::SynchronizeRequest::default()];
-    let mut length = 0;
-    let mut room_for = |all: &mut Vec<nri::SynchronizeRequest>, more: usize| {
+    let (mut all, mut last, mut length) = (Vec::new(), nri::SynchronizeRequest::default(), 0);
+    let mut make_room = |last: &mut nri::SynchronizeRequest, more: usize| {
         length += more + PER_ITEM;
         if length > PORTION && length > more + PER_ITEM {
-            all.push(nri::SynchronizeRequest::default());
+            all.push(mem::take(last));
             length = more + PER_ITEM;
         }
     };
     for pod in pods {
-        room_for(&mut all, pod.encoded_len());
-        if let Some(last) = all.last_mut() {
-            last.pods.push(pod);
-        }
+        make_room(&mut last, pod.encoded_len());
+        last.pods.push(pod);
     }
     for container in containers {
-        room_for(&mut all, container.encoded_len());
-        if let Some(last) = all.last_mut() {
-            last.containers.push(container);
-        }
+        make_room(&mut last, container.encoded_len());
+        last.containers.push(container);
     }
+    all.push(last);
     all
-}
-
-fn unknown_method(request: &Request) -> Status {
-    refusal(UNIMPLEMENTED, &format!("method {}/{} is not known", request.service, request.method))
 }
 
 fn refusal(code: i32, message: &str) -> Status {

@@ -59,11 +59,6 @@ impl Envelope {
         Self { kind: RESPONSE, stream, payload: response.encode_to_vec() }
     }
 
-    /// Whether a peer accepts a message of this length.
-    pub(super) fn is_sendable(&self) -> bool {
-        self.payload.len() <= MESSAGE_LIMIT
-    }
-
     pub(super) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + self.payload.len());
         let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);

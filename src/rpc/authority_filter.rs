@@ -42,19 +42,13 @@ enum Field {
     #[default]
     Start,
     /// Further bytes of an index. `:authority` has an index of only one byte.
-    LongIndex {
-        has_value: bool,
-    },
+    LongIndex { has_value: bool },
+    /// The first byte of a text's length.
     Length(Text),
-    LongLength {
-        text: Text,
-        length: usize,
-        shift: u32,
-    },
-    Content {
-        text: Text,
-        left: usize,
-    },
+    /// Further bytes of a length, of which each has seven bits.
+    LongLength { text: Text, length: usize, shift: u32 },
+    /// A text, and how many bytes of it are left.
+    Content { text: Text, left: usize },
     /// This is not a header block. The HTTP/2 library will end the connection.
     Invalid,
 }

@@ -40,9 +40,6 @@ pub(super) struct Connection {
 impl Connection {
     /// Uses a new connection. The client is disconnected unless it sends the HTTP/2 preface within
     /// `time_limit`.
-    ///
-    /// # Errors
-    /// The runtime cannot register it.
     pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
         let socket = register(stream.into_std()?, Interest::READABLE)?;
         let opening = Some(Box::pin(sleep(time_limit)));

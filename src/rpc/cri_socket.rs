@@ -28,9 +28,6 @@ pub struct Opened {
 
 impl CriSocket {
     /// Chooses the sockets for `listen` among those that systemd passed on.
-    ///
-    /// # Errors
-    /// None of them matches `listen`.
     pub fn choose(listen: &Listen, inherited: Vec<InheritedSocket>) -> Result<Self, ListenError> {
         let (chosen, others): (Vec<_>, Vec<_>) =
             inherited.into_iter().partition(|socket| is_meant(listen, socket));

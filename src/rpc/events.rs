@@ -92,9 +92,6 @@ impl Events {
 
     /// All changes from now on, until the listener disconnects or dockbridge stops. If there are other
     /// listeners, a few earlier changes may also be sent.
-    ///
-    /// # Errors
-    /// The store was not synced in time.
     pub(super) async fn listen(
         &self,
         listening: GaugeGuard,

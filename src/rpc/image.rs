@@ -40,7 +40,7 @@ impl ImageRpc {
         Ok(())
     }
 
-    fn render(&self, image: &ImageRecord) -> cri::Image {
+    pub(super) fn render(&self, image: &ImageRecord) -> cri::Image {
         render::image::image(image, self.images.is_pinned(image))
     }
 }

@@ -68,12 +68,10 @@ where
                 Err(limit) => deadline::passed(limit, engine.in_progress()).into_http(),
                 Ok(Ok(answer)) => answer?,
                 Ok(Err(panic)) => {
-                    error!(
-                        panic = panic_text(&*panic),
-                        "internal error: panic in a request handler"
-                    );
-                    Status::internal("dockbridge panicked on this request; its log says where")
-                        .into_http()
+                    let panic = panic_text(&*panic);
+                    error!(panic, "internal error: panic in a request handler");
+                    let text = "dockbridge panicked on this request; its log says where";
+                    Status::internal(text).into_http()
                 }
             };
             let answer = corrected(answer, &store);
@@ -117,12 +115,10 @@ fn corrected(answer: Response<Body>, store: &Store) -> Response<Body> {
 }
 
 fn log_call(rpc: &str, took: Duration, status: Option<&Status>) {
-    let Some(status) = status else {
-        debug!(?took, "CRI call answered");
-        return;
+    let Some(status) = status.filter(|status| status.code() != Code::Ok) else {
+        return debug!(?took, "CRI call answered");
     };
     match status.code() {
-        Code::Ok => debug!(?took, "CRI call answered"),
         Code::NotFound | Code::Unimplemented if !MAKING.contains(&rpc) => {
             debug!(?took, code = ?status.code(), reason = status.message(), "CRI call refused");
         }

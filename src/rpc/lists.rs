@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use prost::{Message, bytes::Bytes};
+use prost::bytes::Bytes;
 use tonic::Status;
 
 use super::{image::ImageRpc, runtime::RuntimeRpc};
@@ -31,10 +31,8 @@ impl RuntimeRpc {
         filter: Option<&cri::PodSandboxFilter>,
     ) -> Result<Vec<Bytes>, Status> {
         let now = self.now().await?;
-        let all = self
-            .encoded
-            .sandboxes
-            .of(now.sandboxes(), |pod| render::sandbox::item(pod).encode_to_vec().into());
+        let encode = |pod: &SandboxRecord| cri::encoded(&render::sandbox::item(pod));
+        let all = self.encoded.sandboxes.of(now.sandboxes(), encode);
         let asked = all.iter().filter(|item| lists_sandbox(filter, &item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
@@ -44,9 +42,8 @@ impl RuntimeRpc {
         filter: Option<&cri::ContainerFilter>,
     ) -> Result<Vec<Bytes>, Status> {
         let now = self.now().await?;
-        let all = self.encoded.containers.of(now.containers(), |container| {
-            render::container::item(container).encode_to_vec().into()
-        });
+        let encode = |one: &ContainerRecord| cri::encoded(&render::container::item(one));
+        let all = self.encoded.containers.of(now.containers(), encode);
         let asked = all.iter().filter(|item| lists_container(filter, &item.record));
         Ok(asked.map(|item| item.message.clone()).collect())
     }
@@ -100,10 +97,8 @@ impl ImageRpc {
             None => now.images().to_vec(),
             Some(name) => now.image(&name).cloned().into_iter().collect(),
         };
-        let images = self.images.clone();
-        let image =
-            move |image: &Arc<ImageRecord>| render::image::image(image, images.is_pinned(image));
-        Ok(rendered(asked, image))
+        let rpc = self.clone();
+        Ok(rendered(asked, move |image: &Arc<ImageRecord>| rpc.render(image)))
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     container::{
         dump::service::Dumps, exec_sync::Commands, limits::service::Limits, service::Containers,
     },
-    error::{Failure, Kind, chain},
+    error::{Failure, Kind},
     host::clock,
     network::service::Network,
     nri::service::Nri,
@@ -86,13 +86,12 @@ impl RuntimeRpc {
         if listed.is_empty() {
             return Ok(now);
         }
-        join_all(listed.into_iter().map(async |id| {
+        let inspects = listed.into_iter().map(async |id| {
             if let Err(error) = self.store.inspected(id).await {
-                let error = chain(&error);
-                warn!(id, error, "docker inspect failed; answering from docker's list");
+                warn!(id, %error, "docker inspect failed; answering from docker's list");
             }
-        }))
-        .await;
+        });
+        join_all(inspects).await;
         self.now().await
     }
 
@@ -278,9 +277,8 @@ impl RuntimeService for RuntimeRpc {
         let id = self.container(&request.container_id)?;
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
-        let info = request.verbose.then(|| render::container::info(container));
+        let info = request.verbose.then(|| render::container::info(container)).unwrap_or_default();
         let status = render::container::status(&view(&now, container, &self.limits).await);
-        let info = info.unwrap_or_default();
         Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
     }
 

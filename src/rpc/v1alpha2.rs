@@ -5,18 +5,15 @@ use http::{Request, Uri, uri::PathAndQuery};
 
 /// The request with the path for v1, if its path is that of v1alpha2.
 pub(super) fn to_v1<B>(mut request: Request<B>) -> Request<B> {
-    if let Some(path) = v1_path(request.uri().path()) {
+    if let Some(method) = request.uri().path().strip_prefix("/runtime.v1alpha2.")
+        && let Ok(path) = PathAndQuery::try_from(format!("/runtime.v1.{method}"))
+    {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
         parts.path_and_query = Some(path);
         // A valid URI with another valid path is also valid.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     }
     request
-}
-
-fn v1_path(path: &str) -> Option<PathAndQuery> {
-    let method = path.strip_prefix("/runtime.v1alpha2.")?;
-    PathAndQuery::try_from(format!("/runtime.v1.{method}")).ok()
 }
 
 #[cfg(test)]

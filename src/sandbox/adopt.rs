@@ -70,8 +70,7 @@ impl Adopter {
         let attachment = self.find(pod).await?;
         let adopted = checkpoint(pod, attachment);
         if let Err(error) = self.checkpoints.save(&adopted, Durability::Synced).await {
-            let error = chain(&error);
-            warn!(sandbox = %pod.id, error, "cannot write the checkpoint of an adopted pod; retrying at the next start");
+            warn!(sandbox = %pod.id, error = chain(&error), "cannot write the checkpoint of an adopted pod; retrying at the next start");
         }
         let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
         info!(sandbox = %pod.id, name = pod.name, ?addresses, "pod without a checkpoint adopted");
@@ -86,8 +85,7 @@ impl Adopter {
             Ok(Ok(Observed::Sandbox(pod))) => return Some(pod),
             Ok(Ok(Observed::Container(_) | Observed::Foreign(_))) => return None,
             Ok(Err(error)) => {
-                let error = chain(&error);
-                warn!(sandbox = %id, error, "docker inspect of a pod to adopt failed; retrying later");
+                warn!(sandbox = %id, error = chain(&error), "docker inspect of a pod to adopt failed; retrying later");
             }
             Err(_) => {
                 warn!(sandbox = %id, "docker inspect of a pod to adopt takes long; retrying later");
@@ -108,8 +106,7 @@ impl Adopter {
             cached => cached,
         };
         if let Err(error) = &cached {
-            let error = chain(error);
-            warn!(sandbox = %pod.id, error, "cannot read the CNI cache for a pod without a checkpoint; retrying when it is stopped");
+            warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint; retrying when it is stopped");
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
             // Without a pid, the pod is adopted later, after it was inspected.

@@ -42,7 +42,7 @@ impl Sandboxes {
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
         // Written before the pins, so that a sweep finds them after a crash in between.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
-        let Some((ids, user)) = users.zip(user) else { return self.make_network(id).await };
+        let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {
             let holder = NamespaceHolder::make(Some(&maps(ids)), !is_host)?;
             // The user namespace is pinned first and unpinned last, so that a sweep finds both by it.
@@ -50,11 +50,6 @@ impl Sandboxes {
             if is_host { Ok(()) } else { holder.pin_network(&network) }
         };
         self.with_user_pin(id, make).await
-    }
-
-    /// Unpins the user namespace. Also succeeds if it is not pinned.
-    pub(super) async fn unpin_user(&self, id: &SandboxId) -> Result<(), Failure> {
-        self.with_user_pin(id, netns::unpin).await
     }
 
     /// Pins the user namespace of a running pause container again if the pin was lost. New containers join
@@ -73,7 +68,7 @@ impl Sandboxes {
     }
 
     /// Mounting and forking block.
-    async fn with_user_pin(
+    pub(super) async fn with_user_pin(
         &self,
         id: &SandboxId,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,

@@ -22,10 +22,6 @@ impl Sandboxes {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    pub(super) async fn make_network(&self, id: &SandboxId) -> Result<(), Failure> {
-        self.mount(id, netns::make).await
-    }
-
     /// Fails if the process `pid` is not in the pinned namespace, which plugins have connected.
     pub(super) async fn ensure_in_made_namespace(
         &self,
@@ -49,7 +45,7 @@ impl Sandboxes {
     /// Unpins the namespace and the pod's user namespace. Also succeeds if they are not pinned.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), Failure> {
         self.mount(id, netns::unpin).await?;
-        self.unpin_user(id).await
+        self.with_user_pin(id, netns::unpin).await
     }
 
     /// Releases the network and the namespaces of a pod that neither Docker nor a checkpoint has, with the
@@ -81,7 +77,7 @@ impl Sandboxes {
     }
 
     /// Mounting blocks, so it runs in a separate thread.
-    async fn mount<T: Send + 'static>(
+    pub(super) async fn mount<T: Send + 'static>(
         &self,
         id: &SandboxId,
         change: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,

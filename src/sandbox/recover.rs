@@ -37,8 +37,7 @@ impl Sandboxes {
             self.until_inspected(&sandbox.id).await;
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
             if let Err(error) = recovered {
-                let error = chain(&error);
-                warn!(sandbox = %sandbox.id, error, "cannot recover this pod sandbox after the restart");
+                warn!(sandbox = %sandbox.id, error = chain(&error), "cannot recover this pod sandbox after the restart");
             }
         });
         join_all(all).await;
@@ -51,8 +50,10 @@ impl Sandboxes {
         self.remove_leftovers().await;
         self.sweep_edits().await;
         self.release_stale().await;
-        if self.mode == NetworkMode::Cni {
-            self.collect_garbage().await;
+        if self.mode == NetworkMode::Cni
+            && let Err(error) = self.deps.network.gc(&self.live_attachments()).await
+        {
+            warn!(%error, "CNI GC failed; leftovers of plugins stay until dockbridge starts again");
         }
     }
 
@@ -85,8 +86,7 @@ impl Sandboxes {
         }
         let released = self.deps.network.release_stale(&self.live_attachments()).await;
         if let Err(error) = &released {
-            let error = chain(error);
-            warn!(error, "cannot release the networks of pods that are gone; retrying");
+            warn!(%error, "cannot release the networks of pods that are gone; retrying");
         }
         released.is_ok()
     }
@@ -147,18 +147,13 @@ impl Sandboxes {
             }
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             let now = self.deps.node.store.snapshot();
-            let sandbox = now.sandbox(id.as_str());
-            let Some((sandbox, attachment)) =
-                sandbox.zip(sandbox.and_then(|s| s.attachment.clone()))
-            else {
-                continue;
-            };
+            let Some(sandbox) = now.sandbox(id.as_str()) else { continue };
+            let Some(attachment) = sandbox.attachment.clone() else { continue };
             let lost = checkpoint(sandbox, attachment);
             match self.deps.checkpoints.save(&lost, Durability::Written).await {
                 Ok(()) => info!(sandbox = %id, "deleted checkpoint written again"),
                 Err(error) => {
-                    let error = chain(&error);
-                    warn!(sandbox = %id, error, "cannot write a deleted checkpoint again; retrying");
+                    warn!(sandbox = %id, error = chain(&error), "cannot write a deleted checkpoint again; retrying");
                 }
             }
         }
@@ -181,12 +176,15 @@ impl Sandboxes {
             return Ok(());
         }
         self.restore_user_pin(sandbox).await?;
-        let restored = match &sandbox.attachment {
-            None => self.restore_attachment(sandbox).await?,
-            Some(_) => None,
-        };
-        let attachment = sandbox.attachment.as_ref().or(restored.as_ref());
-        match (sandbox.pid(), attachment) {
+        let mut attachment = sandbox.attachment.clone();
+        if attachment.is_none()
+            && let Some(found) = self.adopter.find(sandbox).await
+        {
+            self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
+            info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
+            attachment = Some(found);
+        }
+        match (sandbox.pid(), &attachment) {
             (Some(pid), Some(attachment))
                 if attachment.intent().is_some() && sandbox.is_as_connected() =>
             {
@@ -210,17 +208,6 @@ impl Sandboxes {
             self.save_attachment(sandbox, updated, Durability::Written).await?;
         }
         Ok(())
-    }
-
-    /// The attachment of a sandbox, running or not, whose checkpoint is lost.
-    async fn restore_attachment(
-        &self,
-        sandbox: &SandboxRecord,
-    ) -> Result<Option<Attachment>, Failure> {
-        let Some(found) = self.adopter.find(sandbox).await else { return Ok(None) };
-        self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
-        info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
-        Ok(Some(found))
     }
 
     /// Sandboxes that neither Docker nor a checkpoint has, but that have files or pins.
@@ -251,15 +238,6 @@ impl Sandboxes {
         let attachments = snapshot.sandboxes().iter().filter_map(|one| one.attachment.as_ref());
         attachments.filter_map(Attachment::intent).cloned().collect()
     }
-
-    async fn collect_garbage(&self) {
-        if let Err(error) = self.deps.network.gc(&self.live_attachments()).await {
-            warn!(
-                error = chain(&error),
-                "CNI GC failed; leftovers of plugins stay until dockbridge starts again"
-            );
-        }
-    }
 }
 
 fn is_unknown(snapshot: &Snapshot, id: &SandboxId) -> bool {
@@ -267,8 +245,7 @@ fn is_unknown(snapshot: &Snapshot, id: &SandboxId) -> bool {
 }
 
 fn tell_unclean(id: &SandboxId, error: &Failure) {
-    let error = chain(error);
-    warn!(sandbox = %id, error, "cannot clean up after this pod sandbox; retrying");
+    warn!(sandbox = %id, error = chain(error), "cannot clean up after this pod sandbox; retrying");
 }
 
 /// The longest pause between attempts to release the networks of pods that are gone.

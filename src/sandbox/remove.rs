@@ -37,7 +37,7 @@ impl Sandboxes {
         if sandbox.is_none() {
             self.release_unknown(id).await?;
         }
-        self.remove_pause(id).await?;
+        self.discard(id.as_str()).await?;
         self.forget(id).await?;
         self.deps.node.saved_changes.remove_gone(&self.deps.node.store).await;
         self.deps.node.nri.remove_pod(id.as_str()).await;
@@ -55,11 +55,5 @@ impl Sandboxes {
             .map(|container| self.deps.containers.remove(container.id.as_str()));
         let removed = futures_util::future::join_all(removals).await;
         removed.into_iter().filter_map(Result::err).collect()
-    }
-
-    async fn remove_pause(&self, id: &SandboxId) -> Result<(), Failure> {
-        self.deps.node.engine.remove_container(id.as_str()).await?;
-        self.deps.node.oci_runtime_files.remove(id.as_str()).await;
-        self.deps.node.store.refresh_container(id.as_str()).await
     }
 }

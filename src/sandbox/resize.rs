@@ -12,9 +12,6 @@ use crate::{
 
 impl Sandboxes {
     /// Records the limits of a pod. They are kept over restarts.
-    ///
-    /// # Errors
-    /// The sandbox is unknown, or the disk cannot be written.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let missing = || Failure::missing(format_args!("sandbox {id}"));

@@ -77,8 +77,7 @@ impl Sandboxes {
                 Ok(id)
             }
             Err(cause) => {
-                let error = chain(&cause);
-                warn!(name, error, "pod sandbox failed; cleaning up");
+                warn!(name, error = chain(&cause), "pod sandbox failed; cleaning up");
                 let leftovers = undo.roll_back().await;
                 if leftovers.is_empty() {
                     return Err(cause);
@@ -120,12 +119,8 @@ impl Sandboxes {
     }
 
     async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, Failure> {
-        let pause = self
-            .deps
-            .images
-            .pause()
-            .await
-            .map_err(|e| e.within("cannot prepare the sandbox image"))?;
+        let pause = self.deps.images.pause().await;
+        let pause = pause.map_err(|e| e.within("cannot prepare the sandbox image"))?;
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {
@@ -194,10 +189,8 @@ impl Sandboxes {
         made?;
         let record = self.record(id)?;
         let (service, sandbox, undone) = (self.clone(), id.clone(), intent.clone());
-        undo.push(
-            "disconnect the network",
-            async move { service.release(&sandbox, &undone).await },
-        );
+        let release = async move { service.release(&sandbox, &undone).await };
+        undo.push("disconnect the network", release);
         let (is_beside, failed) =
             (plan.namespace == NetworkNamespace::ConnectedDuringStart, CancellationToken::new());
         let adding = async {
@@ -285,7 +278,8 @@ impl Sandboxes {
         self.forget(id).await
     }
 
-    async fn discard(&self, id: &str) -> Result<(), Failure> {
+    /// Removes the pause container with its files.
+    pub(super) async fn discard(&self, id: &str) -> Result<(), Failure> {
         self.deps.node.engine.remove_container(id).await?;
         self.deps.node.oci_runtime_files.remove(id).await;
         self.deps.node.store.refresh_container(id).await

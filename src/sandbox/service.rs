@@ -96,8 +96,7 @@ impl Sandboxes {
     ) {
         let checkpoint = checkpoint(sandbox, attachment);
         if let Err(error) = self.deps.checkpoints.save(&checkpoint, Durability::Written).await {
-            let error = chain(&error);
-            warn!(sandbox = %sandbox.id, error, "cannot write the network checkpoint of a pod; retrying");
+            warn!(sandbox = %sandbox.id, error = chain(&error), "cannot write the network checkpoint of a pod; retrying");
         }
         self.deps.node.store.put_checkpoint(checkpoint).await;
     }
@@ -112,9 +111,6 @@ impl Sandboxes {
 }
 
 /// Makes one failure of the failures of independent steps, with the kind of the first.
-///
-/// # Errors
-/// The causes, if there are any.
 pub(super) fn gather(causes: impl IntoIterator<Item = Failure>) -> Result<(), Failure> {
     let causes: Vec<Failure> = causes.into_iter().collect();
     let Some(first) = causes.first() else { return Ok(()) };

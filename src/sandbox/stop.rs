@@ -12,7 +12,7 @@ use crate::{
     container::stop::{await_end, kill},
     error::Failure,
     model::{
-        attachment::{Attachment, AttachmentIntent},
+        attachment::Attachment,
         id::SandboxId,
         network::NetworkMode,
         record::{Process, SandboxRecord},
@@ -62,21 +62,11 @@ impl Sandboxes {
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), Failure> {
         let _held = self.lock_to_stop(id).await;
         let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
-        self.stop_known(id, sandbox.as_deref()).await?;
-        info!(sandbox = %id, "pod sandbox stopped");
-        Ok(())
-    }
-
-    async fn stop_known(
-        &self,
-        id: &SandboxId,
-        sandbox: Option<&SandboxRecord>,
-    ) -> Result<(), Failure> {
         let mut causes = self.stop_workloads(id).await;
         if causes.is_empty() {
             self.deps.node.nri.stop_pod(id.as_str()).await;
         }
-        if let Some(sandbox) = sandbox {
+        if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
             causes.extend([network, pause].into_iter().filter_map(Result::err));
@@ -88,6 +78,7 @@ impl Sandboxes {
             // Docker no longer has it and no list shows it, so kubelet will not remove it.
             self.forget(id).await?;
         }
+        info!(sandbox = %id, "pod sandbox stopped");
         Ok(())
     }
 
@@ -131,20 +122,12 @@ impl Sandboxes {
             None => self.adopter.find_intent(sandbox).await?,
         };
         if let Some(intent) = intent {
-            self.release_network(sandbox, &intent).await?;
+            self.deps.network.detach(&intent).await?;
+            // If this cannot be written, a restart causes one more DEL. Failing would keep the pod on a full
+            // disk.
+            self.try_save_attachment(sandbox, Attachment::Released).await;
         }
         self.unpin(&sandbox.id).await
-    }
-
-    async fn release_network(
-        &self,
-        sandbox: &SandboxRecord,
-        intent: &AttachmentIntent,
-    ) -> Result<(), Failure> {
-        self.deps.network.detach(intent).await?;
-        // If this cannot be written, a restart causes one more DEL. Failing would keep the pod on a full disk.
-        self.try_save_attachment(sandbox, Attachment::Released).await;
-        Ok(())
     }
 
     /// Kills the pause container; it needs no SIGTERM.
@@ -155,11 +138,10 @@ impl Sandboxes {
             Some(Process::Running { .. } | Process::Listed(_) | Process::Unknown) => {}
         }
         kill(&self.deps.node.engine, id).await?;
-        let runs = |now: &Snapshot| now.sandbox(id).is_some_and(is_running);
+        let runs = |now: &Snapshot| {
+            let process = now.sandbox(id).and_then(|sandbox| sandbox.process.as_ref());
+            process.is_some_and(Process::is_running)
+        };
         await_end(&self.deps.node.store, id, runs).await
     }
-}
-
-fn is_running(sandbox: &Arc<SandboxRecord>) -> bool {
-    sandbox.process.as_ref().is_some_and(Process::is_running)
 }

@@ -322,6 +322,18 @@ async fn looks_are_bounded_and_taken_again() {
     node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
 }
 
+/// A removed inspection container is a reason to read again, a missing image is not.
+#[tokio::test]
+async fn a_missing_image_is_inspected_once() {
+    let node = Node::start().await;
+    let image = node.image(&[PASSWD]);
+    let gone = json!({ "message": "No such image: gone" });
+    node.docker.inject(Rule::new("POST /containers/create", Fault::Answer(404, gone)));
+    let error = node.create(&image, RunAs::Image, GroupsPolicy::Strict).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert_eq!(node.docker.count("POST /containers/create"), 1);
+}
+
 /// Engines open both files at the start, and hang in a pipe without a writer.
 #[tokio::test]
 async fn accounts_in_a_pipe_are_refused_for_any_user() {

@@ -41,9 +41,6 @@ impl Node {
     }
 
     /// Adds the edits of the CDI devices that NRI plugins requested.
-    ///
-    /// # Errors
-    /// A device is unknown, or its specification is invalid.
     pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, Failure> {
         if wanted.cdi_devices.is_empty() {
             return Ok(wanted);

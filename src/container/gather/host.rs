@@ -8,7 +8,7 @@ use super::{devices, host_check::within_deadline, mounts, selinux};
 use crate::{
     concurrency::blocking::blocking,
     error::Failure,
-    host::apparmor,
+    host::{apparmor, mounts::MountTable},
     model::{
         container::ContainerSpec, engine::EngineInfo, sandbox::SandboxSecurity, security::Profile,
     },
@@ -28,15 +28,12 @@ pub(super) async fn check_host(
         check_apparmor(security.apparmor.as_ref(), &engine)?;
         selinux::check(security.selinux.as_ref(), &engine)?;
         devices::check(&devices, go)?;
-        mounts::check(&mounts, &socket, go)
+        mounts::check(&mounts, || MountTable::of_engine(&socket).ok(), go)
     })
     .await
 }
 
 /// The same for a pause container.
-///
-/// # Errors
-/// The kernel does not know the profile or label.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     check(move |_| {

@@ -44,9 +44,6 @@ impl HostCheck {
     }
 
     /// Starts with the next path.
-    ///
-    /// # Errors
-    /// Another check hangs at this path.
     pub(in crate::container) fn at(&self, path: &Path) -> Result<(), Failure> {
         let mut running = running();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
@@ -73,9 +70,6 @@ impl Drop for Slot {
 
 /// Runs a check, which announces every path with [`HostCheck::at`]. The check continues after the caller
 /// has stopped waiting.
-///
-/// # Errors
-/// The error of the check, or that a path does not answer.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, Failure>

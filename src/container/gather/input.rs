@@ -108,8 +108,7 @@ async fn accounts(
             Err(unreadable(error))
         }
         Err(error) => {
-            let error = chain(&error);
-            warn!(image = %image.id, error, "cannot read /etc/passwd or /etc/group of an image; using none");
+            warn!(image = %image.id, error = chain(&error), "cannot read /etc/passwd or /etc/group of an image; using none");
             Ok(None)
         }
     }

@@ -18,17 +18,9 @@ use crate::{
 };
 
 /// Refuses the first impossible mount, without image mounts, which are checked elsewhere. Calls `go` with
-/// each path before its check. `go` refuses paths that hang.
+/// each path before its check. `go` refuses paths that hang. `shared` reads the propagation of the machine's mounts
+/// and is called at most once.
 pub(super) fn check(
-    mounts: &[Mount],
-    engine_socket: &Path,
-    go: &dyn Fn(&Path) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    check_among(mounts, || MountTable::of_engine(engine_socket).ok(), go)
-}
-
-/// The same. `shared` reads the propagation of the machine's mounts and is called at most once.
-fn check_among(
     mounts: &[Mount],
     shared: impl FnOnce() -> Option<MountTable>,
     go: &dyn Fn(&Path) -> Result<(), Failure>,
@@ -170,7 +162,7 @@ mod tests {
             (vec![ro("full"), at("file", "/mm")], None),
             (vec![ro("full"), at("link", "/m/there"), at("file", "/m/there/x")], None),
         ] {
-            let refused = check(&mounts, Path::new("/nonexistent.sock"), &|_| Ok(())).err();
+            let refused = check(&mounts, || None, &|_| Ok(())).err();
             let text = refused.map(|refused| refused.to_string()).unwrap_or_default();
             assert_eq!(text.is_empty(), said.is_none(), "{mounts:?}: {text}");
             assert!(text.contains(said.unwrap_or_default()), "{mounts:?}: {text}");
@@ -191,7 +183,7 @@ mod tests {
         assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later one of two at one place");
         assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner one");
         assert_eq!(found.len(), 2);
-        check(&mounts, Path::new("/nonexistent.sock"), &|_| Ok(())).unwrap();
+        check(&mounts, || None, &|_| Ok(())).unwrap();
     }
 
     #[test]
@@ -211,8 +203,8 @@ mod tests {
             (Propagation::HostToContainer, held.shared || held.follows),
             (Propagation::Bidirectional, held.shared),
         ] {
-            let socket = Path::new("/nonexistent.sock");
-            let checked = check(&[mount(propagation)], socket, &|_| Ok(()));
+            let table = || MountTable::of_engine(Path::new("/nonexistent.sock")).ok();
+            let checked = check(&[mount(propagation)], table, &|_| Ok(()));
             assert_eq!(checked.is_ok(), fine, "{propagation:?} {held:?}");
         }
     }
@@ -233,7 +225,7 @@ mod tests {
                 reads += 1;
                 None
             };
-            let checked = check_among(&mounts, table, &|_| Ok(()));
+            let checked = check(&mounts, table, &|_| Ok(()));
             assert!(checked.is_ok());
             assert_eq!(reads, wanted, "{propagation:?}");
         }

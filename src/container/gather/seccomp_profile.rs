@@ -1,9 +1,6 @@
 //! The text of a seccomp profile of this host.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use super::host_check::within_deadline;
 use crate::{
@@ -28,19 +25,17 @@ pub async fn seccomp_profile(
     let place = path.clone();
     within_deadline(|check| async move {
         check.at(&place)?;
-        match blocking(move || read_profile(&place)).await {
-            Ok(text) => Ok(Some(text)),
-            Err(cause) => Err(refused_file("read the seccomp profile", &path, cause)),
-        }
+        let read = blocking(move || read_text(&place, LONGEST_PROFILE)).await;
+        let cause = match read {
+            Ok(text) => return Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                io::Error::new(error.kind(), MISSING)
+            }
+            Err(error) => error,
+        };
+        Err(refused_file("read the seccomp profile", &path, cause))
     })
     .await
-}
-
-fn read_profile(path: &Path) -> io::Result<String> {
-    read_text(path, LONGEST_PROFILE).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, MISSING),
-        _ => error,
-    })
 }
 
 /// Much larger than a profile. The engine has no limit.

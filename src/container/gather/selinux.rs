@@ -34,16 +34,9 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
 
 /// Options that are not set get the usual values of containers.
 fn context(label: &SelinuxLabel) -> String {
-    let or = |stated: &str, usual: &str| {
-        if stated.is_empty() { usual.to_owned() } else { stated.to_owned() }
-    };
-    [
-        or(&label.user, "system_u"),
-        or(&label.role, "system_r"),
-        or(&label.kind, "container_t"),
-        or(&label.level, "s0"),
-    ]
-    .join(":")
+    let SelinuxLabel { user, role, kind, level } = label;
+    let usual = [(user, "system_u"), (role, "system_r"), (kind, "container_t"), (level, "s0")];
+    usual.map(|(stated, usual)| if stated.is_empty() { usual } else { stated }).join(":")
 }
 
 const FIELD: &str = "config.linux.security_context.selinux_options";

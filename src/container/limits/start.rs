@@ -58,8 +58,7 @@ impl Limits {
                 && self.are_missing(record).await
                 && let Err(error) = self.restore_one(&record.id).await
             {
-                let error = chain(&error);
-                warn!(container = %record.id, error, "cannot apply a limit; the container runs without it");
+                warn!(container = %record.id, error = chain(&error), "cannot apply a limit; the container runs without it");
             }
         }
     }

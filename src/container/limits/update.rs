@@ -109,8 +109,7 @@ impl Limits {
     }
 }
 
-/// # Errors
-/// With this limit the kernel would end processes of the container.
+/// Refuses a limit with which the kernel would end processes of the container.
 async fn check_memory_in_use(cgroup: Option<ContainerCgroup>, limit: i64) -> Result<(), Failure> {
     let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
     match blocking(move || cgroup.working_set()).await {

@@ -25,7 +25,7 @@ pub struct ResultCache {
 }
 
 /// A cached ADD.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CachedResult {
     pub network: String,
     pub container: String,
@@ -75,19 +75,12 @@ impl ResultCache {
             network: network.to_owned(),
             container: container.to_owned(),
             interface: interface.to_owned(),
-            netns: None,
-            config: None,
-            arguments: Vec::new(),
-            capabilities: Map::new(),
             result: value,
-            ours: false,
+            ..CachedResult::default()
         }))
     }
 
     /// Removes a cached ADD. Blocks on the disk.
-    ///
-    /// # Errors
-    /// Any error except that the file does not exist.
     pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
         let path = self.path(network, container, interface);
         file::remove_if_present(&path, Durability::Written).map(|_| ())
@@ -128,11 +121,11 @@ impl ResultCache {
         is_wanted: impl Fn(&Path) -> bool,
     ) -> (Vec<CachedResult>, Result<(), HostError>) {
         let (mut found, mut whole) = (Vec::new(), Ok(()));
-        let files = self.files().unwrap_or_else(|error| {
-            whole = Err(error);
+        let files = file::entries(&self.results).unwrap_or_else(|error| {
+            whole = Err(HostError::new("list", &self.results, error));
             Vec::new()
         });
-        for path in files.into_iter().filter(|path| is_wanted(path)) {
+        for path in files.into_iter().filter(|path| !is_hidden(path) && is_wanted(path)) {
             match load(&path) {
                 Ok(value) => found.extend(value.as_ref().and_then(decode)),
                 Err(error) if whole.is_ok() || !is_damage(&error) => whole = Err(error),
@@ -140,14 +133,6 @@ impl ResultCache {
             }
         }
         (found, whole)
-    }
-
-    /// All files without drafts; none if the directory does not exist.
-    fn files(&self) -> Result<Vec<PathBuf>, HostError> {
-        let mut paths = file::entries(&self.results)
-            .map_err(|error| HostError::new("list", &self.results, error))?;
-        paths.retain(|path| !is_hidden(path));
-        Ok(paths)
     }
 
     /// All parts were checked before: the network's name, the engine's id, the interface.

@@ -77,9 +77,6 @@ impl Chain<'_> {
     }
 
     /// Runs STATUS. Does nothing if the configuration is too old for it.
-    ///
-    /// # Errors
-    /// The first plugin that is not ready.
     pub async fn status(&self) -> Result<(), PluginError> {
         if self.list.version < Version::HAS_STATUS {
             return Ok(());
@@ -105,12 +102,9 @@ impl Chain<'_> {
 
     /// A result without a version has the requested one. An empty result counts as none, as in libcni.
     fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
+        let result = serde_json::from_slice(printed);
         let mut result: Map<String, Value> =
-            serde_json::from_slice(printed).map_err(|e| PluginError {
-                plugin: plugin.kind.clone(),
-                command: "ADD",
-                failure: Box::new(malformed(&e, printed)),
-            })?;
+            result.map_err(|e| PluginError::new(&plugin.kind, "ADD", malformed(&e, printed)))?;
         let has_version =
             result.get("cniVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
         if !has_version {

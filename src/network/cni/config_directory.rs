@@ -68,7 +68,7 @@ pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> S
 fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigList, String>)>> {
     let listed = fs::read_dir(directory)?;
     let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.retain(|path| Form::of(path).is_some() && !path.is_dir());
+    paths.retain(|path| is_list(path).is_some() && !path.is_dir());
     paths.sort();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(paths.iter().map(|path| (name(path), read(path))).collect())
@@ -76,13 +76,11 @@ fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigL
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
     let text = text(path)?;
-    match Form::of(path) {
-        Some(Form::List) => {
-            let directory = path.parent().unwrap_or(path);
-            NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
-        }
-        _ => NetworkConfigList::from_single(&text),
+    if is_list(path) == Some(true) {
+        let directory = path.parent().unwrap_or(path);
+        return NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)));
     }
+    NetworkConfigList::from_single(&text)
 }
 
 /// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.
@@ -125,18 +123,12 @@ async fn negotiate(
     Ok(list.with_version(version))
 }
 
-enum Form {
-    Single,
-    List,
-}
-
-impl Form {
-    fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
-            "conf" | "json" => Some(Self::Single),
-            "conflist" => Some(Self::List),
-            _ => None,
-        }
+/// Whether a file has a list of plugins, or a single one. None for other files.
+fn is_list(path: &Path) -> Option<bool> {
+    match path.extension()?.to_str()? {
+        "conf" | "json" => Some(false),
+        "conflist" => Some(true),
+        _ => None,
     }
 }
 

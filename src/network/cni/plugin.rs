@@ -1,12 +1,7 @@
 //! Runs one plugin once: finds its executable, sets its environment, and reports how it failed.
 
 use std::{
-    collections::HashMap,
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -80,14 +75,12 @@ impl Plugins {
             };
             blocking(search).await
         };
-        let searched = || self.path();
-        let Ok(found) = time::timeout(timeout.min(SEARCH_TIMEOUT), searching).await else {
-            return Err(Failure::Unsearchable { searched: searched() });
-        };
-        let missing = || Failure::Missing { searched: searched() };
-        found.map_err(|not_executable| {
-            not_executable.map_or_else(missing, |path| Failure::NotExecutable { path })
-        })
+        match time::timeout(timeout.min(SEARCH_TIMEOUT), searching).await {
+            Err(_) => Err(Failure::Unsearchable { searched: self.path() }),
+            Ok(Err(None)) => Err(Failure::Missing { searched: self.path() }),
+            Ok(Err(Some(path))) => Err(Failure::NotExecutable { path }),
+            Ok(Ok(found)) => Ok(found),
+        }
     }
 
     /// Calls a plugin and returns its output.
@@ -109,31 +102,19 @@ impl Plugins {
         let done = self.attempt(kind, (command, conf), input, timeout).instrument(span).await;
         let failure = done.as_ref().err();
         run.finish(metrics::result(failure), failure.map(Failure::kind));
-        done.map_err(|failure| PluginError {
-            plugin: kind.to_owned(),
-            command,
-            failure: Box::new(failure),
-        })
+        done.map_err(|failure| PluginError::new(kind, command, failure))
     }
 
     /// The versions that a plugin supports, queried once per executable.
-    ///
-    /// # Errors
-    /// As [`Plugins::call`], also if VERSION fails.
     pub async fn versions(
         &self,
         kind: &str,
         timeout: Duration,
     ) -> Result<Vec<Version>, PluginError> {
-        let fail = |failure| PluginError {
-            plugin: kind.to_owned(),
-            command: VERSION,
-            failure: Box::new(failure),
-        };
+        let fail = |failure| PluginError::new(kind, VERSION, failure);
         let (path, stamp) = self.find(kind, timeout).await.map_err(fail)?;
-        if let Some((known_by, known)) = self.cached_versions(&path)
-            && stamp == known_by
-        {
+        let cached = self.versions.lock().get(&path).cloned();
+        if let Some((_, known)) = cached.filter(|(known_by, _)| stamp == *known_by) {
             return Ok(known);
         }
         let input = json!({"cniVersion": Version::HAS_STATUS.to_string()});
@@ -143,13 +124,8 @@ impl Plugins {
         let reply: VersionReply =
             serde_json::from_slice(&printed).map_err(|e| fail(malformed(&e, &printed)))?;
         let known = reply.known();
-        let mut versions = self.versions.lock();
-        versions.insert(path, (stamp, known.clone()));
+        self.versions.lock().insert(path, (stamp, known.clone()));
         Ok(known)
-    }
-
-    fn cached_versions(&self, path: &Path) -> Option<(ExecutableVersion, Vec<Version>)> {
-        self.versions.lock().get(path).cloned()
     }
 
     async fn attempt(

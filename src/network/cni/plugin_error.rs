@@ -54,6 +54,10 @@ pub enum Failure {
 }
 
 impl PluginError {
+    pub(super) fn new(plugin: &str, command: &'static str, failure: Failure) -> Self {
+        Self { plugin: plugin.to_owned(), command, failure: Box::new(failure) }
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.failure.kind()

@@ -46,6 +46,15 @@ fn usual() -> TestNode {
     node
 }
 
+/// A pod with a pinned network namespace. None without the right to pin one.
+async fn prepare_pinned(
+    network: &Network,
+    pod: PodNetwork,
+) -> Option<(AttachmentIntent, PinnedNamespace)> {
+    let pinned = PinnedNamespace::at(&pod.netns)?;
+    Some((network.prepare(pod).await.unwrap(), pinned))
+}
+
 fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
     node.path("cache/results").join(format!("pods-{}-eth0", intent.pod.id))
 }
@@ -54,9 +63,7 @@ fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
 async fn a_pod_is_attached_and_detached() {
     let node = usual();
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     let attached = network.attach(&intent).await.unwrap();
     assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
     assert!(cached(&node, &intent).exists());
@@ -80,9 +87,7 @@ async fn a_pod_is_attached_and_detached() {
 async fn loopback_is_up_before_plugins_run() {
     let node = usual();
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&intent).await.unwrap();
     netns::within(&intent.pod.netns, || {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -181,9 +186,7 @@ async fn a_network_that_needs_pod_cidrs_waits_for_them() {
     assert_eq!(network.status().reason, "PodCIDRUnknown");
     network.set_pod_cidrs(vec!["fd00::/64".to_owned(), "10.9.0.0/24".to_owned()]);
     assert!(network.status().ready);
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&intent).await.unwrap();
     assert_eq!(
         node.input("a", "ADD")["runtimeConfig"]["ipRanges"],
@@ -216,9 +219,7 @@ async fn del_gets_no_malformed_result() {
     let node = usual();
     node.plugin("b", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"hello"}]}'"#);
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&intent).await.unwrap_err();
     network.detach(&intent).await.unwrap();
     assert_eq!(node.input("a", "DEL").get("prevResult"), None);
@@ -252,9 +253,7 @@ async fn del_gets_the_arguments_of_add() {
 async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     let node = usual();
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&intent).await.unwrap();
     node.plugin("a", "exit 1");
     node.plugin("b", "exit 2");
@@ -277,9 +276,7 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
 async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugin_says() {
     let node = usual();
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&intent).await.unwrap();
     for said in [
         r#"echo "{\"code\":999,\"msg\":\"netns $CNI_NETNS: dial unix /run/agent.sock: no such file or directory\"}"; exit 1"#,
@@ -320,9 +317,7 @@ async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
 async fn a_namespace_that_goes_during_del_is_gone() {
     let node = usual();
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&intent).await.unwrap();
     node.plugin("a", r#"umount "$CNI_NETNS"; rm "$CNI_NETNS"; exit 1"#);
     network.detach(&intent).await.unwrap();
@@ -356,9 +351,7 @@ async fn a_result_without_address_is_a_failure_that_del_can_undo() {
     node.plugin("a", r#"echo '{"cniVersion":"1.0.0","ips":[]}'"#);
     node.list("10-pods.conflist", "1.0.0", &["a"]);
     let network = node.network();
-    let pod = node.pod('a');
-    let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-    let intent = network.prepare(pod).await.unwrap();
+    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     let error = network.attach(&intent).await.unwrap_err();
     assert!(error.to_string().starts_with("the result of the plugins of network"), "{error}");
     let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap();
@@ -391,14 +384,8 @@ async fn gc_releases_lost_pods_and_lists_live_ones() {
     node.plugin("a", ANSWER);
     node.list("10-pods.conflist", "1.1.0", &["a"]);
     let network = node.network();
-    let (lost, kept) = (node.pod('a'), node.pod('b'));
-    let (Some(lost_pin), Some(_kept_pin)) =
-        (PinnedNamespace::at(&lost.netns), PinnedNamespace::at(&kept.netns))
-    else {
-        return;
-    };
-    let lost = network.prepare(lost).await.unwrap();
-    let kept = network.prepare(kept).await.unwrap();
+    let Some((lost, lost_pin)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    let Some((kept, _kept_pin)) = prepare_pinned(&network, node.pod('b')).await else { return };
     network.attach(&lost).await.unwrap();
     network.attach(&kept).await.unwrap();
     drop(lost_pin);

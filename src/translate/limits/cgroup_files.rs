@@ -130,23 +130,21 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
 /// The limits without which the container must not run. The others are set after the start, because
 /// kubelet always sends them and the kernel may not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
-    let mut edits = Vec::new();
     // The plan has already refused what cannot be set.
     let files = cgroup_files(limits, engine).unwrap_or_default();
-    for file in files.into_iter().filter(|file| file.if_missing == IfMissing::Fail) {
-        match file.limit {
-            CgroupLimit::Unified(key) => {
-                edits.push(SpecEdit::set(&["linux", "resources", "unified", &key], file.value));
-            }
-            CgroupLimit::Hugepages(size) => {
-                let bytes = limits.hugepage_limits.iter().find(|it| it.page_size == size);
-                let at = ["linux", "resources", "hugepageLimits", size.as_str()];
-                edits.extend(bytes.map(|it| SpecEdit::set(&at, json!({"limit": it.limit}))));
-            }
-            CgroupLimit::HugepageReservations(_) => {}
+    let needed = files.into_iter().filter(|file| file.if_missing == IfMissing::Fail);
+    let edit = |file: CgroupFile| match file.limit {
+        CgroupLimit::Unified(key) => {
+            Some(SpecEdit::set(&["linux", "resources", "unified", &key], file.value))
         }
-    }
-    edits
+        CgroupLimit::Hugepages(size) => {
+            let bytes = file.value.parse::<u64>().ok()?;
+            let at = ["linux", "resources", "hugepageLimits", &size];
+            Some(SpecEdit::set(&at, json!({"limit": bytes})))
+        }
+        CgroupLimit::HugepageReservations(_) => None,
+    };
+    needed.filter_map(edit).collect()
 }
 
 fn hugepages(

@@ -14,9 +14,6 @@ use crate::{
 };
 
 /// Reads `LinuxContainerResources` of a new pod or container.
-///
-/// # Errors
-/// Names the field that is out of the kernel's range.
 pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?;
     changed(given)
@@ -32,9 +29,6 @@ pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resource
 }
 
 /// Reads an UpdatePodSandboxResourcesRequest.
-///
-/// # Errors
-/// As for [`update`].
 pub fn pod_update(
     request: &cri::UpdatePodSandboxResourcesRequest,
 ) -> Result<PodResources, ParseError> {

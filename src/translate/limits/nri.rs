@@ -16,9 +16,6 @@ use crate::{
 /// Records which plugin sets which field. Two plugins must not set the same one.
 pub trait Claim {
     /// The plugin sets a field, or the entry `key` of it.
-    ///
-    /// # Errors
-    /// Another plugin set it before.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
     /// The plugin sets a field if it states it.
@@ -38,9 +35,6 @@ pub trait Claim {
 
 /// Reads limits for an update of a container. An absent limit does not change. Limits that CRI has are checked
 /// like those of kubelet.
-///
-/// # Errors
-/// Names the field that is out of the kernel's range, or that no container can have.
 pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     let (memory, cpu) = (given.memory.unwrap_or_default(), given.cpu.clone().unwrap_or_default());
     let signed = |value: Option<nri::OptionalInt64>| value.map_or(0, |value| value.value);
@@ -103,9 +97,6 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
 }
 
 /// Merges the limits of one plugin into those of the plugins before it.
-///
-/// # Errors
-/// Another plugin set the same limit.
 pub fn lay(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,

@@ -43,9 +43,6 @@ impl Merge {
     }
 
     /// Adds the answer of a plugin.
-    ///
-    /// # Errors
-    /// Another plugin set the same field.
     pub fn add(
         &mut self,
         plugin: &str,
@@ -184,12 +181,8 @@ impl Merge {
         }
         shown.oom_score_adj = whole.oom_score_adj.or(shown.oom_score_adj);
         shown.io_priority = whole.io_priority.or(shown.io_priority);
-        if whole.scheduler.is_some() {
-            shown.scheduler.clone_from(&whole.scheduler);
-        }
-        if whole.seccomp_policy.is_some() {
-            shown.seccomp_policy.clone_from(&whole.seccomp_policy);
-        }
+        shown.scheduler = whole.scheduler.clone().or(shown.scheduler.take());
+        shown.seccomp_policy = whole.seccomp_policy.clone().or(shown.seccomp_policy.take());
         if let Some(rdt) = &whole.rdt {
             let rdt = nri::LinuxRdt { remove: false, ..rdt.clone() };
             shown.rdt = Some(rdt).filter(|rdt| *rdt != nri::LinuxRdt::default());

@@ -9,9 +9,6 @@ pub struct Updates(Entries<nri::ContainerUpdate>);
 
 impl Updates {
     /// Adds a plugin's updates. An update that conflicts and may fail is left out.
-    ///
-    /// # Errors
-    /// Another plugin set the same limit of the same container.
     pub fn add(
         &mut self,
         owners: &mut Owners,

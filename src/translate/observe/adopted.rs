@@ -74,22 +74,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
         security: ContainerSecurity { privileged: host.privileged, ..ContainerSecurity::default() },
         ..ContainerSpec::default()
     };
-    let image_ref = image_id.to_string();
-    Some(ContainerDocument {
-        version: VERSION,
-        spec,
-        sandbox,
-        image_id,
-        image_ref,
-        user: None,
-        image_volumes: Vec::new(),
-        volumes: Vec::new(),
-        is_adjustable: false,
-        restore: None,
-        edits: Vec::new(),
-        cdi: Default::default(),
-        unread: None,
-    })
+    Some(ContainerDocument::new(spec, sandbox, image_id))
 }
 
 /// The pod of an object, from kubelet's labels, otherwise from the name.

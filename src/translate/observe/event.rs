@@ -15,7 +15,10 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         }
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {
-            is_sigkill(event).then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
+            // After other signals only the die event matters. Labels overwrite the engine's own attributes in an
+            // event, so this may be wrong for a container with this label.
+            let is_sigkill = event.actor.attributes.get(SIGNAL).is_some_and(|sent| sent == SIGKILL);
+            is_sigkill.then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }
         ("container", "oom") => Some(EngineEvent::ContainerOom { id: id.to_owned() }),
         ("container", "create") => transition(id, Transition::Created),
@@ -30,12 +33,6 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
 
 fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
     Some(EngineEvent::ContainerTransition { id: id.to_owned(), transition })
-}
-
-/// Whether the signal is SIGKILL. After other signals only the die event matters. Labels overwrite the
-/// engine's own attributes in an event, so this may be wrong for a container with this label.
-fn is_sigkill(event: &Event) -> bool {
-    event.actor.attributes.get(SIGNAL).is_some_and(|signal| signal == SIGKILL)
 }
 
 /// Whether an action leaves the container unchanged. An action may have details after a colon (`exec_start: sh`).

@@ -18,9 +18,6 @@ use crate::{
 };
 
 /// Reads the answer, whose fields belong to `owners`.
-///
-/// # Errors
-/// A limit is out of range, or a requested field is not supported.
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
@@ -71,9 +68,6 @@ pub fn impossible(error: ParseError) -> Failure {
 
 /// Limits the number of changes of one plugin. Each becomes an entry of the container's configuration, and
 /// each entry is searched for in all others.
-///
-/// # Errors
-/// There are more than [`MOST_CHANGES`].
 pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), Failure> {
     let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {

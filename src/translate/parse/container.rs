@@ -19,9 +19,6 @@ use crate::{
 };
 
 /// Reads a container's configuration.
-///
-/// # Errors
-/// Names the first field that is malformed.
 pub fn container_spec(
     config: Option<&cri::ContainerConfig>,
     sandbox: Option<&cri::PodSandboxConfig>,
@@ -131,9 +128,6 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
 }
 
 /// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default.
-///
-/// # Errors
-/// Refuses numbers that the interface does not define.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
@@ -153,30 +147,23 @@ pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
 /// The CDI devices of the field, then those of the annotations, which are the older way, without duplicates.
 fn cdi_devices(config: &cri::ContainerConfig) -> Result<Vec<String>, ParseError> {
     let named = text::each(&config.cdi_devices, |given| cdi_device(&given.name).at("name"));
-    let mut devices: Vec<String> = Vec::new();
-    let mut add = |device: String| {
-        if !devices.contains(&device) {
-            devices.push(device);
-        }
-    };
-    named.at("CDI_devices")?.into_iter().for_each(&mut add);
-    let sorted: BTreeMap<_, _> = config.annotations.iter().collect();
-    for (key, list) in sorted.into_iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
+    let mut devices = named.at("CDI_devices")?;
+    for (key, list) in config.annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
         for name in list.split(',') {
-            add(cdi_device(name).at(format!("annotations[{}]", text::quoted(key)))?);
+            devices.push(cdi_device(name).at(format!("annotations[{}]", text::quoted(key)))?);
         }
     }
+    let mut seen = BTreeSet::new();
+    devices.retain(|device| seen.insert(device.clone()));
     Ok(devices)
 }
 
 /// A fully qualified device: `vendor/class=name`.
 fn cdi_device(name: &str) -> Result<String, ParseError> {
-    let qualified = name
-        .split_once('=')
-        .and_then(|(kind, name)| Some((kind.split_once('/')?, name)))
-        .is_some_and(|((vendor, class), name)| {
-            !vendor.is_empty() && !class.is_empty() && !name.is_empty()
-        });
+    let parts = name.split_once('=').and_then(|(kind, name)| Some((kind.split_once('/')?, name)));
+    let qualified = parts.is_some_and(|((vendor, class), name)| {
+        !vendor.is_empty() && !class.is_empty() && !name.is_empty()
+    });
     text::checked(qualified, "is not a device like vendor.com/class=name", name)?;
     text::word(name)
 }
@@ -215,9 +202,13 @@ fn node(path: &str) -> Result<String, ParseError> {
 fn mount(given: &cri::Mount) -> Result<Mount, ParseError> {
     let propagation = propagation(given.propagation).at("propagation")?;
     let image = given.image.as_ref().map(|spec| image::name(spec).at("image")).transpose()?;
-    let host_path = match image {
-        Some(_) => image_mount_host_path(given)?,
-        None => text::path(&given.host_path).at("host_path")?,
+    let host_path = if image.is_some() {
+        let reason = "must be set: an image is mounted read-only";
+        ParseError::unless(given.readonly, reason).at("readonly")?;
+        ParseError::unless(given.host_path.is_empty(), "conflicts with image").at("host_path")?;
+        String::new()
+    } else {
+        text::path(&given.host_path).at("host_path")?
     };
     Ok(Mount {
         container_path: target(&given.container_path).at("container_path")?,
@@ -241,13 +232,6 @@ fn propagation(number: i32) -> Result<Propagation, ParseError> {
         Ok(cri::MountPropagation::PropagationBidirectional) => Ok(Propagation::Bidirectional),
         Err(_) => Err(ParseError::invalid(format!("is not a known propagation: {number}"))),
     }
-}
-
-fn image_mount_host_path(given: &cri::Mount) -> Result<String, ParseError> {
-    ParseError::unless(given.readonly, "must be set: an image is mounted read-only")
-        .at("readonly")?;
-    ParseError::unless(given.host_path.is_empty(), "conflicts with image").at("host_path")?;
-    Ok(String::new())
 }
 
 fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {

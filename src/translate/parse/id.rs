@@ -4,9 +4,6 @@
 use super::error::{At, ParseError};
 
 /// The id of a sandbox or container in a request.
-///
-/// # Errors
-/// Refuses the empty id.
 pub fn object_id(field: &'static str, text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()).at(field) } else { Ok(text.to_owned()) }
 }

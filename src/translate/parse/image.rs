@@ -19,9 +19,6 @@ use crate::{
 
 /// The image to pull, always with a tag or digest, and the credentials. Credentials for another registry
 /// are dropped, because the engine would send them to the image's registry.
-///
-/// # Errors
-/// Refuses invalid references, and an `auth` that cannot be decoded.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
@@ -37,9 +34,6 @@ pub fn pull_request(
 }
 
 /// The name of an image, an id or a reference, without the prefix that old kubelets put before it.
-///
-/// # Errors
-/// Refuses the empty name.
 pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }

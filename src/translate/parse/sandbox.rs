@@ -16,9 +16,6 @@ use crate::{
 };
 
 /// Reads a sandbox's configuration and its runtime handler.
-///
-/// # Errors
-/// Names the first field that is malformed.
 pub fn sandbox_spec(
     config: Option<&cri::PodSandboxConfig>,
     handler: &str,
@@ -29,9 +26,6 @@ pub fn sandbox_spec(
 }
 
 /// DNS settings of the pod in a container's request.
-///
-/// # Errors
-/// Names the first field that is malformed.
 pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, ParseError> {
     let given = config.and_then(|config| config.dns_config.as_ref());
     given.map(dns_config).transpose().at("dns_config").at("sandbox_config")
@@ -115,9 +109,6 @@ fn limits(
 }
 
 /// The pod CIDRs that kubelet sends: all those of the node, separated by commas. Empty means none.
-///
-/// # Errors
-/// Refuses text that is not a CIDR.
 pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     let field = "runtime_config.network_config.pod_cidr";
     if text.trim().is_empty() {

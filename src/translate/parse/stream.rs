@@ -13,42 +13,23 @@ use crate::{
 };
 
 /// A command to start, and its streams.
-///
-/// # Errors
-/// Refuses an empty id or command, and invalid combinations of streams.
 pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     Ok(ExecSpec {
         container: object_id("container_id", &request.container_id)?,
         command: command(&request.cmd).at("cmd")?,
-        streams: streams(Streams {
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
-            tty: request.tty,
-        })?,
+        streams: streams([request.stdin, request.stdout, request.stderr, request.tty])?,
     })
 }
 
 /// The streams of a container's main process.
-///
-/// # Errors
-/// Refuses an empty id, and invalid combinations of streams.
 pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
     Ok(AttachSpec {
         container: object_id("container_id", &request.container_id)?,
-        streams: streams(Streams {
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
-            tty: request.tty,
-        })?,
+        streams: streams([request.stdin, request.stdout, request.stderr, request.tty])?,
     })
 }
 
 /// Ports of a sandbox.
-///
-/// # Errors
-/// Refuses an empty id, and invalid port numbers.
 pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
     Ok(ForwardSpec {
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
@@ -56,12 +37,11 @@ pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, Pa
     })
 }
 
-fn streams(streams: Streams) -> Result<Streams, ParseError> {
-    let has_any = streams.stdin || streams.stdout || streams.stderr;
+fn streams([stdin, stdout, stderr, tty]: [bool; 4]) -> Result<Streams, ParseError> {
+    let has_any = stdin || stdout || stderr;
     ParseError::unless(has_any, "one of stdin, stdout and stderr must be set").at("stdin")?;
-    let is_possible = !(streams.tty && streams.stderr);
-    ParseError::unless(is_possible, "a terminal has no separate stderr").at("stderr")?;
-    Ok(streams)
+    ParseError::unless(!(tty && stderr), "a terminal has no separate stderr").at("stderr")?;
+    Ok(Streams { stdin, stdout, stderr, tty })
 }
 
 fn forwarded(port: i32) -> Result<u16, ParseError> {
@@ -70,9 +50,6 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
 }
 
 /// Reads the command, its container and the timeout.
-///
-/// # Errors
-/// Names the first field that is missing or malformed.
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;

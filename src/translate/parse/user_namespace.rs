@@ -72,21 +72,17 @@ fn both(
 }
 
 fn one(given: &[cri::IdMapping]) -> Result<IdMapping, ParseError> {
-    let [range] = given else {
+    let [cri::IdMapping { host_id: host, container_id, length }] = *given else {
         return Err(ParseError::invalid(format!("must be one range, not {}", given.len())));
     };
-    range_of_pod(range).at("[0]")
-}
-
-fn range_of_pod(given: &cri::IdMapping) -> Result<IdMapping, ParseError> {
-    let cri::IdMapping { host_id: host, container_id, length } = *given;
-    ParseError::unless(container_id == 0, "must be 0: the range begins with root")
-        .at("container_id")?;
-    ParseError::unless(host != 0, "must not be 0: that is the host's root").at("host_id")?;
-    ParseError::unless(length != 0, "must not be 0").at("length")?;
+    let check = |is_valid, reason: &str, field: &str| {
+        ParseError::unless(is_valid, reason).at(field).at("[0]")
+    };
+    check(container_id == 0, "must be 0: the range begins with root", "container_id")?;
+    check(host != 0, "must not be 0: that is the host's root", "host_id")?;
+    check(length != 0, "must not be 0", "length")?;
     // The last number is not a valid id.
-    let is_below_last = host.checked_add(length).is_some();
-    ParseError::unless(is_below_last, "goes beyond the host's ids").at("length")?;
+    check(host.checked_add(length).is_some(), "goes beyond the host's ids", "length")?;
     Ok(IdMapping { host, length })
 }
 

@@ -7,9 +7,6 @@ use crate::{
 
 /// If the container was created without our OCI runtime, refuses changes that need it, and names the plugin
 /// and the field. `is_edited` says whether the container was created with the runtime.
-///
-/// # Errors
-/// A change is not for plugins, or needs the runtime.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,

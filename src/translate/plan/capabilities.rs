@@ -5,12 +5,16 @@ use crate::model::security::Capabilities;
 /// The capabilities to add, without dropped ones. In the engine an addition has priority over a drop. In
 /// other CRI servers the drop has priority, which is also safer.
 pub(super) fn added(requested: &Capabilities) -> Vec<String> {
-    requested.add.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
+    without_dropped(&requested.add, requested)
 }
 
 /// The ambient capabilities of a non-root user, by the same rule.
 pub(super) fn ambient(requested: &Capabilities) -> Vec<String> {
-    requested.ambient.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
+    without_dropped(&requested.ambient, requested)
+}
+
+fn without_dropped(names: &[String], requested: &Capabilities) -> Vec<String> {
+    names.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
 /// The capabilities to drop. With `ALL`, the engine accepts no others.

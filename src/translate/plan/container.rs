@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
-
 use super::{
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
     express, identity,
@@ -14,7 +12,7 @@ use crate::{
     error::Failure,
     model::{
         container::{ContainerLogFormat, ContainerSpec, variable},
-        document::{ContainerDocument, VERSION},
+        document::ContainerDocument,
         engine::EngineInfo,
         name::container_name,
         record::ImageRecord,
@@ -64,19 +62,13 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let device_groups = express::groups(input.cdi.unwrap_or_default());
     let volumes = oci_edits::volumes(&spec, input.image);
     let mut document = ContainerDocument {
-        version: VERSION,
-        spec,
         volumes,
-        sandbox: input.sandbox.id.clone(),
-        image_id: input.image.id.clone(),
         image_ref,
         user: identity.process.map(|user| user.with_groups(&device_groups)),
         image_volumes: input.image_volumes.iter().map(ImageVolume::mounted).collect(),
         is_adjustable: input.is_adjustable && runtime.is_ok(),
         restore: input.restore.cloned(),
-        edits: Vec::new(),
-        cdi: Value::Null,
-        unread: None,
+        ..ContainerDocument::new(spec, input.sandbox.id.clone(), input.image.id.clone())
     };
     read_only::check(&document.spec.mounts, handler, input.engine)?;
     oci_runtime::check_container(&document, &input.sandbox.document, input.engine)?;

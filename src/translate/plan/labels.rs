@@ -49,9 +49,6 @@ pub(super) fn container(
 }
 
 /// The text of a request or document.
-///
-/// # Errors
-/// A path is not UTF-8.
 pub fn encoded(value: &impl Serialize) -> Result<String, Failure> {
     let text = "the request cannot be stored in a label";
     serde_json::to_string(value).map_err(|error| Failure::invalid(format!("{text}: {error}")))

@@ -20,16 +20,17 @@ pub(super) fn confine_sandbox(
     engine: &EngineInfo,
     profile: Option<&str>,
 ) -> Result<(), Failure> {
-    let mut options = vec![no_new_privileges(true)];
-    options.extend(selinux(security.selinux.as_ref()));
-    options.extend(seccomp::sandbox(security, engine, profile)?);
-    options.extend(apparmor(security.apparmor.as_ref(), engine)?);
-    host.security_opt = Some(options);
-    host.privileged = Some(security.privileged);
-    host.cgroupns_mode = Some(cgroup_namespace(security.privileged, engine));
-    host.readonly_rootfs = Some(security.readonly_rootfs);
-    host.userns_mode = userns_mode(engine);
-    Ok(())
+    let seccomp = seccomp::sandbox(security, engine, profile)?;
+    let SandboxSecurity { privileged, readonly_rootfs, selinux, apparmor, .. } = security.clone();
+    let same = ContainerSecurity {
+        privileged,
+        readonly_rootfs,
+        no_new_privs: true,
+        apparmor,
+        selinux,
+        ..ContainerSecurity::default()
+    };
+    confine(host, &same, engine, seccomp)
 }
 
 /// Sets the security options of a container. `profile` is the text of its localhost seccomp profile.
@@ -39,14 +40,21 @@ pub(super) fn confine_container(
     engine: &EngineInfo,
     profile: Option<&str>,
 ) -> Result<(), Failure> {
-    let mut options = vec![no_new_privileges(security.no_new_privs)];
+    let (stated, privileged) = (security.seccomp.as_ref(), security.privileged);
+    let seccomp = seccomp::container(stated, privileged, engine, profile)?;
+    confine(host, security, engine, seccomp)
+}
+
+fn confine(
+    host: &mut HostConfig,
+    security: &ContainerSecurity,
+    engine: &EngineInfo,
+    seccomp: Option<String>,
+) -> Result<(), Failure> {
+    // Always set, because the daemon's configuration can enable it for all containers.
+    let mut options = vec![format!("no-new-privileges={}", security.no_new_privs)];
     options.extend(selinux(security.selinux.as_ref()));
-    options.extend(seccomp::container(
-        security.seccomp.as_ref(),
-        security.privileged,
-        engine,
-        profile,
-    )?);
+    options.extend(seccomp);
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
@@ -62,11 +70,6 @@ pub(super) fn confine_container(
         host.readonly_paths = Some(security.readonly_paths.clone());
     }
     Ok(())
-}
-
-/// Always set, because the daemon's configuration can enable it for all containers.
-fn no_new_privileges(on: bool) -> String {
-    format!("no-new-privileges={on}")
 }
 
 /// The caller checks whether the profile is loaded in the kernel, because the engine notices this only at start.

@@ -32,19 +32,19 @@ pub struct ContainerView<'a> {
 pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
     let ContainerView { record, image, limits } = view;
     let spec = &record.document.spec;
-    let ending = ExitFields::of(record);
+    let (finished_at, exit_code, reason, end) = ending(record);
     cri::ContainerStatus {
         id: record.id.to_string(),
         metadata: Some(metadata(&spec.metadata)),
         state: state(&record.process).into(),
         created_at: time::created_at(record.created_at),
         started_at: started_at(record).0,
-        finished_at: ending.finished_at.0,
-        exit_code: ending.exit_code,
+        finished_at: finished_at.0,
+        exit_code,
         image: Some(image_spec(spec, image_name(record, *image))),
         image_ref: image_ref(record),
-        reason: ending.reason.to_owned(),
-        message: message(record, ending.message).to_owned(),
+        reason: reason.to_owned(),
+        message: message(record, end).to_owned(),
         labels: spec.labels.clone(),
         annotations: spec.annotations.clone(),
         mounts: mounts(&record.document),
@@ -100,38 +100,21 @@ fn config(document: &ContainerDocument) -> Value {
     config
 }
 
-/// How a container ended; all unset before its end.
-#[derive(Default)]
-struct ExitFields<'a> {
-    finished_at: Nanos,
-    exit_code: i32,
-    reason: &'static str,
-    message: &'a str,
-}
-
-impl<'a> ExitFields<'a> {
-    fn of(record: &'a ContainerRecord) -> Self {
-        match &record.process {
-            Process::Exited { finished_at, exit_code, reason, message, .. } => Self {
-                finished_at: *finished_at,
-                exit_code: *exit_code,
-                reason: reason.as_str(),
-                message,
-            },
-            Process::Listed(ListedState::Exited { exit_code }) => Self {
-                finished_at: record.created_at,
-                exit_code: exit_code.unwrap_or(UNKNOWN_EXIT_CODE),
-                reason: if *exit_code == Some(0) {
-                    ExitReason::Completed
-                } else {
-                    ExitReason::Error
-                }
-                .as_str(),
-                ..Self::default()
-            },
-            Process::Created | Process::Running { .. } | Process::Listed(_) | Process::Unknown => {
-                Self::default()
-            }
+/// How a container ended: time, exit code, reason and message. All unset before its end.
+fn ending(record: &ContainerRecord) -> (Nanos, i32, &'static str, &str) {
+    match &record.process {
+        Process::Exited { finished_at, exit_code, reason, message, .. } => {
+            (*finished_at, *exit_code, reason.as_str(), message)
+        }
+        Process::Listed(ListedState::Exited { exit_code: Some(0) }) => {
+            (record.created_at, 0, ExitReason::Completed.as_str(), "")
+        }
+        Process::Listed(ListedState::Exited { exit_code }) => {
+            let code = exit_code.unwrap_or(UNKNOWN_EXIT_CODE);
+            (record.created_at, code, ExitReason::Error.as_str(), "")
+        }
+        Process::Created | Process::Running { .. } | Process::Listed(_) | Process::Unknown => {
+            (Nanos::UNSET, 0, "", "")
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         process::{self, ProcessExit, Program},
     },
     model::network::PortMapping,
-    network::fixture::{PinnedNamespace, TestNode},
+    network::fixture::TestNode,
 };
 
 const INSTALLED: [&str; 2] = ["/opt/cni/bin", "/usr/lib/cni"];
@@ -126,8 +126,7 @@ fn a_pod_gets_an_address_and_a_host_port_and_releases_them() {
         let mut pod = node.pod('a');
         pod.ports =
             vec![PortMapping { container_port: 80, host_port: 12000, ..PortMapping::default() }];
-        let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
-        let intent = network.prepare(pod).await.unwrap();
+        let Some((intent, pinned)) = prepare_pinned(&network, pod).await else { return };
         if !has_iptables().await {
             return skip(Lack::Plugins);
         }
@@ -158,9 +157,7 @@ fn a_pod_that_died_still_releases_its_addresses() {
         node.conf("10-pods.conflist", &bridge(&node, "0.4.0", &ranges));
         let network = start(&node, plugins);
         network.set_pod_cidrs(vec!["10.9.0.0/24".to_owned(), "fd00:9::/64".to_owned()]);
-        let pod = node.pod('a');
-        let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
-        let intent = network.prepare(pod).await.unwrap();
+        let Some((intent, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
         let attached = network.attach(&intent).await.unwrap();
         let expected: Vec<IpAddr> =
             ["10.9.0.2", "fd00:9::2"].map(|text| text.parse().unwrap()).to_vec();
@@ -178,9 +175,7 @@ fn a_lost_pod_is_found_by_garbage_collection() {
     let Some(plugins) = installed() else { return };
     in_a_new_namespace(async move || {
         let (node, network) = start_ipv4(plugins);
-        let pod = node.pod('a');
-        let Some(pinned) = PinnedNamespace::at(&pod.netns) else { return };
-        let intent = network.prepare(pod).await.unwrap();
+        let Some((intent, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
         network.attach(&intent).await.unwrap();
         network.release_stale(&[]).await.unwrap();
         assert_eq!(reservations(&node).len(), 1);
@@ -204,9 +199,7 @@ fn many_failures_in_a_row_leak_nothing() {
         text["plugins"].as_array_mut().unwrap().push(json!({"type": "moody"}));
         node.conf("10-pods.conflist", &text);
         let network = start(&node, node.path("bin"));
-        let pod = node.pod('a');
-        let Some(_pinned) = PinnedNamespace::at(&pod.netns) else { return };
-        let intent = network.prepare(pod).await.unwrap();
+        let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
         for _ in 0..20 {
             network.attach(&intent).await.unwrap_err();
             network.detach(&intent).await.unwrap();
