@@ -4,7 +4,7 @@
 use serde::{Deserialize, de::IgnoredAny};
 use serde_saphyr::Options;
 
-use crate::wire::nullable::{nullable, nullable_fields};
+use crate::wire::nullable::nullable;
 
 /// One file: devices of one kind.
 #[derive(Debug, Deserialize)]
@@ -32,6 +32,52 @@ pub(super) struct Device {
     pub(super) container_edits: Edits,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Edits {
+    /// `NAME=value`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) env: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(super) device_nodes: Vec<Node>,
+    #[serde(deserialize_with = "nullable")]
+    pub(super) net_devices: Vec<NetDevice>,
+    #[serde(deserialize_with = "nullable")]
+    pub(super) hooks: Vec<Hook>,
+    #[serde(deserialize_with = "nullable")]
+    pub(super) mounts: Vec<Mount>,
+    pub(super) intel_rdt: Option<IntelRdt>,
+    /// Groups of the process; 0 means none.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) additional_gids: Vec<u32>,
+}
+
+/// A device node; what is not stated is taken from the host's node.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Node {
+    pub(super) path: String,
+    /// On the host; the path in the container when not stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) host_path: String,
+    /// `b`, `c`, `u` or `p`.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub(super) kind: String,
+    /// 0 means not stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) major: u64,
+    /// Used only when `major` is stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) minor: u64,
+    /// Permission bits.
+    pub(super) file_mode: Option<u32>,
+    /// Subset of `rwm`; all when not stated.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) permissions: String,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Mount {
@@ -44,81 +90,53 @@ pub(super) struct Mount {
     pub(super) kind: String,
 }
 
-nullable_fields! {
-    (Debug, Default, Deserialize)
+/// A program that the runtime runs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct Hook {
+    /// When it runs, as the OCI runtime specification names it.
+    pub(super) hook_name: String,
+    pub(super) path: String,
+    /// Arguments, its name first.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) args: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(super) env: Vec<String>,
+    /// Seconds.
+    pub(super) timeout: Option<i64>,
+}
 
-    #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    pub(super) struct Edits {
-        /// `NAME=value`.
-        pub(super) env: Vec<String>,
-        pub(super) device_nodes: Vec<Node>,
-        pub(super) net_devices: Vec<NetDevice>,
-        pub(super) hooks: Vec<Hook>,
-        pub(super) mounts: Vec<Mount>,
-        pub(super) intel_rdt: Option<IntelRdt>,
-        /// Groups of the process; 0 means none.
-        pub(super) additional_gids: Vec<u32>,
-    }
+/// A network device that moves into the container.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct NetDevice {
+    pub(super) host_interface_name: String,
+    /// In the container.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) name: String,
+}
 
-    /// A device node; what is not stated is taken from the host's node.
-    #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    pub(super) struct Node {
-        pub(super) path: String,
-        /// On the host; the path in the container when not stated.
-        pub(super) host_path: String,
-        /// `b`, `c`, `u` or `p`.
-        #[serde(rename = "type")]
-        pub(super) kind: String,
-        /// 0 means not stated.
-        pub(super) major: u64,
-        /// Used only when `major` is stated.
-        pub(super) minor: u64,
-        /// Permission bits.
-        pub(super) file_mode: Option<u32>,
-        /// Subset of `rwm`; all when not stated.
-        pub(super) permissions: String,
-        pub(super) uid: Option<u32>,
-        pub(super) gid: Option<u32>,
-    }
-
-    /// A program that the runtime runs.
-    #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    pub(super) struct Hook {
-        /// When it runs, as the OCI runtime specification names it.
-        pub(super) hook_name: String,
-        pub(super) path: String,
-        /// Arguments, its name first.
-        pub(super) args: Vec<String>,
-        pub(super) env: Vec<String>,
-        /// Seconds.
-        pub(super) timeout: Option<i64>,
-    }
-
-    /// A network device that moves into the container.
-    #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    pub(super) struct NetDevice {
-        pub(super) host_interface_name: String,
-        /// In the container.
-        pub(super) name: String,
-    }
-
-    /// Cache and memory bandwidth.
-    #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    pub(super) struct IntelRdt {
-        #[serde(rename = "closID")]
-        pub(super) clos_id: String,
-        /// Line of the L3 cache.
-        pub(super) l3_cache_schema: String,
-        /// Line of the memory bandwidth.
-        pub(super) mem_bw_schema: String,
-        /// Lines of `schemata`.
-        pub(super) schemata: Vec<String>,
-        pub(super) enable_monitoring: bool,
-        #[serde(rename = "enableCMT")]
-        pub(super) enable_cmt: bool,
-        #[serde(rename = "enableMBM")]
-        pub(super) enable_mbm: bool,
-    }
+/// Cache and memory bandwidth.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(super) struct IntelRdt {
+    #[serde(rename = "closID", deserialize_with = "nullable")]
+    pub(super) clos_id: String,
+    /// Line of the L3 cache.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) l3_cache_schema: String,
+    /// Line of the memory bandwidth.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) mem_bw_schema: String,
+    /// Lines of `schemata`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) schemata: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(super) enable_monitoring: bool,
+    #[serde(rename = "enableCMT", deserialize_with = "nullable")]
+    pub(super) enable_cmt: bool,
+    #[serde(rename = "enableMBM", deserialize_with = "nullable")]
+    pub(super) enable_mbm: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

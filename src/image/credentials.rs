@@ -15,7 +15,7 @@ use crate::{
         process::{ProcessExit, Program, run},
     },
     model::{image::Credentials, reference::registry_of},
-    wire::nullable::nullable_fields,
+    wire::nullable::nullable,
 };
 
 /// The credentials for a registry from the configuration at `path`. An unreadable file counts as missing:
@@ -105,32 +105,40 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     None
 }
 
-nullable_fields! {
-    (Default, Deserialize)
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClientConfig {
+    #[serde(deserialize_with = "nullable")]
+    auths: BTreeMap<String, Option<RegistryAuth>>,
+    #[serde(deserialize_with = "nullable")]
+    cred_helpers: BTreeMap<String, Option<String>>,
+    #[serde(deserialize_with = "nullable")]
+    creds_store: String,
+}
 
-    #[serde(rename_all = "camelCase")]
-    struct ClientConfig {
-        auths: BTreeMap<String, Option<RegistryAuth>>,
-        cred_helpers: BTreeMap<String, Option<String>>,
-        creds_store: String,
-    }
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RegistryAuth {
+    #[serde(deserialize_with = "nullable")]
+    auth: String,
+    #[serde(deserialize_with = "nullable")]
+    username: String,
+    #[serde(deserialize_with = "nullable")]
+    password: String,
+    #[serde(rename = "identitytoken", deserialize_with = "nullable")]
+    identity_token: String,
+    #[serde(rename = "registrytoken", deserialize_with = "nullable")]
+    registry_token: String,
+}
 
-    struct RegistryAuth {
-        auth: String,
-        username: String,
-        password: String,
-        #[serde(rename = "identitytoken")]
-        identity_token: String,
-        #[serde(rename = "registrytoken")]
-        registry_token: String,
-    }
-
-    /// The output of a helper.
-    #[serde(rename_all = "PascalCase")]
-    struct Answer {
-        username: String,
-        secret: String,
-    }
+/// The output of a helper.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Answer {
+    #[serde(deserialize_with = "nullable")]
+    username: String,
+    #[serde(deserialize_with = "nullable")]
+    secret: String,
 }
 
 impl RegistryAuth {

@@ -19,7 +19,7 @@ pub use bollard::models::{
 use serde::{Deserialize, de::IgnoredAny};
 
 use self::lenient::{labels, lenient};
-use super::nullable::{nullable, nullable_fields};
+use super::nullable::nullable;
 
 /// `GET /containers/{id}/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -50,6 +50,41 @@ pub struct ContainerInspect {
     pub mounts: Vec<InspectMount>,
     #[serde(deserialize_with = "nullable")]
     pub graph_driver: GraphDriver,
+}
+
+/// One entry of `Mounts` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectMount {
+    /// `bind`, `volume`, `tmpfs`, `image`, …
+    #[serde(rename = "Type")]
+    pub kind: String,
+    pub source: String,
+    pub destination: String,
+    #[serde(rename = "RW")]
+    pub writable: bool,
+    /// `rprivate`, `rslave`, `rshared`, …
+    pub propagation: String,
+}
+
+/// `State` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectState {
+    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
+    pub status: String,
+    pub running: bool,
+    #[serde(rename = "OOMKilled")]
+    pub oom_killed: bool,
+    /// On the host; 0 when there is none.
+    pub pid: i64,
+    pub exit_code: i64,
+    /// Why the last start failed.
+    pub error: String,
+    /// RFC 3339, year 1 for never.
+    pub started_at: String,
+    /// RFC 3339, year 1 for never.
+    pub finished_at: String,
 }
 
 /// `Config` of an inspect.
@@ -117,6 +152,39 @@ pub struct InspectHostConfig {
     pub cpuset_mems: String,
 }
 
+/// One entry of `HostConfig.Mounts` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct RequestedMount {
+    pub source: String,
+    pub target: String,
+}
+
+/// `NetworkSettings` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectNetwork {
+    /// Address on the default bridge; gone with API 1.52.
+    #[serde(rename = "IPAddress")]
+    pub ip_address: String,
+    /// IPv6 address on the default bridge; gone with API 1.52.
+    #[serde(rename = "GlobalIPv6Address")]
+    pub global_ipv6_address: String,
+    /// Network name → end point.
+    #[serde(deserialize_with = "nullable")]
+    pub networks: BTreeMap<String, Option<InspectEndpoint>>,
+}
+
+/// One end point of `NetworkSettings.Networks`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectEndpoint {
+    #[serde(rename = "IPAddress")]
+    pub ip_address: String,
+    #[serde(rename = "GlobalIPv6Address")]
+    pub global_ipv6_address: String,
+}
+
 /// `GET /images/{name}/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
@@ -169,6 +237,22 @@ pub struct ImageConfig {
     pub volumes: BTreeMap<String, serde::de::IgnoredAny>,
 }
 
+/// One message of `GET /events`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    #[serde(rename = "Type")]
+    pub kind: String,
+    /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
+    #[serde(rename = "Action")]
+    pub action: String,
+    #[serde(rename = "Actor", deserialize_with = "nullable")]
+    pub actor: EventActor,
+    /// Nanoseconds since the epoch.
+    #[serde(rename = "timeNano")]
+    pub time_nano: i64,
+}
+
 /// `Actor` of an event.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -181,201 +265,146 @@ pub struct EventActor {
     pub attributes: BTreeMap<String, String>,
 }
 
-nullable_fields! {
-    (Clone, Debug, Default, Deserialize)
+/// `GET /version`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Version {
+    pub version: String,
+    pub kernel_version: String,
+}
 
-    /// One entry of `Mounts` of an inspect.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InspectMount {
-        /// `bind`, `volume`, `tmpfs`, `image`, …
-        #[serde(rename = "Type")]
-        pub kind: String,
-        pub source: String,
-        pub destination: String,
-        #[serde(rename = "RW")]
-        pub writable: bool,
-        /// `rprivate`, `rslave`, `rshared`, …
-        pub propagation: String,
-    }
+/// `GET /info`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Info {
+    /// Identifier of the data root.
+    #[serde(rename = "ID")]
+    pub id: String,
+    pub server_version: String,
+    /// `cgroupfs`, `systemd` or `none`.
+    pub cgroup_driver: String,
+    pub cgroup_version: String,
+    pub docker_root_dir: String,
+    pub driver: String,
+    #[serde(deserialize_with = "nullable")]
+    pub driver_status: Vec<Vec<String>>,
+    #[serde(deserialize_with = "nullable")]
+    pub runtimes: BTreeMap<String, Runtime>,
+    pub default_runtime: String,
+    #[serde(deserialize_with = "nullable")]
+    pub security_options: Vec<String>,
+    pub logging_driver: String,
+    /// Pods survive a daemon restart.
+    pub live_restore_enabled: bool,
+    pub kernel_version: String,
+    #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
+    pub cdi_spec_dirs: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub warnings: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub containerd: InfoContainerd,
+    /// What filters packets.
+    #[serde(deserialize_with = "nullable")]
+    pub firewall_backend: InfoFirewall,
+    #[serde(deserialize_with = "nullable")]
+    pub registry_config: InfoRegistries,
+    /// Docker's own service of NRI plugins, if it is on (API 1.53).
+    #[serde(rename = "NRI")]
+    pub nri: Option<IgnoredAny>,
+}
 
-    /// `State` of an inspect.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InspectState {
-        /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
-        pub status: String,
-        pub running: bool,
-        #[serde(rename = "OOMKilled")]
-        pub oom_killed: bool,
-        /// On the host; 0 when there is none.
-        pub pid: i64,
-        pub exit_code: i64,
-        /// Why the last start failed.
-        pub error: String,
-        /// RFC 3339, year 1 for never.
-        pub started_at: String,
-        /// RFC 3339, year 1 for never.
-        pub finished_at: String,
-    }
+/// `Info.Containerd`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InfoContainerd {
+    pub address: String,
+}
 
-    /// One entry of `HostConfig.Mounts` of an inspect.
-    #[serde(rename_all = "PascalCase")]
-    pub struct RequestedMount {
-        pub source: String,
-        pub target: String,
-    }
+/// `Info.FirewallBackend`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InfoFirewall {
+    /// `iptables`, `iptables+firewalld`, `nftables`, …
+    pub driver: String,
+}
 
-    /// `NetworkSettings` of an inspect.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InspectNetwork {
-        /// Address on the default bridge; gone with API 1.52.
-        #[serde(rename = "IPAddress")]
-        pub ip_address: String,
-        /// IPv6 address on the default bridge; gone with API 1.52.
-        #[serde(rename = "GlobalIPv6Address")]
-        pub global_ipv6_address: String,
-        /// Network name → end point.
-        pub networks: BTreeMap<String, Option<InspectEndpoint>>,
-    }
+/// `Info.RegistryConfig`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InfoRegistries {
+    /// `registry-mirrors`: for Docker Hub only.
+    #[serde(deserialize_with = "nullable")]
+    pub mirrors: Vec<String>,
+}
 
-    /// One end point of `NetworkSettings.Networks`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InspectEndpoint {
-        #[serde(rename = "IPAddress")]
-        pub ip_address: String,
-        #[serde(rename = "GlobalIPv6Address")]
-        pub global_ipv6_address: String,
-    }
+/// One runtime of `Info.Runtimes`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Runtime {
+    /// The program; empty for one that is a shim of containerd.
+    pub path: String,
+    /// Arguments before those of each call.
+    #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
+    pub runtime_args: Vec<String>,
+    /// What the runtime reports about itself. The key `org.opencontainers.runtime-spec.features` has its
+    /// features document as JSON text.
+    #[serde(deserialize_with = "nullable")]
+    pub status: BTreeMap<String, String>,
+}
 
-    /// One message of `GET /events`.
-    pub struct Event {
-        #[serde(rename = "Type")]
-        pub kind: String,
-        /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
-        #[serde(rename = "Action")]
-        pub action: String,
-        #[serde(rename = "Actor")]
-        pub actor: EventActor,
-        /// Nanoseconds since the epoch.
-        #[serde(rename = "timeNano")]
-        pub time_nano: i64,
-    }
+/// The answer to a create.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct CreateAnswer {
+    pub id: String,
+    /// What the engine ignored.
+    #[serde(deserialize_with = "nullable")]
+    pub warnings: Vec<String>,
+}
 
-    /// `GET /version`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct Version {
-        pub version: String,
-        pub kernel_version: String,
-    }
+/// `GET /exec/{id}/json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ExecInspect {
+    /// Begun and not ended.
+    pub running: bool,
+    /// Host pid, 0 before there is one.
+    pub pid: i64,
+    /// Null until it has ended.
+    pub exit_code: Option<i64>,
+}
 
-    /// `GET /info`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct Info {
-        /// Identifier of the data root.
-        #[serde(rename = "ID")]
-        pub id: String,
-        pub server_version: String,
-        /// `cgroupfs`, `systemd` or `none`.
-        pub cgroup_driver: String,
-        pub cgroup_version: String,
-        pub docker_root_dir: String,
-        pub driver: String,
-        pub driver_status: Vec<Vec<String>>,
-        pub runtimes: BTreeMap<String, Runtime>,
-        pub default_runtime: String,
-        pub security_options: Vec<String>,
-        pub logging_driver: String,
-        /// Pods survive a daemon restart.
-        pub live_restore_enabled: bool,
-        pub kernel_version: String,
-        #[serde(rename = "CDISpecDirs")]
-        pub cdi_spec_dirs: Vec<String>,
-        pub warnings: Vec<String>,
-        pub containerd: InfoContainerd,
-        /// What filters packets.
-        pub firewall_backend: InfoFirewall,
-        pub registry_config: InfoRegistries,
-        /// Docker's own service of NRI plugins, if it is on (API 1.53).
-        #[serde(rename = "NRI")]
-        pub nri: Option<IgnoredAny>,
-    }
+/// Every error body of the engine.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ErrorAnswer {
+    pub message: String,
+}
 
-    /// `Info.Containerd`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InfoContainerd {
-        pub address: String,
-    }
+/// One message of a pull, push or load stream.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Progress {
+    pub status: String,
+    pub id: String,
+    #[serde(rename = "progressDetail", deserialize_with = "nullable")]
+    pub detail: ProgressDetail,
+    /// Free text of a load.
+    pub stream: String,
+    /// The message of `error_detail` alone, as older engines send it.
+    pub error: String,
+    #[serde(rename = "errorDetail", deserialize_with = "nullable")]
+    pub error_detail: ErrorAnswer,
+}
 
-    /// `Info.FirewallBackend`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InfoFirewall {
-        /// `iptables`, `iptables+firewalld`, `nftables`, …
-        pub driver: String,
-    }
-
-    /// `Info.RegistryConfig`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct InfoRegistries {
-        /// `registry-mirrors`: for Docker Hub only.
-        pub mirrors: Vec<String>,
-    }
-
-    /// One runtime of `Info.Runtimes`.
-    pub struct Runtime {
-        /// The program; empty for one that is a shim of containerd.
-        pub path: String,
-        /// Arguments before those of each call.
-        #[serde(rename = "runtimeArgs")]
-        pub runtime_args: Vec<String>,
-        /// What the runtime reports about itself. The key `org.opencontainers.runtime-spec.features` has its
-        /// features document as JSON text.
-        pub status: BTreeMap<String, String>,
-    }
-
-    /// The answer to a create.
-    #[serde(rename_all = "PascalCase")]
-    pub struct CreateAnswer {
-        pub id: String,
-        /// What the engine ignored.
-        pub warnings: Vec<String>,
-    }
-
-    /// `GET /exec/{id}/json`.
-    #[serde(rename_all = "PascalCase")]
-    pub struct ExecInspect {
-        /// Begun and not ended.
-        pub running: bool,
-        /// Host pid, 0 before there is one.
-        pub pid: i64,
-        /// Null until it has ended.
-        pub exit_code: Option<i64>,
-    }
-
-    /// Every error body of the engine.
-    pub struct ErrorAnswer {
-        pub message: String,
-    }
-
-    /// One message of a pull, push or load stream.
-    pub struct Progress {
-        pub status: String,
-        pub id: String,
-        #[serde(rename = "progressDetail")]
-        pub detail: ProgressDetail,
-        /// Free text of a load.
-        pub stream: String,
-        /// The message of `error_detail` alone, as older engines send it.
-        pub error: String,
-        #[serde(rename = "errorDetail")]
-        pub error_detail: ErrorAnswer,
-    }
-
-    /// How far a layer is.
-    pub struct ProgressDetail {
-        /// Bytes done.
-        pub current: i64,
-        /// Bytes in all, 0 when unknown.
-        pub total: i64,
-        /// The unit of the counts: empty for bytes, `s` for elapsed seconds.
-        pub units: String,
-    }
+/// How far a layer is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ProgressDetail {
+    /// Bytes done.
+    pub current: i64,
+    /// Bytes in all, 0 when unknown.
+    pub total: i64,
+    /// The unit of the counts: empty for bytes, `s` for elapsed seconds.
+    pub units: String,
 }

@@ -12,23 +12,3 @@ where
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
-
-/// Declares what a peer sends. In every field, `null` means the default, as if the field were absent.
-/// Begins with what the structs derive.
-macro_rules! nullable_fields {
-    ($derived:tt $(
-        $(#[$of_all:meta])*
-        $public:vis struct $name:ident { $($(#[$of_one:meta])* $shown:vis $field:ident: $type:ty,)* }
-    )*) => { $(
-        #[derive $derived]
-        #[serde(default)]
-        $(#[$of_all])*
-        $public struct $name { $(
-            $(#[$of_one])*
-            #[serde(deserialize_with = "crate::wire::nullable::nullable")]
-            $shown $field: $type,
-        )* }
-    )* };
-}
-
-pub(crate) use nullable_fields;
