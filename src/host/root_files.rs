@@ -3,7 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File, Permissions},
+    fs::{self, File, FileType, Permissions},
     io::{self, Read},
     os::{
         fd::{AsRawFd, OwnedFd},
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{CWD, Mode, OFlags, XattrFlags, lsetxattr, openat};
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, XattrFlags, fstatfs, lsetxattr, openat};
 
 /// Owner, permissions and extended attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,6 +134,26 @@ impl RootFiles {
         fs::hard_link(first.path(), self.new_place(path)?.path())
     }
 
+    /// What is at a path. None if nothing is there.
+    ///
+    /// # Errors
+    /// As [`Self::remove`], and if the path is in `/proc`, whose links lead to the files of other processes.
+    pub fn kind(&self, path: &Path) -> io::Result<Option<FileType>> {
+        let found = self.place(path).and_then(|place| {
+            if fstatfs(&place.directory)?.f_type == PROC_SUPER_MAGIC {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "is in a proc file system",
+                ));
+            }
+            Ok(fs::symlink_metadata(place.path())?.file_type())
+        });
+        match found {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     fn new_place(&self, path: &Path) -> io::Result<Place> {
         self.remove(path)?;
         self.place(path)
@@ -201,6 +221,14 @@ mod tests {
             files.remove(path).unwrap_err();
             files.other_name(Path::new("etc/x"), path).unwrap_err();
         }
+        for path in ["link/kept", "../outside/kept"] {
+            files.kind(Path::new(path)).unwrap_err();
+        }
+        assert!(files.kind(Path::new("link")).unwrap().unwrap().is_symlink());
+        assert!(files.kind(Path::new("etc")).unwrap().unwrap().is_dir());
+        assert_eq!(files.kind(Path::new("etc/none/below")).unwrap(), None);
+        let node = RootFiles::open(Path::new("/")).unwrap();
+        node.kind(Path::new("proc/version")).unwrap_err();
         files.clear(Path::new("link")).unwrap_err();
         files.remove(Path::new("none/below")).unwrap();
         files.file(Path::new("/etc/own"), &own, &mut &b"text"[..]).unwrap();

@@ -58,6 +58,7 @@ pub(super) struct Rlimit {
 #[serde(default)]
 pub(super) struct Mount {
     pub(super) destination: String,
+    pub(super) source: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) options: Vec<String>,

@@ -4,9 +4,8 @@
 //! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
 //! each is checked that could bring along a right, a mount, a device or a namespace.
 
-use std::{collections::BTreeMap, io::Read};
+use std::collections::BTreeMap;
 
-use flate2::read::MultiGzDecoder;
 use prost::Message;
 
 use super::{
@@ -16,7 +15,9 @@ use super::{
         CgroupDirectory, CgroupMember, CgroupSet, Cgroups, Controller, Core, HostNames, Inventory,
         Limit, Limits, Mount, Namespaces, Network, OpenFile, Task, Thread, TreeEntry,
     },
-    mounts, rights, seccomp,
+    mounts,
+    paths::Located,
+    rights, seccomp, tmpfs,
 };
 
 /// The images of a checkpoint that are read, by name.
@@ -64,22 +65,28 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
 }
 
 impl Images {
-    /// Fits the images. Afterwards, they are to replace those of the checkpoint.
+    /// Fits the images. Afterwards, they are to replace those of the checkpoint. Returns the paths that CRIU will
+    /// use, which are to be checked when the files of the checkpoint are in place.
     ///
     /// # Errors
     /// The reason why the checkpoint is refused, as the end of a sentence about it.
-    pub(in crate::oci_runtime) fn fit(&mut self, target: &Target<'_>) -> Result<(), String> {
+    pub(in crate::oci_runtime) fn fit(
+        &mut self,
+        target: &Target<'_>,
+    ) -> Result<Vec<Located>, String> {
         self.check_standard_files()?;
         self.check_namespaces(target.config)?;
         self.check_files(target.config)?;
         let mounts = self.only::<Mount>("mountpoints-")?;
         mounts::check(&mounts, target.config, target.exists)?;
-        for (name, bytes) in &self.0 {
-            if name.starts_with("tmpfs-") {
-                check_tmpfs(bytes, target.config)
-                    .map_err(|reason| format!("its {name} {reason}"))?;
-            }
+        let mut links = BTreeMap::new();
+        for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
+            let of_image = tmpfs::check(bytes, target.config)
+                .map_err(|reason| format!("its {name} {reason}"))?;
+            links.insert(name.as_str(), of_image);
         }
+        let located = self.check_paths(&mounts, target.config, &links)?;
+        self.check_memory()?;
         if target.config.has_namespace("network") {
             let networks = self.only::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {
@@ -91,10 +98,11 @@ impl Images {
         for image in self.names("utsns-") {
             self.change(&image, |entry| merged(entry, &name))?;
         }
-        self.fit_cgroups(target.config)
+        self.fit_cgroups(target.config)?;
+        Ok(located)
     }
 
-    fn names(&self, start: &str) -> Vec<String> {
+    pub(super) fn names(&self, start: &str) -> Vec<String> {
         self.0.keys().filter(|name| name.starts_with(start)).cloned().collect()
     }
 
@@ -104,7 +112,7 @@ impl Images {
     }
 
     /// The entries of an image.
-    fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
+    pub(super) fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
         let image = self.image(name)?;
         let entries = image.entries.iter().map(|entry| decoded(entry));
         entries
@@ -195,13 +203,6 @@ impl Images {
             }
             if file.kind != PACKET_SOCKET && !OPEN_FILES.contains(&file.kind) {
                 return Err(format!("it has an open file of CRIU's type {}", file.kind));
-            }
-            // Without a path, CRIU opens the file by its handle, outside of the container's mounts.
-            let watches = file.watches.iter().flat_map(|it| &it.all);
-            let mut handles =
-                watches.map(|watch| watch.handle.as_ref().and_then(|it| it.path.as_ref()));
-            if handles.any(|path| path.is_none()) {
-                return Err("it watches a file that has no path (inotify)".to_owned());
             }
         }
         Ok(())
@@ -318,30 +319,6 @@ fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
     Limits { all: (0..LIMITS.len()).map(lower).collect() }
 }
 
-/// The content of a tmpfs, which CRIU lets the system's tar unpack.
-fn check_tmpfs(bytes: &[u8], config: &Config) -> Result<(), String> {
-    let damaged = |error: std::io::Error| format!("is damaged: {error}");
-    let mut content = MultiGzDecoder::new(bytes).take(LARGEST_TMPFS);
-    for entry in tar::Archive::new(&mut content).entries().map_err(damaged)? {
-        let entry = entry.map_err(damaged)?;
-        let (path, header) = (entry.path().map_err(damaged)?, entry.header());
-        let kind = header.entry_type();
-        if !kind.is_character_special() && !kind.is_block_special() {
-            continue;
-        }
-        let numbers = (header.device_major(), header.device_minor());
-        let number = (numbers.0.ok().flatten(), numbers.1.ok().flatten());
-        let is_standard = kind.is_character_special()
-            && matches!(number, (Some(1), Some(3 | 5 | 7..=9)) | (Some(5), Some(0..=2)));
-        let mut own = config.linux.devices.iter();
-        if !is_standard && !own.any(|it| number == (Some(it.major), Some(it.minor))) {
-            let path = path.display();
-            return Err(format!("has the device {path}, and the new container has not"));
-        }
-    }
-    if content.limit() == 0 { Err("is too large".to_owned()) } else { Ok(()) }
-}
-
 fn core_name(id: u32) -> String {
     format!("core-{id}.img")
 }
@@ -352,7 +329,7 @@ const SECCOMP: &str = "seccomp.img";
 const SECCOMP_MAGIC: u32 = 0x6441_3049;
 const CGROUP_MAGIC: u32 = 0x5938_3330;
 /// Images that are checked.
-const READ: [&str; 11] = [
+const READ: [&str; 14] = [
     "inventory",
     "pstree",
     "core",
@@ -364,10 +341,12 @@ const READ: [&str; 11] = [
     "utsns",
     "tmpfs-dev",
     "tmpfs",
+    "mm",
+    "remap-fpath",
+    "ghost-file",
 ];
 /// Images that have only memory, and state of processes and files that are checked.
-const KEPT: [&str; 21] = [
-    "mm",
+const KEPT: [&str; 18] = [
     "fs",
     "fdinfo",
     "pagemap",
@@ -383,8 +362,6 @@ const KEPT: [&str; 21] = [
     "ipcns-sem",
     "tty-info",
     "tty-data",
-    "remap-fpath",
-    "ghost-file",
     "filelocks",
     "memfd",
     "tcp-stream",
@@ -402,8 +379,6 @@ const NO_CGROUPS: u32 = 1;
 const OWN_CGROUPS: u32 = 2;
 /// Stands for the container's cgroup in the images.
 const PLACE: &str = "container";
-/// Few bytes can become many.
-const LARGEST_TMPFS: u64 = 256 << 20;
 /// In the order of the kernel's numbers.
 const LIMITS: [&str; 16] = [
     "CPU",

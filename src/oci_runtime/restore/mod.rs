@@ -12,9 +12,11 @@ mod image;
 pub(super) mod layer;
 mod messages;
 mod mounts;
+pub(super) mod paths;
 mod rights;
 pub(super) mod run;
 mod seccomp;
+mod tmpfs;
 
 #[cfg(test)]
 mod tests;

@@ -66,6 +66,38 @@ pub(super) fn check(
     }
 }
 
+/// Whose files a mount has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    /// The root file system.
+    Root,
+    /// A volume, with its source.
+    Volume(&'a str),
+    /// A tmpfs or terminals, which are the container's own.
+    Memory,
+    /// A device of the container, or one that hides a file.
+    Device,
+    /// Files of the kernel.
+    Kernel,
+}
+
+/// Whose files an accepted mount has.
+pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
+    let path = parts(&mount.path);
+    let is_at = |it: &String| parts(it) == path;
+    let is_masked = config.linux.masked_paths.iter().any(is_at);
+    let planned = config.mounts.iter().find(|it| is_at(&it.destination) && !is_masked);
+    match (&mount.outside, planned) {
+        (None, _) if path.is_empty() => Content::Root,
+        (Some(_), Some(it)) if it.is_bind() => Content::Volume(&it.source),
+        (Some(_), None) if is_masked || config.linux.devices.iter().any(|it| is_at(&it.path)) => {
+            Content::Device
+        }
+        (None, Some(_)) if [TMPFS, TERMINALS].contains(&mount.kind) => Content::Memory,
+        _ => Content::Kernel,
+    }
+}
+
 /// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
 /// one of the node or the root.
 fn check_devices(mounts: &[Mount]) -> Result<(), String> {
@@ -145,7 +177,7 @@ fn kinds(kind: &str) -> &'static [u32] {
         "proc" => &[1],
         "sysfs" => &[2],
         "tmpfs" => &[TMPFS],
-        "devpts" => &[6],
+        "devpts" => &[TERMINALS],
         "mqueue" => &[14],
         // With version 1, a tmpfs with a mount for each controller.
         "cgroup" => &[TMPFS, CGROUP, 23],
@@ -153,7 +185,8 @@ fn kinds(kind: &str) -> &'static [u32] {
     }
 }
 
-const READ_ONLY: u32 = 1;
+pub(super) const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
+const TERMINALS: u32 = 6;
 /// A controller of version 1.
 const CGROUP: u32 = 12;

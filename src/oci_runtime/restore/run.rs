@@ -3,8 +3,9 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs::{self, File, FileType},
     io::{self, BufReader, Seek},
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,7 @@ use super::{
     config::Config,
     fit::{Handling, Images, Target, handling},
     layer,
+    paths::Located,
 };
 use crate::{
     host::{
@@ -56,17 +58,38 @@ pub(in crate::oci_runtime) fn prepare(
         filter: filter.as_deref(),
         exists: &|path| Path::new(path).exists(),
     };
-    read.fit(&target).map_err(|reason| {
-        Restore(format!("the checkpoint does not fit the new container: {reason}"))
-    })?;
+    let located = read.fit(&target).map_err(unfit)?;
     for name in removed {
         file::remove_if_present(&images.join(name), Durability::Written)?;
     }
     for (name, bytes) in read.0.iter().filter(|(name, bytes)| before.0.get(*name) != Some(*bytes)) {
         file::replace(&images.join(name), bytes, Durability::Written)?;
     }
-    apply_layer(&line.bundle.join(&config.root.path), checkpoint)?;
+    let root = line.bundle.join(&config.root.path);
+    apply_layer(&root, checkpoint)?;
+    for Located { volume, path } in located {
+        let source = volume.as_deref().map_or(root.as_path(), Path::new);
+        check_file(source, &path)
+            .map_err(|error| unfit(format!("its file {path} of {}: {error}", source.display())))?;
+    }
     Ok(restoring(line, &config, checkpoint))
+}
+
+fn unfit(reason: String) -> OciRuntimeError {
+    Restore(format!("the checkpoint does not fit the new container: {reason}"))
+}
+
+/// A volume may be a single file.
+fn check_file(source: &Path, path: &str) -> io::Result<()> {
+    let kind = match path {
+        "" => Some(fs::metadata(source)?.file_type()),
+        path => RootFiles::open(source)?.kind(Path::new(path))?,
+    };
+    let is_other = |it: FileType| it.is_symlink() || it.is_char_device() || it.is_block_device();
+    if kind.is_some_and(is_other) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "is a link or a device"));
+    }
+    Ok(())
 }
 
 /// The line of `create`, which has the flags for files and terminals, as that of `restore`.

@@ -37,6 +37,14 @@ impl Place {
             serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
         config["linux"]["readonlyPaths"] =
             serde_json::json!(["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"]);
+        fs::write(at("bundle/source"), "").unwrap();
+        fs::create_dir(at("bundle/volume")).unwrap();
+        for mount in config["mounts"].as_array_mut().unwrap() {
+            let is_directory =
+                mount["destination"] == "/data" || mount["destination"] == "/dev/shm";
+            let source = if is_directory { "bundle/volume" } else { "bundle/source" };
+            mount["source"] = serde_json::json!(at(source));
+        }
         fs::write(at("bundle/config.json"), config.to_string()).unwrap();
         for (name, bytes) in images.0 {
             fs::write(at("dump/checkpoint").join(name), bytes).unwrap();
@@ -139,4 +147,40 @@ fn nothing_runs_if_the_checkpoint_is_refused() {
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
     });
     assert!(pipe.contains("core-7.img"), "{pipe}");
+}
+
+#[test]
+fn a_link_in_the_way_of_criu_is_refused() {
+    let refused = |change: &dyn Fn(&Place)| {
+        let place = Place::new("");
+        change(&place);
+        let refused = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+        assert_eq!(place.seen(), "", "{refused}");
+        refused
+    };
+    // The program of the checkpoint is /bin/sh. The layer makes the link.
+    let program = refused(&|place| {
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        let own = fs::metadata(place.path("dump")).unwrap();
+        use std::os::unix::fs::MetadataExt as _;
+        header.set_uid(own.uid().into());
+        header.set_gid(own.gid().into());
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        header.set_mode(0o777);
+        archive.append_link(&mut header, "bin", "/proc/self/fd").unwrap();
+        fs::write(place.path("dump/rootfs-diff.tar"), archive.into_inner().unwrap()).unwrap();
+    });
+    assert!(program.contains("its file bin/sh of"), "{program}");
+    // A mount point, and a file of a volume.
+    for (link, reason) in
+        [("rootfs/etc", "etc/hosts"), ("rootfs/dev", "dev"), ("volume/count", "count")]
+    {
+        let link = format!("bundle/{link}");
+        let text = refused(&|place| {
+            std::os::unix::fs::symlink("/proc/self", place.path(&link)).unwrap();
+        });
+        assert!(text.contains(&format!("its file {reason} of")), "{reason}: {text}");
+    }
 }
