@@ -86,7 +86,7 @@ impl Images {
             links.insert(name.as_str(), of_image);
         }
         let located = self.check_paths(&mounts, target.config, &links)?;
-        self.check_memory()?;
+        self.check_memory(target.config)?;
         if target.config.has_namespace("network") {
             let networks = self.only::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {

@@ -264,6 +264,8 @@ pub(super) struct Memory {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Area {
+    #[prost(uint64, required, tag = "1")]
+    pub(super) start: u64,
     /// Those with which CRIU opens its file.
     #[prost(uint32, optional, tag = "10")]
     pub(super) flags: Option<u32>,

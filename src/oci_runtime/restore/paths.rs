@@ -118,10 +118,15 @@ impl Images {
         Ok(made)
     }
 
-    /// Checks the flags of mapped files. Their paths are those of open files.
-    pub(super) fn check_memory(&self) -> Result<(), String> {
+    /// The kernel lets only root map the first pages, which an attack on the kernel can use.
+    pub(super) fn check_memory(&self, config: &Config) -> Result<(), String> {
         for name in self.names("mm-") {
-            for Area { flags } in self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas) {
+            for Area { start, flags } in
+                self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas)
+            {
+                if start < LOWEST && !config.allows("CAP_SYS_RAWIO") {
+                    return Err(format!("it has memory at address {start:#x}"));
+                }
                 check_flags(flags.unwrap_or_default())?;
             }
         }
@@ -233,3 +238,5 @@ const MADE: [u32; 3] = [0o010_000, 0o040_000, 0o100_000];
 const CREATE: u32 = 0o100;
 const EXCLUSIVE: u32 = 0o200;
 const TRUNCATE: u32 = 0o1000;
+/// The default of `vm.mmap_min_addr`.
+const LOWEST: u64 = 1 << 16;

@@ -7,8 +7,8 @@ use super::{
     super::{
         image::{Image, decoded, merged},
         messages::{
-            FileHandle, GhostFile, Mount, OpenFile, RegularFile, Remade, Terminal, UnixSocket,
-            Watch, Watches,
+            Area, FileHandle, GhostFile, Memory, Mount, OpenFile, RegularFile, Remade, Terminal,
+            UnixSocket, Watch, Watches,
         },
         paths::Located,
     },
@@ -190,6 +190,24 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         images.0.insert("ghost-file-1.img".to_owned(), image);
         assert_eq!(fit(&mut images, &config).is_err(), is_refused, "{mode:o}");
     }
+}
+
+#[test]
+fn the_first_pages_are_not_mapped() {
+    let with_area = |start, flags, capabilities: &[&str]| {
+        let (mut images, mut config) = fixture();
+        let memory = Memory { areas: vec![Area { start, flags }] };
+        images.0.insert("mm-7.img".to_owned(), Image::new(0, &memory).bytes());
+        let bounding = config["process"]["capabilities"]["bounding"].as_array_mut().unwrap();
+        bounding.extend(capabilities.iter().map(|name| json!(name)));
+        fit(&mut images, &config)
+    };
+    for start in [0, 4096, (1 << 16) - 1] {
+        assert!(with_area(start, None, &[]).unwrap_err().contains("memory at address"));
+        with_area(start, None, &["CAP_SYS_RAWIO"]).unwrap();
+    }
+    with_area(1 << 16, Some(2), &[]).unwrap();
+    with_area(u64::MAX, Some(0o101), &[]).unwrap_err();
 }
 
 #[test]
