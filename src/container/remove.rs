@@ -15,6 +15,7 @@ impl Containers {
     }
 
     async fn remove_known(&self, id: &ContainerId) -> Result<(), Failure> {
+        self.node.end_unpacking(id).await?;
         let _held = self.node.locks.write(id.as_str()).await;
         let _moving = self.node.engine.standstills().moving(id.as_str()).await;
         let before = self.node.store.snapshot();

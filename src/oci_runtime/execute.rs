@@ -10,7 +10,7 @@ use std::{
     io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
-    process::{Command, ExitCode, ExitStatus, Stdio},
+    process::{self, Command, ExitCode, ExitStatus, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -104,13 +104,30 @@ pub(super) fn run(
     }
 }
 
-/// Restores a container instead of creating it. The checkpoint is then removed: the next start is a fresh one.
+/// Restores a container instead of creating it. The next start is a fresh one, or gets the checkpoint again from the
+/// server if this one fails.
 fn restore(
     line: &CommandLine,
     directory: &EditsDirectory,
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
     create::prepare(directory, &line.id, &line.bundle)?;
+    // The server may put the checkpoint there again while this process runs.
+    let own = dump.with_file_name(format!("taken-{}", process::id()));
+    fs::rename(dump, &own).map_err(|e| HostError::new("start from the checkpoint in", dump, e))?;
+    let restored = restore_from(line, directory, &own);
+    if let Err(error) = fs::remove_dir_all(&own) {
+        // The server removes it after the start.
+        report(line.log.as_deref(), line.is_log_json, &format!("{}: {error}", own.display()));
+    }
+    restored
+}
+
+fn restore_from(
+    line: &CommandLine,
+    directory: &EditsDirectory,
+    dump: &Path,
+) -> Result<ExitCode, OciRuntimeError> {
     let run = |line: &CommandLine| {
         let ended = command(line).stdin(Stdio::null()).status();
         Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
@@ -127,7 +144,6 @@ fn restore(
             "CRIU cannot restore the checkpoint: {reason}"
         )));
     }
-    fs::remove_dir_all(dump).map_err(|e| HostError::new("remove", dump, e))?;
     directory.mark_restored(&line.id)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -94,14 +94,27 @@ impl Contents {
     /// Writes the images and the changed files into a directory that has only the directory of the images.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn unpack(&self, archive: &mut (impl Read + Seek), directory: &Path) -> io::Result<()> {
+    /// The disk refuses, the archive has become shorter, or it should end.
+    pub fn unpack(
+        &self,
+        archive: &mut (impl Read + Seek),
+        directory: &Path,
+        is_over: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
         for Content { path, offset, size } in &self.0 {
             archive.seek(SeekFrom::Start(*offset))?;
             let mut options = File::options();
             let mut file =
                 options.write(true).create_new(true).mode(0o600).open(directory.join(path))?;
-            io::copy(&mut archive.by_ref().take(*size), &mut file)?;
+            let mut left = archive.by_ref().take(*size);
+            while left.limit() > 0 {
+                if is_over() {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                if io::copy(&mut left.by_ref().take(PIECE), &mut file)? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
         }
         Ok(())
     }
@@ -183,3 +196,4 @@ pub const LARGEST_DOCUMENT: u64 = 4 << 20;
 /// The kernel's limit for an extended attribute is 64 KiB.
 const LARGEST_EXTENSION: u64 = 1 << 20;
 const MOST_ENTRIES: usize = 1_000_000;
+const PIECE: u64 = 8 << 20;

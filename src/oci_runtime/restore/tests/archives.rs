@@ -43,10 +43,16 @@ fn only_the_files_of_a_restore_are_unpacked() {
     contents.document(&mut bytes, "spec.dump").unwrap_err();
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("checkpoint")).unwrap();
-    contents.unpack(&mut bytes, place.path()).unwrap();
+    contents.unpack(&mut bytes, place.path(), &|| true).unwrap_err();
+    fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
+    contents.unpack(&mut bytes, place.path(), &|| false).unwrap();
     assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
     assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
     assert!(!place.path().join("dump.log").exists());
+    // The archive is cut off while it is unpacked.
+    let mut cut = Cursor::new(bytes.get_ref()[..1024].to_vec());
+    fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
+    contents.unpack(&mut cut, place.path(), &|| false).unwrap_err();
 }
 
 #[test]

@@ -29,8 +29,7 @@ impl Place {
         let at = |name: &str| folder.path().join(name);
         let directory = EditsDirectory::new(at("edits"));
         fs::create_dir_all(at("bundle/rootfs")).unwrap();
-        fs::create_dir_all(at("dump/checkpoint")).unwrap();
-        let (images, mut config) = fixture();
+        let mut config = fixture().1;
         config["linux"].as_object_mut().unwrap().remove("seccomp");
         // These paths may not exist on this machine.
         config["linux"]["maskedPaths"] =
@@ -46,11 +45,6 @@ impl Place {
             mount["source"] = serde_json::json!(at(source));
         }
         fs::write(at("bundle/config.json"), config.to_string()).unwrap();
-        for (name, bytes) in images.0 {
-            fs::write(at("dump/checkpoint").join(name), bytes).unwrap();
-        }
-        fs::write(at("dump/checkpoint/cgroup.img"), "old").unwrap();
-        fs::write(at("dump/deleted.files"), "[\"/gone\"]").unwrap();
         fs::write(at("bundle/rootfs/gone"), "").unwrap();
         let program = at("runtime");
         let text = format!("#!/bin/sh\necho \"$@\" >>{}\n{script}\n", at("seen").display());
@@ -59,7 +53,19 @@ impl Place {
         let runtime = vec![program.display().to_string()];
         let edits = OciEdits { restore: Some(at("dump")), runtime, ..OciEdits::default() };
         directory.write(ID, &edits).unwrap();
-        Self { folder, directory }
+        let place = Self { folder, directory };
+        place.unpack();
+        place
+    }
+
+    fn unpack(&self) {
+        let dump = self.path("dump");
+        fs::create_dir_all(dump.join("checkpoint")).unwrap();
+        for (name, bytes) in fixture().0.0 {
+            fs::write(dump.join("checkpoint").join(name), bytes).unwrap();
+        }
+        fs::write(dump.join("checkpoint/cgroup.img"), "old").unwrap();
+        fs::write(dump.join("deleted.files"), "[\"/gone\"]").unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -83,20 +89,23 @@ fn a_create_becomes_a_restore_once() {
     let place = Place::new("");
     place.run(&format!("create --bundle BUNDLE --pid-file /p {ID}")).unwrap();
     let (dump, bundle) = (place.path("dump"), place.path("bundle"));
+    let taken = place.path(&format!("taken-{}", std::process::id()));
     let wanted = format!(
         "--root /r restore --detach --file-locks --image-path {0}/checkpoint --work-path {0} --bundle {1} \
          --pid-file /p {ID}\n",
-        dump.display(),
+        taken.display(),
         bundle.display()
     );
     assert_eq!(place.seen(), wanted);
-    assert!(!dump.exists() && !bundle.join("rootfs/gone").exists());
+    assert!(!dump.exists() && !taken.exists() && !bundle.join("rootfs/gone").exists());
     // The runtime is not asked to start what runs.
     let started = place.run(&format!("start {ID}")).unwrap();
     assert_eq!(format!("{started:?}"), format!("{:?}", ExitCode::SUCCESS));
     assert_eq!(place.seen(), wanted);
     assert_eq!(place.directory.restore(ID).unwrap(), None, "the next start is a fresh one");
-    // Also if the restored container was never started.
+    // Also if the server has put the checkpoint there again, or the restored container was never started.
+    fs::create_dir(&dump).unwrap();
+    assert_eq!(place.directory.restore(ID).unwrap(), None);
     place.directory.mark_restored(ID).unwrap();
     // Otherwise it would replace this process.
     let mode = fs::Permissions::from_mode(0o644);
@@ -115,15 +124,29 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
     let place = Place::new(
         "d=$7; echo '(00.1) Error (criu/x.c:1): no such pid' >$(dirname $d)/restore.log; exit 1",
     );
+    let create = format!("create --bundle BUNDLE {ID}");
     for _ in 0..2 {
-        let failed = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+        place.unpack();
+        let failed = place.run(&create).unwrap_err();
         assert!(
             failed.contains("CRIU cannot restore the checkpoint: Error (criu/x.c:1)"),
             "{failed}"
         );
-        assert!(place.path("dump").exists());
+        // The memory of the processes does not stay.
+        let names = fs::read_dir(place.folder.path()).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(
+            !names
+                .iter()
+                .any(|name| name == "dump" || name.as_encoded_bytes().starts_with(b"taken"))
+        );
         assert!(!place.directory.take_restored(ID).unwrap());
     }
+    // Without the server, the container does not start as a fresh one.
+    let seen = place.seen();
+    let failed = place.run(&create).unwrap_err();
+    assert!(failed.contains("cannot start from the checkpoint in"), "{failed}");
+    assert_eq!(place.seen(), seen);
 }
 
 #[test]
