@@ -57,7 +57,7 @@ impl Node {
             if !MARKS.iter().any(|mark| image.labels.contains_key(*mark)) {
                 return Ok(None);
             }
-            self.restore_dir(named)?;
+            self.ensure_restorable(named, &image)?;
             let inspection = self.image_files.inspect(&image.id).await?;
             let read = documents(&inspection).await;
             inspection.close().await;
@@ -83,6 +83,19 @@ impl Node {
             let reason = "the setting restore-dir is not set, which allows it";
             refused(named, Kind::FailedPrecondition, reason)
         })
+    }
+
+    /// Refuses images that the setting does not allow.
+    pub(super) fn ensure_restorable(
+        &self,
+        named: &str,
+        image: &ImageRecord,
+    ) -> Result<(), Failure> {
+        if self.live.current().restore_images.iter().any(|pattern| pattern.matches(image)) {
+            return Ok(());
+        }
+        let reason = "the setting restore-images, which allows it, does not name the image";
+        Err(refused(named, Kind::FailedPrecondition, reason))
     }
 }
 

@@ -47,8 +47,14 @@ impl Node {
     pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
         let Some(restore) = &container.document.restore else { return Ok(()) };
         let named = &container.document.spec.image;
-        // The setting may have changed after the create.
-        self.restore_dir(named)?;
+        // The settings may have changed after the create.
+        match restore {
+            Restore::Archive(_) => drop(self.restore_dir(named)?),
+            Restore::Image(id) => {
+                let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
+                self.ensure_restorable(named, &image)?;
+            }
+        }
         let ids = [container.document.sandbox.as_str(), container.id.as_str()];
         let stops = Stops(ids.map(|id| self.cancellations.of(id)));
         let place = self.oci_runtime_files.restore(container.id.as_str());

@@ -229,18 +229,24 @@ pub(crate) async fn of_an_image(world: World) -> Outcome {
     fs::write(&data, "")?;
     let mark = "LABEL org.criu.checkpoint.container.name=counter";
     let image = "dockbridge.test/checkpoint:1";
+    let other = "dockbridge.test/other:1";
     let tar = archive.display().to_string();
-    stage.engine.docker(&["import", "--change", mark, &tar, image]).await?;
+    for name in [image, other] {
+        stage.engine.docker(&["import", "--change", mark, &tar, name]).await?;
+    }
 
     let pod = stage.recipes.pod("from-image");
     let sandbox = cri.run(&pod).await?;
     let mut config = again(&stage, &archive);
+    config.image = Some(cri::ImageSpec { image: other.to_owned(), ..Default::default() });
+    let refused = cri.create(&sandbox, &config, &pod).await;
+    denied(refused, (Code::FailedPrecondition, "restore-images"))?;
     config.image = Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() });
     let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
     ensure!(numbers(&data).await? > 1, "the counter began again");
     ensure_eq!(stage.engine.inside(&id, "cat /etc/added").await?.trim(), "kept");
     cri.end(&sandbox).await?;
-    stage.engine.docker(&["rmi", image]).await?;
+    stage.engine.docker(&["rmi", image, other]).await?;
     stage.leaves_nothing().await
 }
 
@@ -286,7 +292,8 @@ async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> 
     let directory = stage.folders.shared.join("archives");
     fs::create_dir(&directory)?;
     let shown = directory.display().to_string();
-    stage.cri = stage.bridge.restart_with(&["--restore-dir", &shown]).await?;
+    let flags = ["--restore-dir", &shown, "--restore-images", "dockbridge.test/checkpoint"];
+    stage.cri = stage.bridge.restart_with(&flags).await?;
     Ok(Some((stage, directory.join("counter.tar"))))
 }
 
