@@ -121,6 +121,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     let is_at = |it: &String| parts(it) == path;
     let linux = &config.linux;
     let is_masked = linux.masked_paths.iter().any(is_at);
+    let is_read_only = !is_masked && linux.readonly_paths.iter().any(is_at);
     let unknown =
         || Err(format!("it has a mount at {}, and the new container has not", mount.path));
     let planned = config.mounts.iter().find(|it| is_at(&it.destination));
@@ -131,6 +132,8 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     match (&mount.outside, planned.or(cgroups)) {
         // CRIU only knows sources that the runtime names: those of the new container.
         (Some(source), _) if is_masked && source == "/dev/null" => {}
+        (None, _) if is_masked && mount.kind == TMPFS => needed = READ_ONLY,
+        _ if is_masked => return unknown(),
         (Some(source), Some(it))
             if (it.is_bind() || cgroups.is_some()) && parts(source) == path =>
         {
@@ -153,11 +156,11 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
             let is_tmpfs_of_cgroups = it.kind == "cgroup" && mount.kind == TMPFS;
             needed = if is_tmpfs_of_cgroups { flags(it) & !READ_ONLY } else { flags(it) };
         }
-        (None, None) if is_masked && mount.kind == TMPFS => needed = READ_ONLY,
-        (None, None) if linux.readonly_paths.iter().any(is_at) && [1, 2].contains(&mount.kind) => {
-            needed = READ_ONLY;
-        }
+        (None, None) if is_read_only && [1, 2].contains(&mount.kind) => {}
         _ => return unknown(),
+    }
+    if is_read_only {
+        needed |= READ_ONLY;
     }
     if mount.flags & needed != needed {
         return Err(format!("its mount at {} lacks options of the new container", mount.path));

@@ -413,6 +413,18 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     fit(&mut images, &config).unwrap();
     config["linux"]["readonlyPaths"].as_array_mut().unwrap().push(json!("/proc/keys"));
     fit(&mut images, &config).unwrap();
+    // Also where another mount is planned.
+    for (key, path, reason) in [
+        ("readonlyPaths", "/", "its mount at / lacks"),
+        ("readonlyPaths", "/data", "its mount at /data lacks"),
+        ("maskedPaths", "/data", "a mount at /data, and the new container has not"),
+        ("maskedPaths", "/", "a mount at /, and the new container has not"),
+    ] {
+        let (mut images, mut config) = fixture();
+        config["linux"][key].as_array_mut().unwrap().push(json!(path));
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains(reason), "{key} {path}: {refused}");
+    }
 }
 
 #[test]
