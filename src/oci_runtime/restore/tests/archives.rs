@@ -4,7 +4,7 @@ use std::{fs, io::Cursor};
 
 use tar::{Builder, EntryType, Header};
 
-use super::super::archive::{CONFIG, Contents};
+use super::super::archive::{CONFIG, Contents, check_extensions};
 
 fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u8]) {
     let mut header = Header::new_gnu();
@@ -71,6 +71,16 @@ fn hostile_archives_are_refused() {
     ] {
         let refused = Contents::find(&mut archive(entries)).unwrap_err().to_string();
         assert!(refused.contains(reason), "{entries:?}: {refused}");
+    }
+    // A size that other readers use in place of that of the header.
+    for kind in [EntryType::XHeader, EntryType::XGlobalHeader] {
+        let mut bytes = archive(&[("pax", kind, b"10 size=1\n"), (CONFIG, FILE, b"{}")]);
+        let refused = Contents::find(&mut bytes).unwrap_err().to_string();
+        assert!(refused.contains("size in a pax header"), "{refused}");
+        bytes.set_position(0);
+        check_extensions(&mut bytes).unwrap_err();
+        let mut bytes = archive(&[("pax", kind, b"9 mtime=1\n"), (CONFIG, FILE, b"{}")]);
+        Contents::find(&mut bytes).unwrap();
     }
     // A file that claims to be much larger than the archive.
     let mut header = Header::new_gnu();
