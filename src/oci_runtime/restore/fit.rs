@@ -296,7 +296,8 @@ fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>,
         let limits = decoded::<Task>(task)?.limits.unwrap_or_default();
         let limits = Some(lowered(&limits, target));
         let oom_score = Some(target.config.process.oom_score_adj);
-        *task = merged(task, &Task { limits, oom_score, ..Task::default() })?;
+        let login = Some(NO_LOGIN);
+        *task = merged(task, &Task { limits, login, oom_score, ..Task::default() })?;
     }
     merged(entry, &core)
 }
@@ -374,6 +375,8 @@ const PACKET_SOCKET: u32 = 10;
 const RAW_SOCKET: u32 = 3;
 /// runc's name for the network namespace that it gets from the engine.
 const POD_NETWORK: &str = "extRootNetNS";
+/// As for a process of a new container. CRIU then changes nothing.
+const NO_LOGIN: u32 = u32::MAX;
 /// A set of cgroups that CRIU does not change, because it is in them itself.
 const NO_CGROUPS: u32 = 1;
 const OWN_CGROUPS: u32 = 2;

@@ -61,6 +61,9 @@ pub(super) struct Task {
     /// CRIU prefers it to the filter of the first thread.
     #[prost(uint32, optional, tag = "12")]
     pub(super) old_seccomp_filter: Option<u32>,
+    /// The user in the records of the kernel's audit.
+    #[prost(uint32, optional, tag = "13")]
+    pub(super) login: Option<u32>,
     #[prost(int32, optional, tag = "14")]
     pub(super) oom_score: Option<i32>,
 }

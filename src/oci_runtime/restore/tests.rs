@@ -113,6 +113,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let task: Task = decoded(&core.task.unwrap()).unwrap();
         let limits = task.limits.unwrap().all;
         assert_eq!((task.oom_score, limits.len()), (Some(900), 16));
+        assert_eq!(task.login, Some(u32::MAX));
         assert_eq!(limits[7], Limit { soft: 512, hard: 512 });
         assert!(limits.iter().all(|limit| limit.soft <= limit.hard && limit.hard <= 1 << 20));
         let thread: Thread = decoded(&core.thread.unwrap()).unwrap();
