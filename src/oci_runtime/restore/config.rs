@@ -1,5 +1,7 @@
 //! The parts of a `config.json` that limit what a restored process may be.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -71,6 +73,7 @@ pub(super) struct Linux {
     pub(super) masked_paths: Vec<String>,
     pub(super) readonly_paths: Vec<String>,
     pub(super) devices: Vec<Device>,
+    pub(super) sysctl: BTreeMap<String, String>,
     pub(super) seccomp: Value,
     pub(super) mount_label: String,
 }

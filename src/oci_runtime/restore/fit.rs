@@ -17,7 +17,7 @@ use super::{
     },
     mounts,
     paths::Located,
-    rights, seccomp, tmpfs,
+    rights, seccomp, sockets, tmpfs,
 };
 
 /// The images of a checkpoint that are read, by name.
@@ -195,13 +195,8 @@ impl Images {
 
     fn check_files(&self, config: &Config) -> Result<(), String> {
         for file in self.read::<OpenFile>("files.img")? {
-            let is_raw = file.kind == INTERNET_SOCKET
-                && file.internet_socket.is_some_and(|socket| socket.kind == RAW_SOCKET);
-            let needs_right = is_raw || file.kind == PACKET_SOCKET;
-            if needs_right && !config.allows("CAP_NET_RAW") {
-                return Err("it has a raw socket, which needs CAP_NET_RAW".to_owned());
-            }
-            if file.kind != PACKET_SOCKET && !OPEN_FILES.contains(&file.kind) {
+            sockets::check(&file, config)?;
+            if !OPEN_FILES.contains(&file.kind) {
                 return Err(format!("it has an open file of CRIU's type {}", file.kind));
             }
         }
@@ -369,10 +364,7 @@ const KEPT: [&str; 18] = [
 ];
 /// CRIU's numbers of open files that every process may have: files, pipes, sockets, events, watches, signals,
 /// terminals, timers and memory.
-const OPEN_FILES: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 18, 20];
-const INTERNET_SOCKET: u32 = 4;
-const PACKET_SOCKET: u32 = 10;
-const RAW_SOCKET: u32 = 3;
+const OPEN_FILES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 18, 20];
 /// runc's name for the network namespace that it gets from the engine.
 const POD_NETWORK: &str = "extRootNetNS";
 /// As for a process of a new container. CRIU then changes nothing.

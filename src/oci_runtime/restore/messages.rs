@@ -171,6 +171,10 @@ pub(super) struct OpenFile {
     pub(super) regular: Option<RegularFile>,
     #[prost(message, optional, tag = "4")]
     pub(super) internet_socket: Option<InternetSocket>,
+    #[prost(message, optional, tag = "6")]
+    pub(super) packet_socket: Option<PacketSocket>,
+    #[prost(message, optional, tag = "7")]
+    pub(super) netlink_socket: Option<NetlinkSocket>,
     #[prost(message, optional, tag = "13")]
     pub(super) watches: Option<Watches>,
     #[prost(message, optional, tag = "16")]
@@ -196,10 +200,40 @@ pub(super) struct RegularFile {
 pub(super) struct InternetSocket {
     #[prost(uint32, required, tag = "4")]
     pub(super) kind: u32,
+    #[prost(uint32, required, tag = "7")]
+    pub(super) port: u32,
+    #[prost(message, optional, tag = "14")]
+    pub(super) options: Option<SocketOptions>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct PacketSocket {
+    #[prost(message, optional, tag = "7")]
+    pub(super) options: Option<SocketOptions>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NetlinkSocket {
+    #[prost(uint32, required, tag = "3")]
+    pub(super) protocol: u32,
+    #[prost(uint32, repeated, packed = "false", tag = "8")]
+    pub(super) groups: Vec<u32>,
+    #[prost(message, optional, tag = "12")]
+    pub(super) options: Option<SocketOptions>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct SocketOptions {
+    #[prost(uint32, optional, tag = "8")]
+    pub(super) priority: Option<u32>,
+    #[prost(uint32, optional, tag = "10")]
+    pub(super) mark: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct UnixSocket {
+    #[prost(message, optional, tag = "10")]
+    pub(super) options: Option<SocketOptions>,
     /// A path, or a name after a NUL.
     #[prost(bytes = "vec", required, tag = "11")]
     pub(super) name: Vec<u8>,

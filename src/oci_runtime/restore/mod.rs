@@ -16,6 +16,7 @@ pub(super) mod paths;
 mod rights;
 pub(super) mod run;
 mod seccomp;
+mod sockets;
 mod tmpfs;
 
 #[cfg(test)]

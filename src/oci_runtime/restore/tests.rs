@@ -18,7 +18,8 @@ use super::{
     image::{Image, decoded, merged},
     messages::{
         Core, Credentials, Filter, HostNames, InternetSocket, Inventory, Limit, Limits, Mount,
-        Namespaces, Network, OpenFile, Seccomp, Task, Thread, TreeEntry, Watch, Watches,
+        Namespaces, NetlinkSocket, Network, OpenFile, Seccomp, SocketOptions, Task, Thread,
+        TreeEntry, Watch, Watches,
     },
     paths::Located,
 };
@@ -83,6 +84,30 @@ fn change_thread_of(images: &mut Images, id: u32, of: &Thread) {
         core.thread = core.thread.map(|thread| merged(&thread, of).unwrap());
         merged(entry, &core).unwrap()
     });
+}
+
+/// Puts a file in the place of the open one with this number.
+fn change_file(images: &mut Images, id: u32, file: &OpenFile) {
+    let file = OpenFile { id, ..file.clone() };
+    change(images, "files.img", &|entry| {
+        let is_it = decoded::<OpenFile>(entry).unwrap().id == id;
+        if is_it { merged(entry, &file).unwrap() } else { entry.to_vec() }
+    });
+}
+
+/// The fixture, whose processes have no capabilities.
+fn without_capabilities() -> (Images, Value) {
+    let (mut images, mut config) = fixture();
+    config["process"]["capabilities"]["bounding"] = json!([]);
+    for id in [1, 7, 8, 29] {
+        let mut has = credentials(&images);
+        for set in [&mut has.permitted, &mut has.effective, &mut has.bounding, &mut has.inheritable]
+        {
+            set.clear();
+        }
+        change_thread_of(&mut images, id, &Thread { credentials: Some(has), ..Thread::default() });
+    }
+    (images, config)
 }
 
 fn credentials(images: &Images) -> Credentials {
@@ -481,7 +506,7 @@ fn namespaces_and_files_of_the_node_are_refused() {
 
 #[test]
 fn open_files_of_the_node_are_refused() {
-    let raw = Some(InternetSocket { kind: 3 });
+    let raw = Some(InternetSocket { kind: 3, port: 0, options: None });
     let watches = Some(Watches { all: vec![Watch::default()] });
     for (file, reason) in [
         (OpenFile { kind: 4, internet_socket: raw, ..OpenFile::default() }, "CAP_NET_RAW"),
@@ -512,6 +537,40 @@ fn open_files_of_the_node_are_refused() {
         let is_expected = |refused: &String| reason.is_some_and(|it| refused.contains(it));
         assert_eq!(fitted.is_err(), reason.is_some(), "{reason:?}");
         assert!(fitted.err().iter().all(is_expected), "{reason:?}");
+    }
+    let options = |priority, mark| Some(SocketOptions { priority, mark });
+    let internet = |port, options| OpenFile {
+        kind: 4,
+        internet_socket: Some(InternetSocket { kind: 1, port, options }),
+        ..OpenFile::default()
+    };
+    let netlink = |protocol, groups| OpenFile {
+        kind: 13,
+        netlink_socket: Some(NetlinkSocket { protocol, groups, options: options(None, Some(0)) }),
+        ..OpenFile::default()
+    };
+    for (file, needed) in [
+        (internet(80, None), "CAP_NET_BIND_SERVICE"),
+        (internet(8080, options(None, Some(7))), "CAP_NET_ADMIN"),
+        (internet(8080, options(Some(7), None)), "CAP_NET_ADMIN"),
+        (netlink(9, vec![1]), "CAP_AUDIT_READ"),
+        (netlink(6, vec![0, 1]), "CAP_NET_ADMIN"),
+        (netlink(0, vec![1]), ""),
+        (netlink(6, vec![0]), ""),
+        (internet(0, options(Some(6), Some(0))), ""),
+        (internet(1024, None), ""),
+    ] {
+        for (given, port) in [(json!([]), "1024"), (json!([needed]), "1024"), (json!([]), "0")] {
+            let (mut images, mut config) = without_capabilities();
+            config["process"]["capabilities"]["bounding"] = given.clone();
+            config["linux"]["sysctl"] = json!({ "net.ipv4.ip_unprivileged_port_start": port });
+            change_file(&mut images, 3, &file);
+            let is_free = needed.is_empty() || needed.ends_with("SERVICE") && port == "0";
+            match fit(&mut images, &config) {
+                Ok(_) => assert!(is_free || given == json!([needed]), "{needed} {given}"),
+                Err(refused) => assert!(!is_free && refused.contains(needed), "{refused}"),
+            }
+        }
     }
     for (names, reason) in
         [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "three")]

@@ -12,7 +12,7 @@ use super::{
         },
         paths::Located,
     },
-    change, fit, fixture,
+    change, change_file, fit, fixture,
 };
 
 /// `/data/count`, `/bin/sh` and `/dev/null` of the fixture.
@@ -30,10 +30,7 @@ fn regular(id: u32, path: &str, mount: i32) -> RegularFile {
 /// Fits the fixture with another file in the place of an open one.
 fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, String> {
     let (mut images, config) = fixture();
-    change(&mut images, "files.img", &|entry| {
-        let is_it = decoded::<OpenFile>(entry).unwrap().id == id;
-        if is_it { merged(entry, file).unwrap() } else { entry.to_vec() }
-    });
+    change_file(&mut images, id, file);
     let mut bytes = Image::new(0, &GhostFile { mode: 0o100_644 }).bytes();
     bytes.extend(b"content");
     images.0.insert("ghost-file-1.img".to_owned(), bytes);
@@ -214,7 +211,7 @@ fn the_first_pages_are_not_mapped() {
 fn sockets_and_watches_have_paths_of_the_container() {
     let socket = |name: &[u8], directory: Option<&str>| {
         let directory = directory.map(str::to_owned);
-        let unix_socket = Some(UnixSocket { name: name.to_vec(), directory });
+        let unix_socket = Some(UnixSocket { name: name.to_vec(), directory, options: None });
         with(3, &OpenFile { kind: 5, id: 3, unix_socket, ..OpenFile::default() }, &[])
     };
     for (name, directory) in [
