@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -13,6 +13,16 @@ pub(in crate::oci_runtime) struct Config {
     pub(super) process: Process,
     pub(super) mounts: Vec<Mount>,
     pub(super) linux: Linux,
+    pub(super) hooks: Hooks,
+}
+
+/// Those that only run when a container is created and started.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Hooks {
+    pub(super) create_container: Vec<IgnoredAny>,
+    pub(super) start_container: Vec<IgnoredAny>,
+    pub(super) poststart: Vec<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -74,6 +74,11 @@ impl Images {
         &mut self,
         target: &Target<'_>,
     ) -> Result<Vec<Located>, String> {
+        let hooks = &target.config.hooks;
+        let left_out = [&hooks.create_container, &hooks.start_container, &hooks.poststart];
+        if left_out.iter().any(|hooks| !hooks.is_empty()) {
+            return Err("the new container has hooks that do not run at a restore".to_owned());
+        }
         self.check_standard_files()?;
         self.check_namespaces(target.config)?;
         self.check_files(target.config)?;

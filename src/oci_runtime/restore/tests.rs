@@ -454,6 +454,22 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
 }
 
 #[test]
+fn hooks_that_would_not_run_are_refused() {
+    for (kind, is_run) in [
+        ("prestart", true),
+        ("createRuntime", true),
+        ("poststop", true),
+        ("createContainer", false),
+        ("startContainer", false),
+        ("poststart", false),
+    ] {
+        let (mut images, mut config) = fixture();
+        config["hooks"] = json!({ kind: [{ "path": "/bin/hook", "args": ["hook"] }] });
+        assert_eq!(fit(&mut images, &config).is_ok(), is_run, "{kind}");
+    }
+}
+
+#[test]
 fn namespaces_and_files_of_the_node_are_refused() {
     let all = |images: &mut Images, of: Namespaces| {
         for name in
