@@ -5,6 +5,7 @@
 //!                                        root, mounts  what the runtime mounted for it
 //!                                        restored      it was restored, and not started yet
 //!                                        begun         it was restored before
+//!                                        filter        bundle of the container that has its seccomp filter
 //! ```
 //!
 //! Only root can write here, so a file is trusted without a signature. A container is found by its id,
@@ -169,6 +170,11 @@ impl EditsDirectory {
         Ok(restore.filter(|_| !self.of(id).join(BEGUN).exists()))
     }
 
+    /// The bundle of the container that is made for the seccomp filter of another one.
+    pub(super) fn filter(&self, id: &str) -> PathBuf {
+        self.of(id).join(FILTER)
+    }
+
     /// Records that a container runs although it was not started.
     pub(super) fn mark_restored(&self, id: &str) -> Result<(), HostError> {
         file::replace(&self.of(id).join(RESTORED), &[], Durability::Written)
@@ -209,6 +215,13 @@ impl EditsDirectory {
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
+        // The runtime removes it, unless it was killed.
+        match fs::remove_dir_all(self.filter(id)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(HostError::new("remove", &directory, e));
+            }
+            _ => {}
+        }
         for path in entries(&directory)? {
             let is_ours = |name| [FILE, RESTORED, BEGUN].contains(&name) || file::is_draft(name);
             if name(&path).is_some_and(is_ours) {
@@ -268,6 +281,7 @@ const DIRECTORY: &str = "/run/dockbridge-runtime";
 const FILE: &str = "edits.json";
 const RESTORED: &str = "restored";
 const BEGUN: &str = "begun";
+const FILTER: &str = "filter";
 /// The mount point of the root file system.
 pub(super) const ROOT: &str = "root";
 /// The directory of the other mount points.

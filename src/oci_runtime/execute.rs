@@ -79,6 +79,9 @@ pub(super) fn run(
             return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
         }
     }
+    if line.command == "delete" {
+        restore::run::remove_filter(line, &directory.filter(&line.id), &|line| succeeds(line))?;
+    }
     match line.command.as_str() {
         // A restored container already runs.
         "start" if directory.take_restored(&line.id)? => Ok(ExitCode::SUCCESS),
@@ -128,11 +131,8 @@ fn restore_from(
     directory: &EditsDirectory,
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
-    let run = |line: &CommandLine| {
-        let ended = command(line).stdin(Stdio::null()).status();
-        Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
-    };
-    let ended = wait(&restore::run::prepare(line, dump, &run)?)?;
+    let filter = directory.filter(&line.id);
+    let ended = wait(&restore::run::prepare(line, (dump, &filter), &|line| succeeds(line))?)?;
     if !ended.success() {
         unmount(line, directory);
         // Without a log, CRIU did not run, and the lower runtime has reported why.
@@ -225,6 +225,12 @@ fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
 
 fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
     command(line).status().map_err(|source| failed_to_run(line, source))
+}
+
+/// Runs the lower runtime without its input.
+fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
+    let ended = command(line).stdin(Stdio::null()).status();
+    Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
 }
 
 /// Replaces this process by the lower runtime. Returns only when that fails.

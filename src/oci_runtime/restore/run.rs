@@ -33,15 +33,18 @@ use crate::{
     },
 };
 
+/// Runs the lower runtime to its end, and returns whether it succeeded.
+type Run<'a> = dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError> + 'a;
+
 /// Fits the checkpoint in this directory to the container of the bundle. Returns the command line with which the
-/// lower runtime restores it. `run` runs the lower runtime to its end, and returns whether it succeeded.
+/// lower runtime restores it. A container for the seccomp filter has the other bundle.
 ///
 /// # Errors
 /// The checkpoint has more than the container may have, or cannot be read. Nothing of it has run.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
-    checkpoint: &Path,
-    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
+    (checkpoint, bundle): (&Path, &Path),
+    run: &Run<'_>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
     let config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
@@ -49,7 +52,7 @@ pub(in crate::oci_runtime) fn prepare(
     let (mut read, removed) = read_images(&images)?;
     let filter = match config.linux.seccomp.is_null() {
         true => None,
-        false => filter(line, &document, checkpoint, run)?,
+        false => filter(line, &document, bundle, run)?,
     };
     let before = read.clone();
     let target = Target {
@@ -157,41 +160,60 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
 fn filter(
     line: &CommandLine,
     document: &Value,
-    checkpoint: &Path,
-    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
+    bundle: &Path,
+    run: &Run<'_>,
 ) -> Result<Option<Vec<u8>>, OciRuntimeError> {
-    let bundle = checkpoint.join("filter");
-    file::ensure_directory(&bundle, 0o700)?;
-    let (id, pid_file) = (format!("{}-filter", line.id), bundle.join("pid"));
+    remove_filter(line, bundle, run)?;
+    file::ensure_directory(bundle, 0o700)?;
+    let (id, pid_file) = (filter_id(line), bundle.join("pid"));
     let bytes = probe(document, &line.bundle, (&line.id, &id)).to_string().into_bytes();
     file::replace(&bundle.join("config.json"), &bytes, Durability::Written)?;
-    let at = line.words.iter().position(|word| word == "create").unwrap_or_default();
-    let run = |words: &[&OsStr]| {
-        let mut all = line.words.get(..at).unwrap_or_default().to_vec();
-        all.extend(words.iter().map(|word| (*word).to_owned()));
-        run(&CommandLine { words: all, ..line.clone() })
-    };
-    let created = run(&[
+    let words: [&OsStr; 6] = [
         "create".as_ref(),
         "--bundle".as_ref(),
         bundle.as_os_str(),
         "--pid-file".as_ref(),
         pid_file.as_os_str(),
         id.as_ref(),
-    ]);
-    let read = created.and_then(|is_created| {
+    ];
+    let read = run(&other(line, &words)).and_then(|is_created| {
         let pid = fs::read_to_string(&pid_file).unwrap_or_default();
         match pid.trim().parse() {
             Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
-                .map_err(|e| HostError::new("read the seccomp filter of", &bundle, e))?),
+                .map_err(|e| HostError::new("read the seccomp filter of", bundle, e))?),
             _ => Err(Restore("the runtime does not create the seccomp filter".to_owned())),
         }
     });
-    run(&["delete".as_ref(), "--force".as_ref(), id.as_ref()])?;
+    remove_filter(line, bundle, run)?;
     match read? {
         None => Err(Restore("the runtime made no seccomp filter".to_owned())),
         filter => Ok(filter),
     }
+}
+
+/// Removes that container. A runtime that was killed may have left it.
+pub(in crate::oci_runtime) fn remove_filter(
+    line: &CommandLine,
+    bundle: &Path,
+    run: &Run<'_>,
+) -> Result<(), OciRuntimeError> {
+    if bundle.exists() {
+        run(&other(line, &["delete".as_ref(), "--force".as_ref(), filter_id(line).as_ref()]))?;
+        fs::remove_dir_all(bundle).map_err(|e| HostError::new("remove", bundle, e))?;
+    }
+    Ok(())
+}
+
+fn filter_id(line: &CommandLine) -> String {
+    format!("{}-filter", line.id)
+}
+
+/// Another command with the same global flags.
+fn other(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
+    let at = line.words.iter().position(|word| *word == *line.command).unwrap_or_default();
+    let mut all = line.words.get(..at).unwrap_or_default().to_vec();
+    all.extend(words.iter().map(|word| (*word).to_owned()));
+    CommandLine { words: all, ..line.clone() }
 }
 
 /// A container with the same filter and root file system, and nothing else of the container.

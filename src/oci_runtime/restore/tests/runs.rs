@@ -150,6 +150,27 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
 }
 
 #[test]
+fn the_container_for_the_filter_is_removed_with_the_other_one() {
+    let place = Place::new("exit 1");
+    let filter = place.directory.filter(ID);
+    fs::create_dir(&filter).unwrap();
+    fs::write(filter.join("config.json"), "{}").unwrap();
+    // Otherwise it would replace this process.
+    fs::create_dir_all(place.directory.mount_point(ID, 0).unwrap()).unwrap();
+    place.run(&format!("delete --force {ID}")).unwrap();
+    assert_eq!(
+        place.seen(),
+        format!("--root /r delete --force {ID}-filter\n--root /r delete --force {ID}\n")
+    );
+    assert!(!filter.exists());
+    // Also if the runtime of the engine is gone.
+    fs::create_dir(&filter).unwrap();
+    fs::write(filter.join("pid"), "").unwrap();
+    place.directory.remove(ID).unwrap();
+    assert!(!place.directory.of(ID).exists());
+}
+
+#[test]
 fn nothing_runs_if_the_checkpoint_is_refused() {
     let refused = |change: &dyn Fn(&Path)| {
         let place = Place::new("");
