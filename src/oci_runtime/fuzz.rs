@@ -79,7 +79,7 @@ pub(crate) fn images(bytes: &[u8]) {
     }
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 16] = [
     "inventory.img",
     "pstree.img",
     "core-1.img",
@@ -92,4 +92,8 @@ const NAMES: [&str; 12] = [
     "utsns-5.img",
     "seccomp.img",
     "descriptors.json",
+    "mm-1.img",
+    "remap-fpath.img",
+    "ghost-file-6.img",
+    "tmpfs-dev-7.tar.gz.img",
 ];

@@ -4,7 +4,7 @@
 //! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
 //! each is checked that could bring along a right, a mount, a device or a namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
 
@@ -20,9 +20,12 @@ use super::{
     rights, seccomp, sockets, tmpfs,
 };
 
-/// The images of a checkpoint that are read, by name.
+/// The images of a checkpoint that are read, by name, and the names of those that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::oci_runtime) struct Images(pub(in crate::oci_runtime) BTreeMap<String, Vec<u8>>);
+pub(in crate::oci_runtime) struct Images(
+    pub(in crate::oci_runtime) BTreeMap<String, Vec<u8>>,
+    pub(in crate::oci_runtime) BTreeSet<String>,
+);
 
 /// What the images are fitted to.
 pub(in crate::oci_runtime) struct Target<'a> {
@@ -142,8 +145,13 @@ impl Images {
         for entry in &mut image.entries {
             *entry = change(entry)?;
         }
-        self.0.insert(name.to_owned(), image.bytes());
+        self.replace(name, &image);
         Ok(())
+    }
+
+    fn replace(&mut self, name: &str, image: &Image) {
+        self.0.insert(name.to_owned(), image.bytes());
+        self.1.insert(name.to_owned());
     }
 
     /// runc gives CRIU an open file for each entry.
@@ -251,7 +259,7 @@ impl Images {
             }
         }
         if let Some(chains) = chains {
-            self.0.insert(SECCOMP.to_owned(), Image::new(SECCOMP_MAGIC, &chains.filters()).bytes());
+            self.replace(SECCOMP, &Image::new(SECCOMP_MAGIC, &chains.filters()));
         }
         Ok(())
     }
@@ -282,7 +290,7 @@ impl Images {
                 sets: vec![CgroupSet { id: OWN_CGROUPS, members: vec![member] }],
                 controllers: vec![Controller { names: vec![String::new()], directories }],
             };
-            self.0.insert("cgroup.img".to_owned(), Image::new(CGROUP_MAGIC, &cgroups).bytes());
+            self.replace("cgroup.img", &Image::new(CGROUP_MAGIC, &cgroups));
         }
         Ok(())
     }

@@ -54,7 +54,6 @@ pub(in crate::oci_runtime) fn prepare(
         true => None,
         false => filter(line, &document, bundle, run)?,
     };
-    let before = read.clone();
     let target = Target {
         config: &config,
         limits: &own_limits()?,
@@ -65,7 +64,7 @@ pub(in crate::oci_runtime) fn prepare(
     for name in removed {
         file::remove_if_present(&images.join(name), Durability::Written)?;
     }
-    for (name, bytes) in read.0.iter().filter(|(name, bytes)| before.0.get(*name) != Some(*bytes)) {
+    for (name, bytes) in read.0.iter().filter(|(name, _)| read.1.contains(*name)) {
         file::replace(&images.join(name), bytes, Durability::Written)?;
     }
     let root = line.bundle.join(&config.root.path);
@@ -115,15 +114,17 @@ fn restoring(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandL
 }
 
 fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeError> {
-    let (mut images, mut removed) = (Images::default(), Vec::new());
+    let (mut images, mut removed, mut left) = (Images::default(), Vec::new(), LARGEST_SUM);
     let listed = fs::read_dir(directory).map_err(|e| HostError::new("list", directory, e))?;
     for entry in listed {
         let entry = entry.map_err(|e| HostError::new("list", directory, e))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         match handling(&name) {
             Some(Handling::Read) => {
-                let bytes = file::read_if_present(&entry.path(), LARGEST_IMAGE)?;
-                images.0.insert(name, bytes.unwrap_or_default());
+                let bytes = file::read_if_present(&entry.path(), LARGEST_IMAGE.min(left))?;
+                let bytes = bytes.unwrap_or_default();
+                left = left.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                images.0.insert(name, bytes);
             }
             Some(Handling::Kept) => {}
             Some(Handling::Removed) => removed.push(name),
@@ -267,6 +268,8 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
 
 /// Images with more are not accepted. Memory is in others.
 const LARGEST_IMAGE: u64 = 64 << 20;
+/// All of them are in memory at the same time.
+const LARGEST_SUM: u64 = 128 << 20;
 /// In the order of the kernel's numbers.
 const LIMITS: &str = "/proc/self/limits";
 const NAME_WIDTH: usize = 26;

@@ -185,6 +185,13 @@ fn nothing_runs_if_the_checkpoint_is_refused() {
     let more =
         refused(&|dump| fs::remove_file(dump.join("checkpoint/mountpoints-13.img")).unwrap());
     assert!(more.contains("does not fit the new container"), "{more}");
+    let large = refused(&|dump| {
+        for number in 0..3 {
+            let path = dump.join(format!("checkpoint/tmpfs-dev-{number}.tar.gz.img"));
+            fs::File::create(path).unwrap().set_len(60 << 20).unwrap();
+        }
+    });
+    assert!(large.contains("cannot read"), "{large}");
     let pipe = refused(&|dump| {
         let path = dump.join("checkpoint/core-7.img");
         fs::remove_file(&path).unwrap();
