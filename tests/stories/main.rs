@@ -301,7 +301,6 @@ const STORIES: &[(&str, Story)] = stories![
     restores::of_an_image,
     restores::of_open_files,
     restores::with_a_plugin,
-    restores::with_own_cgroups,
     restores::of_another_user,
     restores::that_is_stopped,
     restores::over_crashes,
