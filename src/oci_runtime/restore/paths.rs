@@ -1,8 +1,8 @@
 //! The paths that CRIU opens. It does so as root, before the processes give up their rights.
 //!
-//! Most are opened in the container's mounts, where a link in `/proc` would lead to the program CRIU and its open files.
-//! Deleted files are made before the root is changed, where every link would lead to the files of the node. CRIU
-//! follows links, so the paths may not contain any: `docs/decisions/0047`.
+//! Most are opened in the container's mounts, where a link in `/proc` would lead to CRIU's program and open files. Deleted
+//! files are made before the root is changed, where every link would lead to the files of the node. CRIU follows links,
+//! so the paths may not contain any: `docs/decisions/0047`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,8 +67,8 @@ impl Images {
         let terminals = files.iter().filter_map(|file| file.terminal);
         let terminals: BTreeSet<u32> = terminals.map(|it| it.file.unwrap_or(it.id)).collect();
         for OpenFile { regular, watches, unix_socket, terminal, .. } in &files {
-            let flags = regular.as_ref().map(|it| it.flags).or(terminal.map(|it| it.flags));
-            check_flags(flags.unwrap_or_default())?;
+            check_flags(regular.as_ref().map_or(0, |it| it.flags))?;
+            check_flags(terminal.map_or(0, |it| it.flags))?;
             if let Some(file) = regular {
                 let use_ = Use {
                     mount: file.mount.and_then(|mount| u32::try_from(mount).ok()),
@@ -187,7 +187,7 @@ impl Places<'_> {
         links.flatten().any(|link| path.starts_with(link))
     }
 
-    /// `length`: how many parts of the path may be a mount.
+    /// The mount is that of the first `length` parts of the path.
     fn locate(&self, path: &str, length: usize, use_: Use) -> Result<Option<Located>, String> {
         let refused = |what: &str| Err(format!("its file {path} {what}"));
         let names = parts(path);

@@ -25,6 +25,10 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
         }
         let (path, header) = (entry.path().map_err(damaged)?, entry.header());
         let kind = header.entry_type();
+        // tar would give all files the path in it.
+        if kind.is_pax_global_extensions() {
+            return Err("has a header for all files".to_owned());
+        }
         if kind.is_symlink() || kind.is_hard_link() {
             let names = path.components().filter(|part| matches!(part, Component::Normal(_)));
             links.insert(names.collect());

@@ -109,6 +109,50 @@ fn paths_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
+fn links_in_a_tmpfs_are_found_under_each_name() {
+    let with_entry = |kind: tar::EntryType, name: &str, extension: Option<(&str, &str)>| {
+        let (mut images, config) = fixture();
+        let mut archive =
+            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), Default::default()));
+        if let Some((key, value)) = extension {
+            archive.append_pax_extensions([(key, value.as_bytes())]).unwrap();
+        }
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(0);
+        header.set_link_name("x").unwrap();
+        archive.append_data(&mut header, name, std::io::empty()).unwrap();
+        let bytes = archive.into_inner().unwrap().finish().unwrap();
+        images.0.insert("tmpfs-dev-198.tar.gz.img".to_owned(), bytes);
+        change_file(
+            &mut images,
+            COUNT,
+            &OpenFile {
+                kind: 1,
+                regular: Some(regular(COUNT, "/dev/a/b", DEV)),
+                ..OpenFile::default()
+            },
+        );
+        fit(&mut images, &config)
+    };
+    use tar::EntryType;
+    for (kind, name, extension, is_refused) in [
+        (EntryType::Symlink, "./a", None, true),
+        (EntryType::Symlink, "a/b", None, true),
+        (EntryType::Link, "a", None, true),
+        (EntryType::Symlink, "other", Some(("path", "a")), true),
+        (EntryType::Symlink, "other", Some(("GNU.sparse.name", "a")), true),
+        (EntryType::XGlobalHeader, "other", None, true),
+        (EntryType::Symlink, "other", None, false),
+        (EntryType::Symlink, "a/c", None, false),
+        (EntryType::Directory, "a", None, false),
+    ] {
+        let refused = with_entry(kind, name, extension);
+        assert_eq!(refused.is_err(), is_refused, "{kind:?} {name} {extension:?}");
+    }
+}
+
+#[test]
 fn flags_and_permissions_are_not_those_of_an_open() {
     for (flags, is_refused) in
         [(0o2, false), (0o20_200_000, false), (0o101, true), (0o1001, true), (0o201, true)]
@@ -126,6 +170,10 @@ fn flags_and_permissions_are_not_those_of_an_open() {
         let refused = terminal(id, file, 0).unwrap_err();
         assert!(refused.contains("is no terminal"), "{refused}");
     }
+    let regular = Some(regular(COUNT, "/dev/null", DEV));
+    let both = Some(Terminal { id: COUNT, flags: 0o1002, file: None });
+    let both = OpenFile { kind: 11, id: COUNT, regular, terminal: both, ..OpenFile::default() };
+    with(COUNT, &both, &[]).unwrap_err();
     terminal(COUNT, Some(DEVICE), 2).unwrap();
     terminal(DEVICE, None, 0o1002).unwrap_err();
 }
