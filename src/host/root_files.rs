@@ -154,6 +154,34 @@ impl RootFiles {
         }
     }
 
+    /// The path with all links followed, as if this root was that of the system. What does not exist is no link.
+    ///
+    /// # Errors
+    /// There are too many links.
+    pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let names = |path: &Path| -> Vec<OsString> {
+            path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+        };
+        let (mut left, mut found, mut links) = (names(path), PathBuf::from("/"), 0);
+        while let Some(name) = left.pop() {
+            if name == ".." {
+                found.pop();
+                continue;
+            }
+            // The name of the root replaces the whole path.
+            let next = found.join(name);
+            match self.place(&next).and_then(|place| fs::read_link(place.path())) {
+                Ok(_) if links == MOST_LINKS => return Err(io::ErrorKind::InvalidInput.into()),
+                Ok(target) => {
+                    links += 1;
+                    left.extend(names(&target));
+                }
+                Err(_) => found = next,
+            }
+        }
+        Ok(found)
+    }
+
     fn new_place(&self, path: &Path) -> io::Result<Place> {
         self.remove(path)?;
         self.place(path)
@@ -193,12 +221,41 @@ fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     Ok(())
 }
 
+/// As in the kernel.
+const MOST_LINKS: u32 = 40;
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_are_followed_inside_of_the_root() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        fs::create_dir_all(root.join("var/lib")).unwrap();
+        for (link, target) in [
+            ("var/run", "/run"),
+            ("var/lib/up", "../../../run/./x"),
+            ("twice", "var/run/y"),
+            ("circle", "circle"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        let files = RootFiles::open(root).unwrap();
+        for (path, wanted) in [
+            ("/var/run/secrets/a", "/run/secrets/a"),
+            ("var/lib/none/../b", "/var/lib/b"),
+            ("/var/lib/up/z", "/run/x/z"),
+            ("/twice", "/run/y"),
+            ("/", "/"),
+            ("/../..", "/"),
+        ] {
+            assert_eq!(files.resolve(Path::new(path)).unwrap(), Path::new(wanted), "{path}");
+        }
+        files.resolve(Path::new("/circle/x")).unwrap_err();
+    }
 
     #[test]
     fn nothing_outside_of_the_root_is_changed() {

@@ -47,7 +47,15 @@ pub(in crate::oci_runtime) fn prepare(
     run: &Run<'_>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
-    let config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let mut config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let root = line.bundle.join(&config.root.path);
+    // The images name the place that a link such as /var/run leads to, and the lower runtime looks for it there.
+    let files = RootFiles::open(&root).map_err(|e| HostError::new("open", &root, e))?;
+    for mount in &mut config.mounts {
+        let resolved = files.resolve(Path::new(&mount.destination));
+        let resolved = resolved.map_err(|e| HostError::new("find a mount in", &root, e))?;
+        mount.destination = resolved.to_string_lossy().into_owned();
+    }
     let images = checkpoint.join(IMAGES);
     let (mut read, removed) = read_images(&images)?;
     let filter = match config.linux.seccomp.is_null() {
@@ -67,7 +75,6 @@ pub(in crate::oci_runtime) fn prepare(
     for (name, bytes) in read.0.iter().filter(|(name, _)| read.1.contains(*name)) {
         file::replace(&images.join(name), bytes, Durability::Written)?;
     }
-    let root = line.bundle.join(&config.root.path);
     apply_layer(&root, checkpoint)?;
     for Located { volume, path } in located {
         let source = volume.as_deref().map_or(root.as_path(), Path::new);

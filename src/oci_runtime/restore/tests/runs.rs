@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -201,6 +201,17 @@ fn nothing_runs_if_the_checkpoint_is_refused() {
 }
 
 #[test]
+fn a_mount_is_where_a_link_of_the_image_leads() {
+    let place = Place::new("");
+    let path = place.path("bundle/config.json");
+    let config = fs::read_to_string(&path).unwrap();
+    fs::write(&path, config.replace("\"/data\"", "\"/var/run/data\"")).unwrap();
+    fs::create_dir(place.path("bundle/rootfs/var")).unwrap();
+    symlink("/", place.path("bundle/rootfs/var/run")).unwrap();
+    place.run(&format!("create --bundle BUNDLE {ID}")).unwrap();
+}
+
+#[test]
 fn a_link_in_the_way_of_criu_is_refused() {
     let refused = |change: &dyn Fn(&Place)| {
         let place = Place::new("");
@@ -209,29 +220,24 @@ fn a_link_in_the_way_of_criu_is_refused() {
         assert_eq!(place.seen(), "", "{refused}");
         refused
     };
-    // The program of the checkpoint is /bin/sh. The layer makes the link.
-    let program = refused(&|place| {
-        let mut archive = tar::Builder::new(Vec::new());
-        let mut header = tar::Header::new_gnu();
-        let own = fs::metadata(place.path("dump")).unwrap();
-        use std::os::unix::fs::MetadataExt as _;
-        header.set_uid(own.uid().into());
-        header.set_gid(own.gid().into());
-        header.set_entry_type(tar::EntryType::Symlink);
-        header.set_size(0);
-        header.set_mode(0o777);
-        archive.append_link(&mut header, "bin", "/proc/self/fd").unwrap();
-        fs::write(place.path("dump/rootfs-diff.tar"), archive.into_inner().unwrap()).unwrap();
-    });
-    assert!(program.contains("its file bin/sh of"), "{program}");
-    // A mount point, and a file of a volume.
-    for (link, reason) in
-        [("rootfs/etc", "etc/hosts"), ("rootfs/dev", "dev"), ("volume/count", "count")]
-    {
-        let link = format!("bundle/{link}");
+    // The changed files have the link: in the path of the program /bin/sh, and where mounts are made.
+    for (link, file) in [("bin", "bin/sh"), ("etc", "etc/hosts"), ("dev", "dev")] {
         let text = refused(&|place| {
-            std::os::unix::fs::symlink("/proc/self", place.path(&link)).unwrap();
+            let mut archive = tar::Builder::new(Vec::new());
+            let mut header = tar::Header::new_gnu();
+            let own = fs::metadata(place.path("dump")).unwrap();
+            header.set_uid(own.uid().into());
+            header.set_gid(own.gid().into());
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            header.set_mode(0o777);
+            archive.append_link(&mut header, link, "/proc/self/fd").unwrap();
+            fs::write(place.path("dump/rootfs-diff.tar"), archive.into_inner().unwrap()).unwrap();
         });
-        assert!(text.contains(&format!("its file {reason} of")), "{reason}: {text}");
+        assert!(text.contains(&format!("its file {file} of")), "{file}: {text}");
     }
+    let volume = refused(&|place| {
+        symlink("/proc/self", place.path("bundle/volume/count")).unwrap();
+    });
+    assert!(volume.contains("its file count of"), "{volume}");
 }
