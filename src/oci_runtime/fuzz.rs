@@ -9,7 +9,8 @@ use super::{
     restore::{
         archive::{CONFIG, Contents, SPEC, check_extensions},
         config::Config,
-        fit::{Images, Target},
+        fit::Target,
+        images::Images,
     },
 };
 use crate::model::oci_edits::OciEdits;

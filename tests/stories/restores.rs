@@ -292,7 +292,7 @@ pub(crate) async fn of_open_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A plugin sees the container, and its limit is in force.
+/// A plugin sees the container, and its limit applies.
 pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     let Some(Counter { mut stage, archive, data }) =
         Counter::checkpointed(&world, "restore_plugin").await?

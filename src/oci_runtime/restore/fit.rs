@@ -4,28 +4,20 @@
 //! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
 //! each is checked that could bring along a right, a mount, a device or a namespace.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use prost::Message;
+use std::collections::BTreeMap;
 
 use super::{
     config::Config,
     image::{Image, decoded, merged},
+    images::Images,
     messages::{
         CgroupDirectory, CgroupMember, CgroupSet, Cgroups, Controller, Core, HostNames, Inventory,
         Limit, Limits, Mount, Namespaces, Network, OpenFile, Task, Thread, TreeEntry,
     },
     mounts,
-    paths::Located,
+    paths::{Links, Located},
     rights, seccomp, sockets, tmpfs,
 };
-
-/// The images of a checkpoint that are read, by name, and the names of those that were changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::oci_runtime) struct Images(
-    pub(in crate::oci_runtime) BTreeMap<String, Vec<u8>>,
-    pub(in crate::oci_runtime) BTreeSet<String>,
-);
 
 /// What the images are fitted to.
 pub(in crate::oci_runtime) struct Target<'a> {
@@ -87,11 +79,11 @@ impl Images {
         self.check_files(target.config)?;
         let mounts = self.only::<Mount>("mountpoints-")?;
         mounts::check(&mounts, target.config, target.exists)?;
-        let mut links = BTreeMap::new();
+        let mut links = Links::default();
         for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
             let of_image = tmpfs::check(bytes, target.config)
                 .map_err(|reason| format!("its {name} {reason}"))?;
-            links.insert(name.as_str(), of_image);
+            links.0.insert(name.clone(), of_image);
         }
         let located = self.check_paths(&mounts, target.config, &links)?;
         self.check_memory(target.config)?;
@@ -108,50 +100,6 @@ impl Images {
         }
         self.fit_cgroups(target.config)?;
         Ok(located)
-    }
-
-    pub(super) fn names(&self, start: &str) -> Vec<String> {
-        self.0.keys().filter(|name| name.starts_with(start)).cloned().collect()
-    }
-
-    fn image(&self, name: &str) -> Result<Image, String> {
-        let bytes = self.0.get(name).ok_or_else(|| format!("it has no {name}"))?;
-        Image::read(bytes).map_err(|reason| format!("its {name} is damaged: {reason}"))
-    }
-
-    /// The entries of an image.
-    pub(super) fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
-        let image = self.image(name)?;
-        let entries = image.entries.iter().map(|entry| decoded(entry));
-        entries
-            .collect::<Result<_, _>>()
-            .map_err(|reason| format!("its {name} is damaged: {reason}"))
-    }
-
-    /// The entries of the only image whose name starts like this.
-    fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
-        match self.names(start).as_slice() {
-            [name] => self.read(name),
-            names => Err(format!("it has {} images {start}N, not one", names.len())),
-        }
-    }
-
-    fn change(
-        &mut self,
-        name: &str,
-        change: impl Fn(&[u8]) -> Result<Vec<u8>, String>,
-    ) -> Result<(), String> {
-        let mut image = self.image(name)?;
-        for entry in &mut image.entries {
-            *entry = change(entry)?;
-        }
-        self.replace(name, &image);
-        Ok(())
-    }
-
-    fn replace(&mut self, name: &str, image: &Image) {
-        self.0.insert(name.to_owned(), image.bytes());
-        self.1.insert(name.to_owned());
     }
 
     /// runc gives CRIU an open file for each entry.

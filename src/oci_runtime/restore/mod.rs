@@ -9,6 +9,7 @@ pub mod archive;
 pub(super) mod config;
 pub(super) mod fit;
 mod image;
+pub(super) mod images;
 pub(super) mod layer;
 mod messages;
 mod mounts;

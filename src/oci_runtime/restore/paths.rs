@@ -11,8 +11,8 @@ use std::{
 
 use super::{
     config::Config,
-    fit::Images,
     image::Image,
+    images::Images,
     messages::{Area, GhostFile, Memory, Mount, OpenFile, Remade},
     mounts::{self, Content},
 };
@@ -28,7 +28,8 @@ pub(in crate::oci_runtime) struct Located {
 }
 
 /// The links in each image of a tmpfs.
-pub(super) type Links<'a> = BTreeMap<&'a str, BTreeSet<PathBuf>>;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Links(pub(super) BTreeMap<String, BTreeSet<PathBuf>>);
 
 /// What CRIU does with a path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +48,7 @@ impl Images {
         &self,
         mounts: &[Mount],
         config: &Config,
-        links: &Links<'_>,
+        links: &Links,
     ) -> Result<Vec<Located>, String> {
         let places = Places { mounts, config, links };
         let mut located = Vec::new();
@@ -143,7 +144,7 @@ fn check_flags(flags: u32) -> Result<(), String> {
 }
 
 struct Places<'a> {
-    links: &'a Links<'a>,
+    links: &'a Links,
     mounts: &'a [Mount],
     config: &'a Config,
 }
@@ -182,7 +183,7 @@ impl Places<'_> {
             format!("tmpfs-dev-{}.tar.gz.img", mount.device),
             format!("tmpfs-{}.tar.gz.img", mount.id),
         ];
-        let links = images.iter().filter_map(|name| self.links.get(name.as_str()));
+        let links = images.iter().filter_map(|name| self.links.0.get(name));
         let path: PathBuf = below.iter().collect();
         links.flatten().any(|link| path.starts_with(link))
     }

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::{
     archive::check_extensions,
     config::Config,
-    fit::{Handling, Images, Target, handling},
+    fit::{Handling, Target, handling},
+    images::Images,
     layer,
     paths::Located,
 };
@@ -33,18 +34,16 @@ use crate::{
     },
 };
 
-/// Runs the lower runtime to its end, and returns whether it succeeded.
-type Run<'a> = dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError> + 'a;
-
 /// Fits the checkpoint in this directory to the container of the bundle. Returns the command line with which the
-/// lower runtime restores it. A container for the seccomp filter has the other bundle.
+/// lower runtime restores it. A container for the seccomp filter has the other bundle. `run` runs the lower runtime to
+/// its end, and returns whether it succeeded.
 ///
 /// # Errors
 /// The checkpoint has more than the container may have, or cannot be read. Nothing of it has run.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
     (checkpoint, bundle): (&Path, &Path),
-    run: &Run<'_>,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
     let mut config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
@@ -169,7 +168,7 @@ fn filter(
     line: &CommandLine,
     document: &Value,
     bundle: &Path,
-    run: &Run<'_>,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<Option<Vec<u8>>, OciRuntimeError> {
     remove_filter(line, bundle, run)?;
     file::ensure_directory(bundle, 0o700)?;
@@ -203,7 +202,7 @@ fn filter(
 pub(in crate::oci_runtime) fn remove_filter(
     line: &CommandLine,
     bundle: &Path,
-    run: &Run<'_>,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<(), OciRuntimeError> {
     if bundle.exists() {
         run(&other(line, &["delete".as_ref(), "--force".as_ref(), filter_id(line).as_ref()]))?;

@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 
 use super::{
     config::Config,
-    fit::{Handling, Images, Target, handling},
+    fit::{Handling, Target, handling},
     image::{Image, decoded, merged},
+    images::Images,
     messages::{
         Core, Credentials, Filter, HostNames, Inventory, Limit, Limits, OpenFile, Seccomp, Task,
         Thread,

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{
     super::{
-        fit::Images,
         image::merged,
+        images::Images,
         messages::{
             InternetSocket, Inventory, Namespaces, NetlinkSocket, Network, OpenFile, SocketOptions,
             Watch, Watches,
