@@ -22,7 +22,8 @@ impl Registry {
     }
 
     /// The edits of the devices. `engine` is given when the engine has to do them without our OCI runtime:
-    /// it returns whether the engine can do an edit, or the name of what it has no field for.
+    /// it returns whether the engine can do an edit, or the name of what it has no field for. Fails if a
+    /// device is unknown or specified wrongly, or if the engine cannot do one of its edits.
     pub async fn edits(
         &self,
         devices: &[String],
@@ -34,6 +35,7 @@ impl Registry {
 
     /// Refuses devices that an engine with its own CDI support does not know. Such an engine would refuse
     /// them only when the container starts. A device in a file that we cannot read is left to the engine.
+    /// Also refuses devices that are defined twice.
     pub async fn ensure_known(&self, devices: &[String]) -> Result<(), Failure> {
         let devices = devices.to_vec();
         self.read(move |index| {

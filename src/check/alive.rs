@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::client::{self, CallError};
 use crate::wire::cri;
 
-/// Asks for the status over a new connection. Returns the answer as one line for operators.
+/// Asks for the status over a new connection. Returns the answer as one line for operators. Fails if there
+/// is none within `time_limit`.
 pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallError> {
     let asked = timeout(time_limit, client::status(socket, false)).await;
     match asked.unwrap_or_else(|_| Err(CallError::late("Status", time_limit))) {

@@ -53,7 +53,7 @@ pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
         .collect()
 }
 
-/// The settings after a reload: those that a reload can change are as in `new`.
+/// The settings after a reload: those that a reload can change are as in `new`. Fails if a value is malformed.
 pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, ConfigError> {
     let is_live = |key: Key| key.definition().change == Change::Reload;
     let values = replaced(running, is_live, &new.values);

@@ -28,7 +28,8 @@ pub enum Resolution {
 }
 
 /// Creates a container with `name` by calling `create`, and returns its id. `resolve` decides what to do
-/// about a container that already has the name.
+/// about a container that already has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`],
+/// otherwise with the engine's error.
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,

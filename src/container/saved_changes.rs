@@ -64,7 +64,7 @@ impl SavedChanges {
         self.known.lock().pods.get(id).cloned().unwrap_or_default()
     }
 
-    /// Saves the limits of a container.
+    /// Saves the limits of a container. If they cannot be saved, the previous limits stay in effect.
     pub(super) async fn put_limits(
         &self,
         id: &ContainerId,

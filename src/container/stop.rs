@@ -24,8 +24,8 @@ use crate::{
 
 impl Containers {
     /// Stops a container: its stop signal, then SIGKILL after `grace`. Unknown and ended containers are
-    /// accepted. Returns when the store shows the container as ended.
-    /// Fails if a checkpoint does not end, or the process survives SIGKILL.
+    /// accepted. Returns when the store shows the container as ended. Fails if a checkpoint does not end, or the
+    /// process survives SIGKILL.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
@@ -61,7 +61,7 @@ impl Containers {
     }
 
     /// Kills a container at once, whatever its shown state is, and waits until the store does not show it
-    /// as running.
+    /// as running. Fails if the process survives SIGKILL.
     pub async fn kill(&self, id: &ContainerId) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id.as_str()).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await

@@ -50,7 +50,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// The next piece; none at the end.
+    /// The next piece; none at the end. Fails if the engine closes the connection, or sends nothing for long.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         let (call, limit) = (&self.request.call, self.request.timeout);
         match timeout(limit, self.body.frame()).await {
@@ -63,7 +63,7 @@ impl Export {
 }
 
 impl Engine {
-    /// All files of a container.
+    /// All files of a container. Fails with `NotFound` if there is no such container.
     pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
         let request = self.request(Method::GET, "export", Subject::container(id), "/export")?;
         let body = self.begin(&request).await?;

@@ -186,7 +186,7 @@ impl Engine {
     }
 
     /// A call with one answer about a subject, or about the engine. `tail` is what follows the subject's
-    /// own path.
+    /// own path. Fails if nothing can have the subject's name.
     pub(super) fn request(
         &self,
         method: Method,

@@ -114,17 +114,18 @@ impl Engine {
         absent_is_fine(outcome)
     }
 
-    /// Inspects a container.
+    /// Inspects a container. Fails with `NotFound` if there is no such container.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
     /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers.
+    /// Fails with `NotFound` if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
 
-    /// Whether somebody has paused a container.
+    /// Whether somebody has paused a container. Fails with `NotFound` if there is no such container.
     pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
         Ok(self.inspect(id).await?.state.status == "paused")
     }

@@ -45,7 +45,7 @@ impl Engine {
 
 impl Events {
     /// The next event. None if the engine ended the stream. After an error or the end, the caller opens a
-    /// new stream and lists everything again.
+    /// new stream and lists everything again. Fails with `Broken` if the connection broke.
     ///
     /// Safe to drop before it returns: no event is lost.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {

@@ -68,7 +68,8 @@ impl ExecState {
 }
 
 impl Engine {
-    /// Creates an exec and returns its id. Nothing runs yet.
+    /// Creates an exec and returns its id. Nothing runs yet. Fails with `NotFound` if there is no such
+    /// container, with `Conflict` if it is paused or does not run.
     pub async fn create_exec(
         &self,
         container: &str,
@@ -105,7 +106,8 @@ impl Engine {
         self.hijack(start.with_json(&body)?, tty).await
     }
 
-    /// Inspects an exec. The engine forgets it some minutes after its end.
+    /// Inspects an exec. The engine forgets it some minutes after its end. Fails with `NotFound` if there
+    /// is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let request =
             self.request(Method::GET, Call::INSPECT, Subject::Exec(exec.to_owned()), "/json")?;
@@ -118,7 +120,8 @@ impl Engine {
         })
     }
 
-    /// Resizes an exec's terminal. Waits until it has started.
+    /// Resizes an exec's terminal. Waits until it has started. Fails with `NotFound` if there is no such
+    /// exec, with other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
         self.done(
@@ -129,7 +132,8 @@ impl Engine {
     }
 
     /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
-    /// container, because it determines the framing of the output.
+    /// container, because it determines the framing of the output. Fails with `NotFound` if there is no
+    /// such container, with `Conflict` if it is paused or does not run.
     pub async fn attach(
         &self,
         container: &str,
@@ -150,7 +154,8 @@ impl Engine {
         self.hijack(attach, streams.tty).await
     }
 
-    /// Resizes the main process's terminal.
+    /// Resizes the main process's terminal. Fails with `NotFound` if there is no such container, with
+    /// `Conflict` if it does not run.
     pub async fn resize_container(
         &self,
         container: &str,

@@ -40,7 +40,8 @@ impl EngineLocks {
         Some(self.directory.join(name(&engine.daemon_id, &engine.root_dir)?))
     }
 
-    /// Takes the lock with this file for a server on `socket`. Does not wait.
+    /// Takes the lock with this file for a server on `socket`. Does not wait. Fails if another server has
+    /// the lock, or the file cannot be created.
     pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
         lock::ensure_directory(&self.directory)?;
         Lock::take(file, socket)

@@ -60,7 +60,8 @@ impl Engine {
 }
 
 impl Pull {
-    /// The next message. None if the pull has succeeded. Nothing follows an error.
+    /// The next message. None if the pull has succeeded. Nothing follows an error. Fails with `Pull` and the
+    /// registry's message, or with a transport error.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         if self.over {
             return None;

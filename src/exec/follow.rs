@@ -35,7 +35,8 @@ pub trait Process {
     /// # Errors
     /// The process still runs, so the connection was lost. Or the engine does not answer.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
-    /// Turns the report into the outcome. `said` is the start of standard output.
+    /// Turns the report into the outcome. `said` is the start of standard output. Fails if the process was
+    /// never started.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
 }
 

@@ -54,7 +54,7 @@ impl ExecError {
 impl Exec {
     /// Ends what is left, and retries for a while if that fails. Returns whether nothing is left. If
     /// dockbridge stops, it does not wait for a command that may still start, because the next server finds
-    /// its record.
+    /// its record. Fails with the reason why a process keeps running.
     pub async fn clear(
         &self,
         mut left: Leftover,

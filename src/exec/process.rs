@@ -43,7 +43,7 @@ struct Shared {
 impl Exec {
     /// Creates the exec. Nothing runs before [`Self::start`]. The store shows `container` as running, but
     /// the engine decides. The first variable of the request, if any, must be unique: [`Self::kill`] uses
-    /// it to find processes that cannot be found in any other way.
+    /// it to find processes that cannot be found in any other way. Fails if the container does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -83,7 +83,7 @@ impl Exec {
     }
 
     /// Waits until an exec whose start was given up has started a process. Returns false when it can no
-    /// longer start one.
+    /// longer start one. Fails if the engine does not answer for a very long time.
     pub(super) async fn starts(&self) -> Result<bool, ExecError> {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
             // The engine reports it as running before it has started a process.
@@ -195,7 +195,7 @@ impl Exec {
         }
     }
 
-    /// Sets the size of its terminal.
+    /// Sets the size of its terminal. Fails if the process has ended.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
         Ok(self.shared.engine.resize_exec(&self.shared.id, size).await?)
     }

@@ -36,7 +36,7 @@ use super::{
 
 /// Starts a program in a directory that is used only for it. Its output is appended to the file [`OUTPUT`] there.
 /// Dropping the child does not end the program. On a machine with systemd, the child is a client that waits for the
-/// unit `name`.
+/// unit `name`. Fails if the program or `systemd-run` cannot be started.
 pub fn start(
     program: &Path,
     arguments: &[&OsStr],
@@ -102,7 +102,7 @@ pub fn is_used(directory: &Path) -> bool {
 }
 
 /// Runs a command of the detached program to its end. Its output is that of the program. Returns whether it
-/// succeeded.
+/// succeeded. Fails if the command cannot be started.
 pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
         command.split_first().map_or(("", command), |(it, rest)| (it.as_str(), rest));

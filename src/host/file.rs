@@ -79,7 +79,7 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 }
 
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
-/// power loss.
+/// power loss. Absence is not an error.
 pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
     match fs::remove_file(path) {
         Err(e) if is_absence(&e) => return Ok(false),
@@ -111,7 +111,7 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
     Ok(Some(bytes))
 }
 
-/// Opens a regular file. A symbolic link is not followed.
+/// Opens a regular file. A symbolic link is not followed. Fails if there is no regular file at `path`.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -154,7 +154,7 @@ pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Makes a directory and those above it, with `mode` for the ones it makes.
+/// Makes a directory and those above it, with `mode` for the ones it makes. Fails if something else has the name.
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
     DirBuilder::new().recursive(true).mode(mode).create(path).or_cannot("create directory", path)
 }
@@ -213,7 +213,7 @@ pub fn is_draft(name: &str) -> bool {
 }
 
 /// Makes a directory that everybody can pass through and only we can list or change, whatever the
-/// umask. An existing directory stays as it is.
+/// umask. An existing directory stays as it is. Fails if something else has the name.
 pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     if !make_private_directory(path)? {
         return Ok(());
@@ -230,7 +230,7 @@ pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
 }
 
 /// Makes a directory that only we and `group` can pass through, and only we can list or change; without
-/// a group only we. An existing directory gets this mode and group.
+/// a group only we. An existing directory gets this mode and group. Fails if something else has the name.
 pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
     make_private_directory(path)?;
     // Closed before its group changes: the mode may be that of another group.
@@ -242,7 +242,7 @@ pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostErr
 }
 
 /// Whether a file or directory belongs to this process's user and no other user can write to it. False
-/// for a link.
+/// for a link. Fails if there is nothing at `path`.
 pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
     let facts = fs::symlink_metadata(path).or_cannot("read", path)?;
     let ours = facts.uid() == nix::unistd::geteuid().as_raw();

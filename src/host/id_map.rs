@@ -124,6 +124,7 @@ impl Overlay {
     }
 
     /// As [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no links.
+    /// Also fails if nothing is at the path.
     pub fn mount_part_mapped(
         &self,
         part: &Path,
@@ -265,7 +266,7 @@ impl Layers {
 }
 
 /// Unmounts what [`mount_copy`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
-/// point. Also succeeds if nothing is mounted there.
+/// point. Also succeeds if nothing is mounted there. Fails if the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).or_cannot("unmount", at)?;
     remove_mount_point(at)

@@ -61,13 +61,13 @@ impl NamespaceHolder {
         Ok(holder)
     }
 
-    /// Opens the user namespace.
+    /// Opens the user namespace. Fails if no file descriptor is left.
     pub fn open_user(&self) -> Result<OwnedFd, HostError> {
         let path = self.path("ns/user");
         Ok(File::open(&path).or_cannot("open", &path)?.into())
     }
 
-    /// Pins the user namespace at `at`.
+    /// Pins the user namespace at `at`. Fails if mounting is not permitted.
     pub fn pin_user(&self, at: &Path) -> Result<(), HostError> {
         netns::unpin(at)?;
         netns::mount_pin(&self.path("ns/user"), at)

@@ -91,7 +91,7 @@ pub fn is_used(at: &Path) -> bool {
 
 /// Removes the pin at `at` and its file. The namespace ends with its last process.
 ///
-/// Also succeeds if there is no pin, no file, or no directory (as after a reboot).
+/// Also succeeds if there is no pin, no file, or no directory (as after a reboot). Fails if `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
     // After a crash between two steps of `pin`, several mounts may be stacked here.
     match unmount_all(at) {
@@ -123,12 +123,12 @@ pub fn is_our_own(at: &Path) -> bool {
     identity(Path::new(OWN)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
-/// Sets `lo` up in the namespace at `at`. The kernel then adds its addresses.
+/// Sets `lo` up in the namespace at `at`. The kernel then adds its addresses. Fails if there is no namespace.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, raise_own_loopback)
 }
 
-/// Addresses of an interface in the namespace at `at`, without link-local ones.
+/// Addresses of an interface in the namespace at `at`, without link-local ones. Fails if there is no namespace.
 pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     within(at, || {
         let all = getifaddrs()?.filter(|one| one.interface_name == interface);
@@ -183,7 +183,7 @@ fn open(at: &Path) -> Result<File, HostError> {
 }
 
 /// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` before, because mounts
-/// stack.
+/// stack. Fails if mounting is not permitted.
 pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     if let Some(parent) = at.parent() {
         file::ensure_directory(parent, 0o755)?;

@@ -67,7 +67,7 @@ fn by_descriptor(held: &[File]) -> String {
 }
 
 /// Unmounts `at` and removes the directory. Also succeeds if it does not exist. A container that has
-/// the mount keeps it.
+/// the mount keeps it. Fails if the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     if is_mounted(at) {
         unmount_all(at).or_cannot("unmount", at)?;

@@ -34,7 +34,8 @@ pub enum ProcessSignal {
 }
 
 impl ProcessHandle {
-    /// Opens a process. None if it has ended. Must be called inside a runtime.
+    /// Opens a process. None if it has ended. Must be called inside a runtime. Fails if no file descriptor
+    /// is left.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Ok(descriptor) => Some(register(descriptor, Interest::READABLE)?),
@@ -47,7 +48,7 @@ impl ProcessHandle {
         Ok(held.is_same().then_some(held))
     }
 
-    /// Sends a signal. Also succeeds if the process has ended.
+    /// Sends a signal. Also succeeds if the process has ended. Fails if access is denied.
     pub fn signal(&self, message: ProcessSignal) -> io::Result<()> {
         let signal = match message {
             ProcessSignal::HangUp => Signal::HUP,

@@ -68,7 +68,7 @@ impl TailWatch {
 }
 
 impl TailEvents {
-    /// The events since the last return. Dropping the future loses nothing.
+    /// The events since the last return. Dropping the future loses nothing. Fails if the descriptor is unusable.
     pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
             let events = self.notices.next().await;

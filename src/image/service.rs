@@ -72,7 +72,8 @@ impl Images {
 
     /// Pulls an image and returns its current id.
     ///
-    /// Equal calls share one pull. It is cancelled when all of them are dropped.
+    /// Equal calls share one pull. It is cancelled when all of them are dropped. Fails with the error of
+    /// the registry or the engine, or if the pull makes no progress.
     pub async fn pull(&self, request: PullRequest) -> Result<ImageId, Failure> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
@@ -82,7 +83,7 @@ impl Images {
     /// Removes an image, given by any of its names, with all its names.
     ///
     /// A missing image is success. After that, neither the engine nor the store has an image of this name.
-    /// A dropped call still runs to its end.
+    /// A dropped call still runs to its end. Fails with `FailedPrecondition` if a container uses the image.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(name).await? else {
             return self.refresh_missing(name).await;
@@ -115,7 +116,7 @@ impl Images {
     }
 
     /// The space that images take, as last measured. Does not call the engine. Only the first answer may
-    /// take up to two seconds.
+    /// take up to two seconds. Fails if the engine has not answered yet.
     pub async fn filesystem(&self) -> Result<FilesystemUsage, Failure> {
         self.usage.read(&self.store).await
     }

@@ -75,7 +75,8 @@ impl ImageFiles {
         }
     }
 
-    /// Removes the directory of an image and its pin, unless a container needs it.
+    /// Removes the directory of an image and its pin, unless a container needs it. Fails if the engine does
+    /// not answer, or the directory cannot be removed.
     pub async fn release(&self, image: &ImageId) -> Result<(), Failure> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await

@@ -32,7 +32,8 @@ pub struct ImageInspection {
 }
 
 impl ImageFiles {
-    /// Opens an inspection. While it is open, the engine counts the image as in use.
+    /// Opens an inspection. While it is open, the engine counts the image as in use. Fails if the image
+    /// does not exist.
     pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, Failure> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
@@ -82,7 +83,7 @@ impl ImageFiles {
 
 impl ImageInspection {
     /// What is at an absolute path. If the last step is a link, it is not followed, but returned with the
-    /// path at which all other links end.
+    /// path at which all other links end. Fails if the links form a loop.
     pub async fn step(&self, path: &str) -> Result<Option<PathKind>, EngineError> {
         self.engine.path_kind(self.id(), path).await
     }

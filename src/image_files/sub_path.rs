@@ -22,7 +22,8 @@ pub(super) enum PathEntry {
     Nothing,
 }
 
-/// Where `sub_path` leads: a path relative to the image's root, without links; empty for the root.
+/// Where `sub_path` leads: a path relative to the image's root, without links; empty for the root. Fails
+/// with `InvalidArgument` if the path does not exist or its links form a loop.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,

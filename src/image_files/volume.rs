@@ -20,7 +20,8 @@ use crate::{
 
 impl ImageFiles {
     /// Prepares a mount of an image. Call it with [`Self::lock`] held. The caller must call
-    /// [`Self::release`] when the mount is no longer needed, also after an error.
+    /// [`Self::release`] when the mount is no longer needed, also after an error. Fails if the sub path
+    /// does not exist, or images cannot be mounted with this engine.
     pub async fn volume(
         &self,
         engine: &EngineInfo,

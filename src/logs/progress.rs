@@ -52,7 +52,7 @@ pub(super) async fn completion(
     }
 }
 
-/// Returns when the CRI file exists.
+/// Returns when the CRI file exists. Fails if the file does not exist within the time limit.
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
     timeout(STANDSTILL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }

@@ -54,7 +54,7 @@ pub struct RotatedFiles {
 
 impl RotatedFiles {
     /// Starts with the file of this identity. If it is gone, or none is given, starts with the oldest file.
-    /// Returns whether the requested file was found.
+    /// Returns whether the requested file was found. Fails if there is no file, or it cannot be read.
     pub fn begin(source: &Path, at: Option<&Identity>) -> Result<(Self, bool), LogError> {
         let mut found = find_files(source, at)?;
         let absent = || LogError::SourceAbsent { path: source.to_owned() };

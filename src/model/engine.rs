@@ -205,7 +205,8 @@ impl EngineInfo {
     }
 
     /// The program and arguments of the runtime that our OCI runtime runs for pods with this handler. Empty for
-    /// the one with which it was registered.
+    /// the one with which it was registered. Fails with the reason why pods with this handler cannot use our OCI
+    /// runtime.
     pub fn below(&self, handler: &str) -> Result<Vec<String>, &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(

@@ -44,7 +44,7 @@ pub fn joined(pairs: &[(String, String)]) -> String {
     texts.join(";")
 }
 
-/// The values of all capabilities that the pod has a value for.
+/// The values of all capabilities that the pod has a value for. Fails if a bandwidth annotation is not a rate.
 pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Failure> {
     let pod = &intent.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());

@@ -112,7 +112,8 @@ impl Network {
         }
     }
 
-    /// Whether there is a network. If there was none, reads the configuration again.
+    /// Whether there is a network. If there was none, reads the configuration again. Fails with the reasons
+    /// if there is still none.
     pub async fn ensure_configured(&self) -> Result<(), Failure> {
         self.selected().await.map(|_| ())
     }
@@ -128,7 +129,8 @@ impl Network {
         sent.as_deref().map_or_else(|| self.live.current().pod_cidrs.clone(), Vec::clone)
     }
 
-    /// Decides how a pod will be connected. Changes nothing.
+    /// Decides how a pod will be connected. Changes nothing. Fails if there is no network, or the pod
+    /// cannot be described to plugins.
     pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, Failure> {
         let list = self.selected().await?.list;
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
@@ -218,7 +220,8 @@ impl Network {
     }
 
     /// Whether DEL failed, all failures are final, and the namespace is gone. The text of an error proves
-    /// nothing: the message for an agent's missing socket is like that for a missing namespace.
+    /// nothing: the message for an agent's missing socket is like that for a missing namespace. Fails with
+    /// the failures that must be reported.
     pub(super) async fn forgive(
         &self,
         (sandbox, network): (&SandboxId, &str),
@@ -245,7 +248,7 @@ impl Network {
     }
 
     /// The attachment of a pod without a checkpoint, from libcni's cache. dockbridge or the runtime before
-    /// it wrote the entry. None if the entry is damaged.
+    /// it wrote the entry. None if the entry is damaged. Fails if the cache cannot be read.
     pub async fn attachment_from_cache(
         &self,
         pod: PodNetwork,

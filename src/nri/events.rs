@@ -55,7 +55,7 @@ impl Nri {
         turn.plugins.connected.is_empty() || turn.plugins.pods.stage_of(id).is_some()
     }
 
-    /// Limits of a pod are about to change.
+    /// Limits of a pod are about to change. Fails if a plugin refuses.
     pub async fn update_pod(
         &self,
         record: &SandboxRecord,
@@ -95,7 +95,7 @@ impl Nri {
         turn.remove_pod(id).await;
     }
 
-    /// A container is about to be started.
+    /// A container is about to be started. Fails if a plugin refuses, or a required one is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let Some(mut turn) = self.turn().await else { return self.require().await };
         let subject = turn.shared.container_subject(record);
@@ -135,7 +135,8 @@ impl Nri {
         turn.announce(Event::PostUpdateContainer, &turn.shared.container_subject(record)).await;
     }
 
-    /// Limits of a container are about to change. Returns them with the changes of plugins.
+    /// Limits of a container are about to change. Returns them with the changes of plugins. Fails if a
+    /// plugin refuses, or requests an impossible limit.
     pub async fn update_container(
         &self,
         record: &ContainerRecord,

@@ -90,7 +90,8 @@ impl Shared {
     }
 }
 
-/// The plugin of a file in the directory.
+/// The plugin of a file in the directory. Fails with the reason why it is not started: its name or its
+/// configuration.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
     let file = path.file_name().and_then(OsStr::to_str).ok_or("its name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));

@@ -135,12 +135,13 @@ impl Nri {
         self.0.as_ref()
     }
 
-    /// Announces that a pod is being created. While plugins are asked about it, no answer shows it.
+    /// Announces that a pod is being created. While plugins are asked about it, no answer shows it. Fails
+    /// if a required plugin is not connected.
     pub async fn begin_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, Failure> {
         self.begin(Identity::Pod(metadata.clone())).await
     }
 
-    /// Announces that a container is being created.
+    /// Announces that a container is being created. Fails if a required plugin is not connected.
     pub async fn begin_container(
         &self,
         pod: &SandboxId,

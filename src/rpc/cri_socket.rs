@@ -27,7 +27,8 @@ pub struct Opened {
 }
 
 impl CriSocket {
-    /// Chooses the sockets for `listen` among those that systemd passed on.
+    /// Chooses the sockets for `listen` among those that systemd passed on. Fails if `listen` needs one,
+    /// but none matches.
     pub fn choose(listen: &Listen, inherited: Vec<InheritedSocket>) -> Result<Self, ListenError> {
         let (chosen, others): (Vec<_>, Vec<_>) =
             inherited.into_iter().partition(|socket| is_meant(listen, socket));

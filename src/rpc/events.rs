@@ -91,7 +91,7 @@ impl Events {
     }
 
     /// All changes from now on, until the listener disconnects or dockbridge stops. If there are other
-    /// listeners, a few earlier changes may also be sent.
+    /// listeners, a few earlier changes may also be sent. Fails if the store is not synced in time.
     pub(super) async fn listen(
         &self,
         listening: GaugeGuard,

@@ -55,12 +55,13 @@ impl Store {
 
     /// The current snapshot, after the engine has listed its containers. It then has all of them, though
     /// some may be known only from the list. If the engine disconnects later, this is the last known state.
+    /// Fails with `Unavailable` after `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
     /// The current snapshot, after the engine has described itself and may be changed. This happens before
-    /// it is listed.
+    /// it is listed. Fails with `Unavailable` after `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
@@ -90,7 +91,8 @@ impl Store {
         }
     }
 
-    /// The current snapshot, after the engine has also listed its images.
+    /// The current snapshot, after the engine has also listed its images. Fails with `Unavailable` if this
+    /// takes too long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, Failure> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }

@@ -107,7 +107,7 @@ impl Snapshot {
             .chain(images.map(|image| image.id.to_string()))
     }
 
-    /// The engine's last `/info`.
+    /// The engine's last `/info`. Fails with `Unavailable` if the engine has not answered yet.
     pub fn described(&self) -> Result<&EngineInfo, Failure> {
         let unknown = || never_synced("it has not answered");
         self.engine.as_deref().ok_or_else(unknown)

@@ -83,7 +83,7 @@ impl<S> Filter<S> for LogControl {
 }
 
 /// Starts logging to standard error for this process, and recording spans while there is a collector. The
-/// returned handle can change it later.
+/// returned handle can change it later. Fails if a log was set up before.
 pub fn start(
     format: Format,
     level: LevelFilter,

@@ -32,10 +32,7 @@ pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     order::write(directory, DELETED_FILES, &diff.deleted).map_err(|error| error.source)
 }
 
-/// How much space the files need.
-///
-/// # Errors
-/// As [`write`].
+/// How much space the files need. Fails as [`write()`] does.
 pub(super) fn size(layer: &Path) -> io::Result<u64> {
     let mut total = 0_u64;
     walk(layer, &mut |entry| {

@@ -40,7 +40,8 @@ impl Node {
         .await
     }
 
-    /// Adds the edits of the CDI devices that NRI plugins requested.
+    /// Adds the edits of the CDI devices that NRI plugins requested. Fails if a device is unknown, or its
+    /// specification is invalid.
     pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, Failure> {
         if wanted.cdi_devices.is_empty() {
             return Ok(wanted);

@@ -33,7 +33,7 @@ pub(super) async fn check_host(
     .await
 }
 
-/// The same for a pause container.
+/// The same for a pause container. Fails if the kernel does not know the profile or label.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     check(move |_| {

@@ -43,7 +43,7 @@ impl HostCheck {
         Some(Self(Arc::new(Slot { number, _permit: permit })))
     }
 
-    /// Starts with the next path.
+    /// Starts with the next path. Fails with `DeadlineExceeded` if another check hangs at this path.
     pub(in crate::container) fn at(&self, path: &Path) -> Result<(), Failure> {
         let mut running = running();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
@@ -69,7 +69,7 @@ impl Drop for Slot {
 }
 
 /// Runs a check, which announces every path with [`HostCheck::at`]. The check continues after the caller
-/// has stopped waiting.
+/// has stopped waiting. Fails like the check, or with `DeadlineExceeded` if a path does not answer.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, Failure>

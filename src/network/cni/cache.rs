@@ -80,7 +80,7 @@ impl ResultCache {
         }))
     }
 
-    /// Removes a cached ADD. Blocks on the disk.
+    /// Removes a cached ADD. Blocks on the disk. Also succeeds if there is none.
     pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
         let path = self.path(network, container, interface);
         file::remove_if_present(&path, Durability::Written).map(|_| ())

@@ -76,7 +76,8 @@ impl Chain<'_> {
         failures
     }
 
-    /// Runs STATUS. Does nothing if the configuration is too old for it.
+    /// Runs STATUS. Does nothing if the configuration is too old for it. Fails with the error of the first
+    /// plugin that is not ready.
     pub async fn status(&self) -> Result<(), PluginError> {
         if self.list.version < Version::HAS_STATUS {
             return Ok(());

@@ -105,7 +105,7 @@ impl Plugins {
         done.map_err(|failure| PluginError::new(kind, command, failure))
     }
 
-    /// The versions that a plugin supports, queried once per executable.
+    /// The versions that a plugin supports, queried once per executable. Fails if VERSION fails.
     pub async fn versions(
         &self,
         kind: &str,

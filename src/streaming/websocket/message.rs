@@ -77,7 +77,7 @@ impl MessageReader {
         Self { format, target: None, rest: BytesMut::new() }
     }
 
-    /// Reads a piece of a message. `last` means that the message ends with it.
+    /// Reads a piece of a message. `last` means that the message ends with it. Fails if the base64 is invalid.
     pub fn read(&mut self, mut bytes: Bytes, last: bool) -> Result<ClientMessage, Malformed> {
         let target = match self.target {
             Some(target) => target,

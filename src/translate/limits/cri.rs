@@ -13,7 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads `LinuxContainerResources` of a new pod or container.
+/// Reads `LinuxContainerResources` of a new pod or container. The error names the field that is out of range.
 pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?;
     changed(given)

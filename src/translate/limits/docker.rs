@@ -30,7 +30,7 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
     }
 }
 
-/// Sets the limits of a new container in its create request.
+/// Sets the limits of a new container in its create request. Fails if the limits contradict each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
     host.cpu_period = stated(limits.cpu_period);
@@ -55,7 +55,7 @@ pub struct Update {
 
 /// Plans an update that leads to the limits `after`, of which `requested` are new ([`Resources::updated`]).
 /// Memory and swap are sent together, because the engine compares one that is sent alone with the old value
-/// of the other.
+/// of the other. Fails if the limits contradict each other, or need cgroup v2.
 pub fn update(
     requested: &Resources,
     after: &Resources,

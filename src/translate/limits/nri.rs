@@ -15,7 +15,7 @@ use crate::{
 
 /// Records which plugin sets which field. Two plugins must not set the same one.
 pub trait Claim {
-    /// The plugin sets a field, or the entry `key` of it.
+    /// The plugin sets a field, or the entry `key` of it. Fails if another plugin set it before.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
     /// The plugin sets a field if it states it.
@@ -34,7 +34,7 @@ pub trait Claim {
 }
 
 /// Reads limits for an update of a container. An absent limit does not change. Limits that CRI has are checked
-/// like those of kubelet.
+/// like those of kubelet. The error names the field that is out of range or that no container can have.
 pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     let (memory, cpu) = (given.memory.unwrap_or_default(), given.cpu.clone().unwrap_or_default());
     let signed = |value: Option<nri::OptionalInt64>| value.map_or(0, |value| value.value);
@@ -96,7 +96,8 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
     }
 }
 
-/// Merges the limits of one plugin into those of the plugins before it.
+/// Merges the limits of one plugin into those of the plugins before it. Fails if another plugin set the same
+/// limit.
 pub fn lay(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,

@@ -42,7 +42,7 @@ impl Merge {
         Self { original: container, ..Self::default() }
     }
 
-    /// Adds the answer of a plugin.
+    /// Adds the answer of a plugin. Fails if another plugin set the same field.
     pub fn add(
         &mut self,
         plugin: &str,

@@ -8,7 +8,8 @@ use crate::{error::Failure, translate::limits::nri::lay, wire::nri};
 pub struct Updates(Entries<nri::ContainerUpdate>);
 
 impl Updates {
-    /// Adds a plugin's updates. An update that conflicts and may fail is left out.
+    /// Adds a plugin's updates. An update that conflicts and may fail is left out. Fails if another plugin
+    /// set the same limit of the same container.
     pub fn add(
         &mut self,
         owners: &mut Owners,

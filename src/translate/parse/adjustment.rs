@@ -17,7 +17,8 @@ use crate::{
     wire::nri::{self, REMOVED},
 };
 
-/// Reads the answer, whose fields belong to `owners`.
+/// Reads the answer, whose fields belong to `owners`. Fails if a limit is out of range, or a requested
+/// field is not supported.
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
@@ -67,7 +68,7 @@ pub fn impossible(error: ParseError) -> Failure {
 }
 
 /// Limits the number of changes of one plugin. Each becomes an entry of the container's configuration, and
-/// each entry is searched for in all others.
+/// each entry is searched for in all others. Fails if there are more than `MOST_CHANGES`.
 pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), Failure> {
     let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {

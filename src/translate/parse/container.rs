@@ -18,7 +18,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a container's configuration.
+/// Reads a container's configuration. The error names the first malformed field.
 pub fn container_spec(
     config: Option<&cri::ContainerConfig>,
     sandbox: Option<&cri::PodSandboxConfig>,
@@ -127,7 +127,7 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     })
 }
 
-/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default.
+/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default. Refuses unknown numbers.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;

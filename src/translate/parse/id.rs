@@ -3,7 +3,7 @@
 
 use super::error::{At, ParseError};
 
-/// The id of a sandbox or container in a request.
+/// The id of a sandbox or container in a request. Refuses the empty id.
 pub fn object_id(field: &'static str, text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()).at(field) } else { Ok(text.to_owned()) }
 }

@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// The image to pull, always with a tag or digest, and the credentials. Credentials for another registry
-/// are dropped, because the engine would send them to the image's registry.
+/// are dropped, because the engine would send them to the image's registry. Refuses invalid references, and
+/// an `auth` that cannot be decoded.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
@@ -33,7 +34,8 @@ pub fn pull_request(
     Ok(PullRequest { reference: reference.with_default_tag(), credentials })
 }
 
-/// The name of an image, an id or a reference, without the prefix that old kubelets put before it.
+/// The name of an image, an id or a reference, without the prefix that old kubelets put before it. Refuses
+/// the empty name.
 pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }

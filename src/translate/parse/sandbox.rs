@@ -15,7 +15,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a sandbox's configuration and its runtime handler.
+/// Reads a sandbox's configuration and its runtime handler. The error names the first malformed field.
 pub fn sandbox_spec(
     config: Option<&cri::PodSandboxConfig>,
     handler: &str,
@@ -25,7 +25,7 @@ pub fn sandbox_spec(
     spec(config, handler).at("config")
 }
 
-/// DNS settings of the pod in a container's request.
+/// DNS settings of the pod in a container's request. The error names the first malformed field.
 pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, ParseError> {
     let given = config.and_then(|config| config.dns_config.as_ref());
     given.map(dns_config).transpose().at("dns_config").at("sandbox_config")
@@ -108,7 +108,8 @@ fn limits(
     given.map(limits::cri::resources).transpose()
 }
 
-/// The pod CIDRs that kubelet sends: all those of the node, separated by commas. Empty means none.
+/// The pod CIDRs that kubelet sends: all those of the node, separated by commas. Empty means none. Refuses
+/// other text.
 pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     let field = "runtime_config.network_config.pod_cidr";
     if text.trim().is_empty() {

@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// A command to start, and its streams.
+/// A command to start, and its streams. Refuses an empty id or command, and invalid combinations of streams.
 pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     Ok(ExecSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -21,7 +21,7 @@ pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     })
 }
 
-/// The streams of a container's main process.
+/// The streams of a container's main process. Refuses an empty id, and invalid combinations of streams.
 pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
     Ok(AttachSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -29,7 +29,7 @@ pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseErro
     })
 }
 
-/// Ports of a sandbox.
+/// Ports of a sandbox. Refuses an empty id, and invalid port numbers.
 pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
     Ok(ForwardSpec {
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
@@ -49,7 +49,7 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
     found.ok_or_else(|| ParseError::invalid(format!("is not a port: {port}")))
 }
 
-/// Reads the command, its container and the timeout.
+/// Reads the command, its container and the timeout. The error names the first missing or malformed field.
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;

@@ -6,7 +6,8 @@ use crate::{
 };
 
 /// If the container was created without our OCI runtime, refuses changes that need it, and names the plugin
-/// and the field. `is_edited` says whether the container was created with the runtime.
+/// and the field. `is_edited` says whether the container was created with the runtime. Also refuses changes
+/// that are not for plugins.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,

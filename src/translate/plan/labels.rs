@@ -48,7 +48,7 @@ pub(super) fn container(
     bounded(labels, &image.labels)
 }
 
-/// The text of a request or document.
+/// The text of a request or document. Fails if a path is not UTF-8.
 pub fn encoded(value: &impl Serialize) -> Result<String, Failure> {
     let text = "the request cannot be stored in a label";
     serde_json::to_string(value).map_err(|error| Failure::invalid(format!("{text}: {error}")))
