@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::id::ImageId;
+use super::{id::ImageId, sandbox::SandboxSpec};
 
 /// The dump from which a container starts for the first time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,26 @@ pub enum Restore {
     Image(ImageId),
 }
 
+/// The file [`POD_INDEX`] of a dumped pod, written after the archives of its containers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodIndex {
+    /// [`POD_VERSION`].
+    pub version: u32,
+    /// The configuration of the pod.
+    pub sandbox: SandboxSpec,
+    /// Names of the containers: see [`archive_name`].
+    pub containers: Vec<String>,
+}
+
+/// The name of a container's archive in the directory of a dumped pod.
+pub fn archive_name(container: &str) -> String {
+    format!("{container}.tar")
+}
+
+/// The index in the directory of a dumped pod.
+pub const POD_INDEX: &str = "pod.json";
+/// The version of the index that is written. No other is read.
+pub const POD_VERSION: u32 = 1;
 /// The directory of CRIU's images, in an archive and where one is made.
 pub const IMAGES: &str = "checkpoint";
 /// The files that the container added or changed.

@@ -316,6 +316,16 @@ impl RuntimeService for RuntimeRpc {
         Ok(Response::new(cri::CheckpointContainerResponse {}))
     }
 
+    async fn checkpoint_pod(
+        &self,
+        request: Request<cri::CheckpointPodRequest>,
+    ) -> Result<Response<cri::CheckpointPodResponse>, Status> {
+        self.about(&request.get_ref().pod_sandbox_id);
+        let spec = parse::dump::pod_dump_spec(request.get_ref())?;
+        self.dumps.checkpoint(spec, render::dump::files).await.map_err(Failure::from)?;
+        Ok(Response::new(cri::CheckpointPodResponse {}))
+    }
+
     async fn get_container_events(
         &self,
         _request: Request<cri::GetEventsRequest>,
