@@ -4,10 +4,11 @@
 //! the changed files are put into a directory for our OCI runtime, which checks them: `oci_runtime::restore`.
 
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     fs::File,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
+    io::{self, Read as _, Write as _},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -24,7 +25,7 @@ use crate::{
         container::ContainerSpec,
         id::ImageId,
         record::{ContainerRecord, ImageRecord},
-        restore::{IMAGES, Restore},
+        restore::{IMAGES, POD_INDEX, POD_VERSION, PodIndex, Restore},
     },
     oci_runtime::restore::archive::{CONFIG, Contents, Described, LARGEST_DOCUMENT, SPEC},
     store::snapshot::Snapshot,
@@ -46,15 +47,12 @@ impl Node {
         snapshot: &Snapshot,
         spec: &ContainerSpec,
     ) -> Result<Option<Restored>, Failure> {
-        let named = &spec.image;
+        let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
+        let named = archive.as_ref().unwrap_or(&spec.image);
         let refused = |kind, reason| refused(named, kind, reason);
         let (restore, documents) = if named.starts_with('/') {
             let path = PathBuf::from(named);
-            let directory = self.restore_dir(named)?;
-            if path.parent() != Some(&directory) {
-                let reason = format!("archives are only read from {}", directory.display());
-                return Err(refused(Kind::InvalidArgument, reason));
-            }
+            self.ensure_allowed(named, &path)?;
             let opened = path.clone();
             let read = blocking(move || {
                 let mut archive = file::open_regular(&opened)?;
@@ -81,6 +79,14 @@ impl Node {
             .map_err(|error| refused(kind(&error), error.to_string()))?;
         for name in &described.images {
             if let Some(image) = self.image(snapshot, name).await? {
+                if archive.is_some() {
+                    let given = self.present_image(snapshot, &spec.image).await?;
+                    let other = (given.id != image.id).then_some("image");
+                    if let Some(field) = other.or_else(|| mismatch(spec, &described)) {
+                        let reason = format!("its container has another {field}");
+                        return Err(refused(Kind::InvalidArgument, reason));
+                    }
+                }
                 return Ok(Some(Restored { restore, image, command: described.command }));
             }
         }
@@ -91,10 +97,35 @@ impl Node {
         Err(refused(Kind::NotFound, reason))
     }
 
+    /// The names of the containers in the directory that CheckpointPod wrote.
+    ///
+    /// # Errors
+    /// The directory is not allowed, or has no valid index.
+    pub async fn checkpointed_containers(&self, directory: &Path) -> Result<Vec<String>, Failure> {
+        let named = directory.display().to_string();
+        let path = directory.join(POD_INDEX);
+        self.ensure_allowed(&named, &path)?;
+        let read = blocking(move || {
+            let mut bytes = Vec::new();
+            file::open_regular(&path)?.take(LARGEST_DOCUMENT).read_to_end(&mut bytes)?;
+            let index: PodIndex = serde_json::from_slice(&bytes)?;
+            match index.version {
+                POD_VERSION => Ok(index.containers),
+                version => {
+                    let text = format!("{POD_INDEX} has version {version}, which is not known");
+                    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+                }
+            }
+        });
+        read.await.map_err(|error| refused(&named, kind(&error), error.to_string()))
+    }
+
     /// Unpacks the checkpoint with which a container begins.
     pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
         let Some(restore) = &container.document.restore else { return Ok(()) };
-        let named = &container.document.spec.image;
+        let document = &container.document;
+        let named = document.spec.checkpoint.as_ref().map(|path| path.display().to_string());
+        let named = named.as_ref().unwrap_or(&document.spec.image);
         // The setting may have changed after the create.
         self.restore_dir(named)?;
         let directory = self.oci_runtime_files.restore(container.id.as_str());
@@ -143,12 +174,45 @@ impl Node {
         written
     }
 
+    /// Refuses files that are neither in the directory of the setting, nor in a directory of it.
+    fn ensure_allowed(&self, named: &str, path: &Path) -> Result<(), Failure> {
+        let directory = self.restore_dir(named)?;
+        let is_inside = path.ancestors().skip(1).take(2).any(|above| above == directory);
+        if is_inside && !path.components().any(|part| part == Component::ParentDir) {
+            return Ok(());
+        }
+        let reason = format!("archives are only read from {}", directory.display());
+        Err(refused(named, Kind::InvalidArgument, reason))
+    }
+
     /// The setting, if it allows restores.
     fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
         self.live.current().restore_dir.clone().ok_or_else(|| {
             let reason = "the setting restore-dir is not set, which allows it";
             refused(named, Kind::FailedPrecondition, reason)
         })
+    }
+}
+
+/// What the request says about the process and the checkpoint does not. None if they agree.
+fn mismatch(spec: &ContainerSpec, checkpoint: &Described) -> Option<&'static str> {
+    let words = [&spec.command[..], &spec.args].concat();
+    let is_command = match spec.command.is_empty() {
+        // The image's entrypoint comes first.
+        true => checkpoint.command.ends_with(&words),
+        false => checkpoint.command == words,
+    };
+    let directory = &spec.working_dir;
+    let is_directory = directory.is_empty() || Path::new(directory) == checkpoint.directory;
+    let given: BTreeMap<_, _> = spec.envs.iter().map(|(name, value)| (name, value)).collect();
+    let has = |(name, value): (&&String, &&String)| {
+        checkpoint.environment.iter().any(|it| it.split_once('=') == Some((name, value)))
+    };
+    match () {
+        () if !is_command => Some("command"),
+        () if !is_directory => Some("working directory"),
+        () if !given.iter().all(has) => Some("environment"),
+        () => None,
     }
 }
 

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{id::ImageId, sandbox::SandboxSpec};
+use super::{
+    container::ContainerSpec,
+    id::{ContainerId, ImageId, SandboxId},
+    sandbox::SandboxSpec,
+};
 
 /// The dump from which a container starts for the first time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +28,24 @@ pub struct PodIndex {
     pub sandbox: SandboxSpec,
     /// Names of the containers: see [`archive_name`].
     pub containers: Vec<String>,
+}
+
+/// The request of RestorePod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PodRestoreSpec {
+    /// Absolute path of the directory that CheckpointPod wrote.
+    pub checkpoint: PathBuf,
+    pub sandbox: SandboxSpec,
+    /// All containers of the checkpoint, each with its archive.
+    pub containers: Vec<ContainerSpec>,
+}
+
+/// The pod that RestorePod has created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredPod {
+    pub sandbox: SandboxId,
+    /// Names and ids.
+    pub containers: Vec<(String, ContainerId)>,
 }
 
 /// The name of a container's archive in the directory of a dumped pod.

@@ -277,7 +277,7 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
 
 /// A dockbridge that may restore, and the path of an archive. None if this machine has no CRIU that works, or the
 /// engine has not our runtime.
-async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
+pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
         return Ok(None);

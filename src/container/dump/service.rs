@@ -91,6 +91,10 @@ impl Dumps {
         let id = attempt.id().to_owned();
         let task = async move {
             let made = attempt.make().await;
+            if reply.is_closed() {
+                return attempt.discard(made).await;
+            }
+            // Before the answer, because its receiver may call again at once.
             drop(in_progress);
             if let Err(unheard) = reply.send(made) {
                 attempt.discard(unheard).await;
@@ -103,7 +107,10 @@ impl Dumps {
     }
 
     /// The pod, if the request names one, and the containers.
-    async fn find(&self, spec: &DumpSpec) -> Result<Found, DumpError> {
+    async fn find(
+        &self,
+        spec: &DumpSpec,
+    ) -> Result<(Option<Arc<SandboxRecord>>, Vec<Arc<ContainerRecord>>), DumpError> {
         let now = match &spec.sandbox {
             Some(id) => self.node.store.inspected(id).await?,
             None => self.node.store.snapshot(),
@@ -133,5 +140,3 @@ impl Dumps {
         Ok((pod, containers))
     }
 }
-
-type Found = (Option<Arc<SandboxRecord>>, Vec<Arc<ContainerRecord>>);

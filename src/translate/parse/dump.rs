@@ -1,4 +1,4 @@
-//! The requests of CheckpointContainer and CheckpointPod.
+//! The requests of CheckpointContainer, CheckpointPod and RestorePod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,11 +7,20 @@ use std::{
 };
 
 use super::{
+    container::container_spec,
     error::{At, ParseError},
     id::object_id,
+    sandbox::sandbox_spec,
     text,
 };
-use crate::{model::dump::DumpSpec, wire::cri};
+use crate::{
+    model::{
+        container::ContainerSpec,
+        dump::DumpSpec,
+        restore::{PodRestoreSpec, archive_name},
+    },
+    wire::cri,
+};
 
 /// Reads the container, the path of the archive and the timeout.
 ///
@@ -45,15 +54,36 @@ pub fn pod_dump_spec(request: &cri::CheckpointPodRequest) -> Result<DumpSpec, Pa
     Ok(DumpSpec { sandbox, containers, location, timeout: None })
 }
 
+/// Reads the directory of a checkpoint, and the configurations of the pod and its containers.
+///
+/// # Errors
+/// As for RunPodSandbox and CreateContainer. Refuses a path that is not absolute, no container, two of one name, and
+/// all options.
+pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSpec, ParseError> {
+    let checkpoint = PathBuf::from(text::path(&request.checkpoint_path).at("checkpoint_path")?);
+    no_options(&request.options)?;
+    let pod = request.config.as_ref();
+    let sandbox = sandbox_spec(pod, &request.runtime_handler)?;
+    let containers = text::each(&request.container_configs, |config| {
+        let spec = container_spec(Some(config), pod)?;
+        let archive = checkpoint.join(archive_name(&spec.metadata.name));
+        Ok(ContainerSpec { checkpoint: Some(archive), ..spec })
+    });
+    let containers = containers.at("container_configs")?;
+    let names = containers.iter().map(|spec| spec.metadata.name.clone()).collect::<Vec<_>>();
+    unique(&names).at("container_configs")?;
+    Ok(PodRestoreSpec { checkpoint, sandbox, containers })
+}
+
 /// Refuses an empty list, and one that names something twice.
-pub(super) fn unique(items: &[String]) -> Result<(), ParseError> {
+fn unique(items: &[String]) -> Result<(), ParseError> {
     ParseError::unless(!items.is_empty(), "is required")?;
     let is_unique = items.iter().collect::<BTreeSet<_>>().len() == items.len();
     ParseError::unless(is_unique, "must not contain duplicates")
 }
 
 /// dockbridge has no options for checkpoints of pods, and the CRI demands that unknown ones are refused.
-pub(super) fn no_options(options: &BTreeMap<String, String>) -> Result<(), ParseError> {
+fn no_options(options: &BTreeMap<String, String>) -> Result<(), ParseError> {
     let Some(name) = options.keys().next() else { return Ok(()) };
     Err(ParseError::invalid(format!("there is no option {}", text::quoted(name)))).at("options")
 }
@@ -87,6 +117,49 @@ mod tests {
         let empty =
             cri::CheckpointContainerRequest { location: "/a".to_owned(), ..Default::default() };
         assert_eq!(dump_spec(&empty).unwrap_err().field, "container_id");
+    }
+
+    #[test]
+    fn each_container_of_a_restored_pod_has_its_archive() {
+        let container = |name: &str| cri::ContainerConfig {
+            metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(cri::ImageSpec { image: "busybox".to_owned(), ..Default::default() }),
+            ..Default::default()
+        };
+        let metadata = cri::PodSandboxMetadata {
+            name: "web".to_owned(),
+            namespace: "default".to_owned(),
+            uid: "u".to_owned(),
+            attempt: 0,
+        };
+        let config = cri::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+        let request = cri::RestorePodRequest {
+            checkpoint_path: "/var/lib/checkpoints/web".to_owned(),
+            config: Some(config),
+            container_configs: vec![container("a"), container("b")],
+            ..Default::default()
+        };
+        let spec = pod_restore_spec(&request).unwrap();
+        assert_eq!(spec.checkpoint, PathBuf::from("/var/lib/checkpoints/web"));
+        let archives: Vec<_> = spec.containers.into_iter().flat_map(|it| it.checkpoint).collect();
+        let wanted = ["/var/lib/checkpoints/web/a.tar", "/var/lib/checkpoints/web/b.tar"];
+        assert_eq!(archives, wanted.map(PathBuf::from));
+        let refused = |change: &dyn Fn(&mut cri::RestorePodRequest)| {
+            let mut request = request.clone();
+            change(&mut request);
+            pod_restore_spec(&request).unwrap_err().field
+        };
+        assert_eq!(refused(&|it| it.config = None), "config");
+        assert_eq!(refused(&|it| it.container_configs.clear()), "container_configs");
+        assert_eq!(refused(&|it| it.container_configs[1] = container("a")), "container_configs");
+        assert_eq!(refused(&|it| it.checkpoint_path = "/a/../b".to_owned()), "checkpoint_path");
+        let option = ("a".to_owned(), "b".to_owned());
+        assert_eq!(refused(&|it| it.options = [option.clone()].into()), "options");
+        let outside = container("../a");
+        assert_eq!(
+            refused(&|it| it.container_configs[0] = outside.clone()),
+            "container_configs[0].config.metadata.name"
+        );
     }
 
     #[test]
