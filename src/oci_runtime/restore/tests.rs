@@ -274,6 +274,29 @@ fn priorities_and_strict_seccomp_are_refused() {
     assert!(fit(&mut images, &config).unwrap_err().contains("no_new_privs"));
 }
 
+/// CRIU 4.2 writes memory that it has not set as their numbers.
+#[test]
+fn threads_of_a_process_that_has_ended_are_not_read() {
+    for (state, is_read) in [(1, true), (2, false), (3, true)] {
+        let (mut images, config) = fixture();
+        let other = TreeEntry { pid: 8, threads: vec![4_031_690_960] };
+        change(&mut images, "pstree.img", &|entry| {
+            let entry_of = decoded::<TreeEntry>(entry).unwrap();
+            if entry_of.pid == 8 { merged(entry, &other).unwrap() } else { entry.to_vec() }
+        });
+        change(&mut images, "core-8.img", &|entry| {
+            let mut core: Core = decoded(entry).unwrap();
+            let state =
+                Task { state: Some(state), limits: Some(Limits::default()), ..Task::default() };
+            core.task = core.task.map(|task| merged(&task, &state).unwrap());
+            merged(entry, &core).unwrap()
+        });
+        let fits = fit(&mut images, &config);
+        let refused = fits.err().is_some_and(|it| it.contains("has no core-4031690960.img"));
+        assert_eq!(refused, is_read, "{state}");
+    }
+}
+
 #[test]
 fn a_confined_container_needs_processes_with_a_label() {
     // A new profile or label, which CRIU only gives to what had one.
