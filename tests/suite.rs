@@ -21,6 +21,7 @@ broken: ; @exit 1
 unlogged: ; @rm -r test; exit 1
 faulty: ; @for _ in 1 2 3; do echo fault >>repeats; done
 again: ; @$(SUITE) good
+leaves: ; @sleep 300 & echo $$! >left; printf 'test result: ok. 1 passed'
 ";
 
 #[test]
@@ -59,8 +60,20 @@ fn too_many_known_faults_are_a_failure() {
 #[test]
 fn a_second_run_in_the_same_directory_is_refused() {
     let output = run(&["again"]);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && errors.contains("another run of the tests"), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && text.contains("another run of the tests"), "{text}");
+}
+
+#[test]
+fn a_process_that_a_test_leaves_behind_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run_in(folder.path(), &["leaves", "good"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let left = fs::read_to_string(folder.path().join("left")).unwrap();
+    // It was not the end of this process that ended the run.
+    assert!(Command::new("kill").arg(left.trim()).status().unwrap().success());
+    assert!(output.status.success(), "{text}");
+    assert!(text.ends_with("\n4 passed, 0 failed, 0 skipped\n"), "{text}");
 }
 
 /// A fake apt-get. During the first two updates, another process holds the lock.
@@ -139,14 +152,17 @@ fn of_engines(calls: &str) -> String {
 }
 
 fn run(parts: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("Makefile"), PARTS).unwrap();
+    run_in(tempfile::tempdir().unwrap().path(), parts)
+}
+
+fn run_in(folder: &Path, parts: &[&str]) -> Output {
+    fs::write(folder.join("Makefile"), PARTS).unwrap();
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/suite.sh");
     let mut command = Command::new(&suite);
-    command.args(parts).current_dir(folder.path()).env("SUITE", &suite);
-    command.env("CARGO_TARGET_DIR", folder.path()).env("PROPTEST_RNG_SEED", "1");
+    command.args(parts).current_dir(folder).env("SUITE", &suite);
+    command.env("CARGO_TARGET_DIR", folder).env("PROPTEST_RNG_SEED", "1");
     for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
-        command.env(name, folder.path().join(file));
+        command.env(name, folder.join(file));
     }
     // Without the variables of the make that runs this test.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()

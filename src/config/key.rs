@@ -66,9 +66,10 @@ settings! {
     Docker: "docker" Restart "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
     /// Directory of checkpoints, which must survive a reboot
     StateDir: "state-dir" Restart "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
-    /// Directory of checkpoint archives that containers may start from, which also allows checkpoint images; empty for
-    /// no restores
+    /// Directory of checkpoint archives that containers may start from; empty for none
     RestoreDir: "restore-dir" Reload "DIR" "",
+    /// Images with checkpoints that containers may start from, separated by commas; * matches anything
+    RestoreImages: "restore-images" Reload "NAMES" "",
     /// Directory of namespace pins and image volumes, which must not survive a reboot
     RunDir: "run-dir" Restart "DIR" "/run/dockbridge",
     /// How pods are connected: CNI plugins, or docker's own bridge

@@ -16,7 +16,7 @@ use crate::{
         container::ContainerLogFormat,
         listen::Listen,
         network::NetworkMode,
-        pinned_images::{CollectImages, PinnedImages},
+        pinned_images::{CollectImages, NamePattern, PinnedImages},
     },
     telemetry::log::Format,
 };
@@ -28,8 +28,10 @@ pub struct Settings {
     pub docker: PathBuf,
     /// The directory for what must survive a reboot (checkpoints).
     pub state_dir: PathBuf,
-    /// The directory of the checkpoints that containers may start from; none if they may not.
+    /// The directory of the archives that containers may start from; none if they may not.
     pub restore_dir: Option<PathBuf>,
+    /// The images with checkpoints that containers may start from.
+    pub restore_images: Vec<NamePattern>,
     /// The directory for what must not survive a reboot (pinned network namespaces).
     pub run_dir: PathBuf,
     /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
@@ -121,6 +123,7 @@ impl Settings {
             docker: texts.parse(Key::Docker, value::engine_socket)?,
             state_dir: texts.parse(Key::StateDir, value::directory)?,
             restore_dir: texts.parse(Key::RestoreDir, value::file)?,
+            restore_images: texts.parse(Key::RestoreImages, value::name_patterns)?,
             run_dir: texts.parse(Key::RunDir, value::directory)?,
             network: texts.parse(Key::Network, value::network)?,
             cni: CniSettings {

@@ -27,5 +27,6 @@ pub mod service;
 pub mod start;
 pub mod start_once;
 pub mod stop;
+mod unpack;
 mod volumes;
 mod write_edits;

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::time::timeout;
+use tokio::{sync::OwnedRwLockReadGuard, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -84,6 +84,25 @@ impl Node {
         Ok(self.find_container(id).await?.map(|record| record.id.clone()))
     }
 
+    /// Waits until no checkpoint of a container is being made. While the guard exists, none begins.
+    ///
+    /// # Errors
+    /// This takes longer than `limit`. CRIU is never interrupted, because its code runs in the container's processes.
+    pub(super) async fn moving(
+        &self,
+        id: &ContainerId,
+        limit: Duration,
+    ) -> Result<OwnedRwLockReadGuard<()>, Failure> {
+        let limit = limit.max(STANDSTILL_TIMEOUT);
+        timeout(limit, self.engine.standstills().moving(id.as_str())).await.map_err(|_| {
+            let text = format!(
+                "container {id} stands still for a checkpoint that has not ended after {}s; try again",
+                limit.as_secs()
+            );
+            Failure::new(Kind::DeadlineExceeded, text)
+        })
+    }
+
     /// The image with this name.
     ///
     /// # Errors
@@ -155,3 +174,5 @@ pub(super) fn refused_file(action: &'static str, path: &Path, cause: std::io::Er
 
 /// How long the engine's socket may take to accept the connection that identifies its process.
 const FLOOR_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a call waits at least for the end of a checkpoint.
+const STANDSTILL_TIMEOUT: Duration = Duration::from_secs(10);

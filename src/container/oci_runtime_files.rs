@@ -35,9 +35,18 @@ impl OciRuntimeFiles {
         Self { directory, user_pins, restores }
     }
 
-    /// The directory of the checkpoint with which a container begins.
+    /// The directory of the checkpoint with which a container begins, once it is complete.
     pub(super) fn restore(&self, id: &str) -> PathBuf {
-        self.restores.join(id)
+        self.restores.join(id).join("complete")
+    }
+
+    /// Removes all that was unpacked for the start of a container. A failure is logged.
+    pub(super) async fn remove_restore(&self, id: &str) {
+        let unpacked = self.restores.join(id);
+        if let Err(error) = blocking(move || remove_directory(&unpacked)).await {
+            let error = chain(&error);
+            warn!(container = id, error, "cannot remove the files of the OCI runtime; retrying");
+        }
     }
 
     /// The path at which a pod's user namespace is pinned.
@@ -63,11 +72,8 @@ impl OciRuntimeFiles {
 
     /// Removes all files of a container that is gone. A failure is logged, and the next sweep tries again.
     pub async fn remove(&self, id: &str) {
-        let dump = self.restore(id);
-        let remove = move |directory: &EditsDirectory, id: &str| {
-            remove_directory(&dump)?;
-            directory.remove(id)
-        };
+        self.remove_restore(id).await;
+        let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
         if let Err(error) = self.work(id, remove).await {
             let error = chain(&error);
             warn!(container = id, error, "cannot remove the files of the OCI runtime; retrying");

@@ -1,5 +1,7 @@
 //! RemoveContainer: kills and removes a container with all its data. Also succeeds for an unknown id.
 
+use std::time::Duration;
+
 use tracing::info;
 
 use super::service::Containers;
@@ -15,8 +17,9 @@ impl Containers {
     }
 
     async fn remove_known(&self, id: &ContainerId) -> Result<(), Failure> {
+        self.node.end_unpacking(id).await?;
         let _held = self.node.locks.write(id.as_str()).await;
-        let _moving = self.node.engine.standstills().moving(id.as_str()).await;
+        let _moving = self.node.moving(id, Duration::ZERO).await?;
         let before = self.node.store.snapshot();
         self.node.engine.remove_container(id.as_str()).await?;
         self.node.oci_runtime_files.remove(id.as_str()).await;

@@ -1,31 +1,26 @@
 //! Containers that start from a checkpoint: the request names an archive or an image that has one.
 //!
-//! At the create, only the documents are read: they name the image of the container. Before the start, the images and
-//! the changed files are put into a directory for our OCI runtime, which checks them: `oci_runtime::restore`.
+//! At the create, only the documents are read: they name the image of the container. Before the start, the rest is
+//! unpacked: [`super::unpack`].
 
 use std::{
     collections::BTreeMap,
     fmt::Display,
-    fs::File,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
-use super::{node::Node, oci_runtime_files::remove_directory};
+use super::node::Node;
 use crate::{
     concurrency::blocking::blocking,
     error::{Failure, Kind},
-    host::{
-        disk,
-        file::{self, Durability},
-    },
+    host::file,
     image_files::inspection::ImageInspection,
     model::{
         container::ContainerSpec,
-        id::ImageId,
-        record::{ContainerRecord, ImageRecord},
-        restore::{IMAGES, POD_INDEX, POD_VERSION, PodIndex, Restore},
+        record::ImageRecord,
+        restore::{POD_INDEX, POD_VERSION, PodIndex, Restore},
     },
     oci_runtime::restore::archive::{CONFIG, Contents, Described, LARGEST_DOCUMENT, SPEC},
     store::snapshot::Snapshot,
@@ -69,7 +64,7 @@ impl Node {
             if !MARKS.iter().any(|mark| image.labels.contains_key(*mark)) {
                 return Ok(None);
             }
-            self.restore_dir(named)?;
+            self.ensure_restorable(named, &image)?;
             let inspection = self.image_files.inspect(&image.id).await?;
             let read = documents(&inspection).await;
             inspection.close().await;
@@ -120,60 +115,6 @@ impl Node {
         read.await.map_err(|error| refused(&named, kind(&error), error.to_string()))
     }
 
-    /// Unpacks the checkpoint with which a container begins.
-    pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
-        let Some(restore) = &container.document.restore else { return Ok(()) };
-        let document = &container.document;
-        let named = document.spec.checkpoint.as_ref().map(|path| path.display().to_string());
-        let named = named.as_ref().unwrap_or(&document.spec.image);
-        // The setting may have changed after the create.
-        self.restore_dir(named)?;
-        let directory = self.oci_runtime_files.restore(container.id.as_str());
-        let failed = |error: io::Error| refused(named, kind(&error), error.to_string());
-        let place = directory.clone();
-        let made = blocking(move || {
-            remove_directory(&place)?;
-            file::ensure_directory(&place.join(IMAGES), MODE)
-        });
-        made.await.map_err(|error| failed(error.source))?;
-        let archive = match restore {
-            Restore::Archive(path) => path.clone(),
-            Restore::Image(image) => {
-                let archive = directory.join("image.tar");
-                self.export(image, &archive).await?.map_err(failed)?;
-                archive
-            }
-        };
-        let unpacked = blocking(move || {
-            let mut opened = file::open_regular(&archive)?;
-            let contents = Contents::find(&mut opened)?;
-            let free = disk::size(&directory).map_err(|error| error.source)?.free_bytes;
-            if contents.size() > free {
-                let (needed, free) = (contents.size() >> 20, free >> 20);
-                let text = format!(
-                    "it needs {needed} MiB in {}, and {free} MiB are free",
-                    directory.display()
-                );
-                return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-            }
-            contents.unpack(&mut opened, &directory)?;
-            if archive.starts_with(&directory) {
-                file::remove_if_present(&archive, Durability::Written)
-                    .map_err(|error| error.source)?;
-            }
-            Ok(())
-        });
-        unpacked.await.map_err(failed)
-    }
-
-    /// Writes the files of an image into an archive.
-    async fn export(&self, image: &ImageId, to: &Path) -> Result<io::Result<()>, Failure> {
-        let inspection = self.image_files.inspect(image).await?;
-        let written = write(&inspection, to).await;
-        inspection.close().await;
-        written
-    }
-
     /// Refuses files that are neither in the directory of the setting, nor in a directory of it.
     fn ensure_allowed(&self, named: &str, path: &Path) -> Result<(), Failure> {
         let directory = self.restore_dir(named)?;
@@ -186,11 +127,24 @@ impl Node {
     }
 
     /// The setting, if it allows restores.
-    fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
+    pub(super) fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
         self.live.current().restore_dir.clone().ok_or_else(|| {
             let reason = "the setting restore-dir is not set, which allows it";
             refused(named, Kind::FailedPrecondition, reason)
         })
+    }
+
+    /// Refuses images that the setting does not allow.
+    pub(super) fn ensure_restorable(
+        &self,
+        named: &str,
+        image: &ImageRecord,
+    ) -> Result<(), Failure> {
+        if self.live.current().restore_images.iter().any(|pattern| pattern.matches(image)) {
+            return Ok(());
+        }
+        let reason = "the setting restore-images, which allows it, does not name the image";
+        Err(refused(named, Kind::FailedPrecondition, reason))
     }
 }
 
@@ -225,27 +179,11 @@ async fn documents(inspection: &ImageInspection) -> Result<[Vec<u8>; 2], Failure
     Ok([read(CONFIG).await?, read(SPEC).await?])
 }
 
-async fn write(inspection: &ImageInspection, to: &Path) -> Result<io::Result<()>, Failure> {
-    let mut file = match File::create_new(to) {
-        Err(error) => return Ok(Err(error)),
-        Ok(file) => file,
-    };
-    let mut export = inspection.export().await?;
-    while let Some(bytes) = export.next().await? {
-        let written = blocking(move || file.write_all(&bytes).map(|()| file));
-        file = match written.await {
-            Err(error) => return Ok(Err(error)),
-            Ok(file) => file,
-        };
-    }
-    Ok(Ok(()))
-}
-
-fn refused(named: &str, kind: Kind, reason: impl Display) -> Failure {
+pub(super) fn refused(named: &str, kind: Kind, reason: impl Display) -> Failure {
     Failure::new(kind, format!("cannot start a container from the checkpoint {named}: {reason}"))
 }
 
-fn kind(error: &io::Error) -> Kind {
+pub(super) fn kind(error: &io::Error) -> Kind {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => Kind::InvalidArgument,
         io::ErrorKind::NotFound => Kind::NotFound,
@@ -258,5 +196,3 @@ fn kind(error: &io::Error) -> Kind {
 /// does not keep.
 const MARKS: [&str; 2] =
     ["io.kubernetes.cri-o.annotations.checkpoint.name", "org.criu.checkpoint.container.name"];
-/// Only this user may read the memory of containers.
-const MODE: u32 = 0o700;

@@ -39,9 +39,15 @@ impl Containers {
         }
         let container = &*self.node.container(id).await?;
         // If the answer to a start was lost, the start is not repeated, but its caller gets the result.
-        if !(is_unseen && was_started(&self.node.store.snapshot(), id)) {
-            self.start_created(container).await?;
+        let is_done = is_unseen && was_started(&self.node.store.snapshot(), id);
+        let started = if is_done { Ok(()) } else { self.start_created(container).await };
+        if container.document.restore.is_some()
+            && (started.is_ok() || !self.unseen_starts.contains(&container.id))
+        {
+            // The next start after a failed one unpacks it again.
+            self.node.oci_runtime_files.remove_restore(id).await;
         }
+        started?;
         self.unseen_starts.remove(&container.id);
         if let Some(record) = self.node.store.snapshot().container(id) {
             self.limit_started(record).await?;

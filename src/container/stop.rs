@@ -27,7 +27,7 @@ impl Containers {
     /// accepted. Returns when the store shows the container as ended.
     ///
     /// # Errors
-    /// The engine fails, or the process survives SIGKILL.
+    /// The engine fails, a checkpoint does not end, or the process survives SIGKILL.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
@@ -43,6 +43,7 @@ impl Containers {
     ) -> Result<(), Failure> {
         let id = container.id.clone();
         if !container.process.is_running() {
+            self.node.end_unpacking(&id).await?;
             // The store may not show a recent start yet, so the engine is asked.
             self.node.store.refresh_container(id.as_str()).await?;
             match self.node.store.snapshot().container(id.as_str()).map(|now| &now.process) {
@@ -78,7 +79,7 @@ impl Containers {
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), Failure> {
         // A container that stands still does not react to the signal.
-        let _moving = self.node.engine.standstills().moving(id.as_str()).await;
+        let _moving = self.node.moving(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;
         info!(container = %id, "container stopped");

@@ -66,6 +66,10 @@ impl Node {
             // A call with the lock writes or removes the file itself.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
+            if now.container(&id).is_some_and(|it| it.process.is_running()) {
+                // An earlier dockbridge ended right after the start.
+                self.oci_runtime_files.remove_restore(&id).await;
+            }
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
                 self.oci_runtime_files.remove(&id).await;
             }

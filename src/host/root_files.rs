@@ -3,7 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File, Permissions},
+    fs::{self, File, FileType, Permissions},
     io::{self, Read},
     os::{
         fd::{AsRawFd, OwnedFd},
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{CWD, Mode, OFlags, XattrFlags, lsetxattr, openat};
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, XattrFlags, fstatfs, lsetxattr, openat};
 
 /// Owner, permissions and extended attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,6 +134,54 @@ impl RootFiles {
         fs::hard_link(first.path(), self.new_place(path)?.path())
     }
 
+    /// What is at a path. None if nothing is there.
+    ///
+    /// # Errors
+    /// As [`Self::remove`], and if the path is in `/proc`, whose links lead to the files of other processes.
+    pub fn kind(&self, path: &Path) -> io::Result<Option<FileType>> {
+        let found = self.place(path).and_then(|place| {
+            if fstatfs(&place.directory)?.f_type == PROC_SUPER_MAGIC {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "is in a proc file system",
+                ));
+            }
+            Ok(fs::symlink_metadata(place.path())?.file_type())
+        });
+        match found {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// The path with all links followed, as if this root was that of the system. What does not exist is no link.
+    ///
+    /// # Errors
+    /// There are too many links.
+    pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let names = |path: &Path| -> Vec<OsString> {
+            path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+        };
+        let (mut left, mut found, mut links) = (names(path), PathBuf::from("/"), 0);
+        while let Some(name) = left.pop() {
+            if name == ".." {
+                found.pop();
+                continue;
+            }
+            // The name of the root replaces the whole path.
+            let next = found.join(name);
+            match self.place(&next).and_then(|place| fs::read_link(place.path())) {
+                Ok(_) if links == MOST_LINKS => return Err(io::ErrorKind::InvalidInput.into()),
+                Ok(target) => {
+                    links += 1;
+                    left.extend(names(&target));
+                }
+                Err(_) => found = next,
+            }
+        }
+        Ok(found)
+    }
+
     fn new_place(&self, path: &Path) -> io::Result<Place> {
         self.remove(path)?;
         self.place(path)
@@ -173,12 +221,41 @@ fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     Ok(())
 }
 
+/// As in the kernel.
+const MOST_LINKS: u32 = 40;
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_are_followed_inside_of_the_root() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        fs::create_dir_all(root.join("var/lib")).unwrap();
+        for (link, target) in [
+            ("var/run", "/run"),
+            ("var/lib/up", "../../../run/./x"),
+            ("twice", "var/run/y"),
+            ("circle", "circle"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        let files = RootFiles::open(root).unwrap();
+        for (path, wanted) in [
+            ("/var/run/secrets/a", "/run/secrets/a"),
+            ("var/lib/none/../b", "/var/lib/b"),
+            ("/var/lib/up/z", "/run/x/z"),
+            ("/twice", "/run/y"),
+            ("/", "/"),
+            ("/../..", "/"),
+        ] {
+            assert_eq!(files.resolve(Path::new(path)).unwrap(), Path::new(wanted), "{path}");
+        }
+        files.resolve(Path::new("/circle/x")).unwrap_err();
+    }
 
     #[test]
     fn nothing_outside_of_the_root_is_changed() {
@@ -201,6 +278,14 @@ mod tests {
             files.remove(path).unwrap_err();
             files.other_name(Path::new("etc/x"), path).unwrap_err();
         }
+        for path in ["link/kept", "../outside/kept"] {
+            files.kind(Path::new(path)).unwrap_err();
+        }
+        assert!(files.kind(Path::new("link")).unwrap().unwrap().is_symlink());
+        assert!(files.kind(Path::new("etc")).unwrap().unwrap().is_dir());
+        assert_eq!(files.kind(Path::new("etc/none/below")).unwrap(), None);
+        let node = RootFiles::open(Path::new("/")).unwrap();
+        node.kind(Path::new("proc/version")).unwrap_err();
         files.clear(Path::new("link")).unwrap_err();
         files.remove(Path::new("none/below")).unwrap();
         files.file(Path::new("/etc/own"), &own, &mut &b"text"[..]).unwrap();

@@ -4,6 +4,8 @@
 //! /run/dockbridge-runtime/<container id>/edits.json    what to change
 //!                                        root, mounts  what the runtime mounted for it
 //!                                        restored      it was restored, and not started yet
+//!                                        begun         it was restored before
+//!                                        filter        bundle of the container that has its seccomp filter
 //! ```
 //!
 //! Only root can write here, so a file is trusted without a signature. A container is found by its id,
@@ -159,13 +161,18 @@ impl EditsDirectory {
             .map_err(|e| OciRuntimeError::Malformed { path, reason: e.to_string() })
     }
 
-    /// The dump with which the container is to begin. None if it has begun, or if there is none.
+    /// The dump with which the container is to begin. None if it has begun.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub(super) fn restore(&self, id: &str) -> Result<Option<PathBuf>, OciRuntimeError> {
         let restore = self.read(id)?.unwrap_or_default().restore;
-        Ok(restore.filter(|directory| directory.is_dir()))
+        Ok(restore.filter(|_| !self.of(id).join(BEGUN).exists()))
+    }
+
+    /// The bundle of the container that is made for the seccomp filter of another one.
+    pub(super) fn filter(&self, id: &str) -> PathBuf {
+        self.of(id).join(FILTER)
     }
 
     /// Records that a container runs although it was not started.
@@ -173,9 +180,13 @@ impl EditsDirectory {
         file::replace(&self.of(id).join(RESTORED), &[], Durability::Written)
     }
 
-    /// Removes that record. Returns whether there was one.
+    /// Records that the container was started. Returns whether it was restored and not started.
     pub(super) fn take_restored(&self, id: &str) -> Result<bool, HostError> {
-        file::remove_if_present(&self.of(id).join(RESTORED), Durability::Written)
+        let restored = self.of(id).join(RESTORED);
+        match fs::rename(&restored, self.of(id).join(BEGUN)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            renamed => renamed.map(|()| true).map_err(|e| HostError::new("rename", &restored, e)),
+        }
     }
 
     /// Whether the runtime mounted something for a container.
@@ -204,8 +215,15 @@ impl EditsDirectory {
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
+        // The runtime removes it, unless it was killed.
+        match fs::remove_dir_all(self.filter(id)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(HostError::new("remove", &directory, e));
+            }
+            _ => {}
+        }
         for path in entries(&directory)? {
-            let is_ours = |name| name == FILE || name == RESTORED || file::is_draft(name);
+            let is_ours = |name| [FILE, RESTORED, BEGUN].contains(&name) || file::is_draft(name);
             if name(&path).is_some_and(is_ours) {
                 file::remove_if_present(&path, Durability::Written)?;
             }
@@ -262,6 +280,8 @@ fn remove_directory(path: &Path) -> Result<(), HostError> {
 const DIRECTORY: &str = "/run/dockbridge-runtime";
 const FILE: &str = "edits.json";
 const RESTORED: &str = "restored";
+const BEGUN: &str = "begun";
+const FILTER: &str = "filter";
 /// The mount point of the root file system.
 pub(super) const ROOT: &str = "root";
 /// The directory of the other mount points.

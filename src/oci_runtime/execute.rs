@@ -10,7 +10,7 @@ use std::{
     io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
-    process::{Command, ExitCode, ExitStatus, Stdio},
+    process::{self, Command, ExitCode, ExitStatus, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -79,6 +79,9 @@ pub(super) fn run(
             return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
         }
     }
+    if line.command == "delete" {
+        restore::run::remove_filter(line, &directory.filter(&line.id), &|line| succeeds(line))?;
+    }
     match line.command.as_str() {
         // A restored container already runs.
         "start" if directory.take_restored(&line.id)? => Ok(ExitCode::SUCCESS),
@@ -104,18 +107,32 @@ pub(super) fn run(
     }
 }
 
-/// Restores a container instead of creating it. The checkpoint is then removed: the next start is a fresh one.
+/// Restores a container instead of creating it. The next start is a fresh one, or gets the checkpoint again from the
+/// server if this one fails.
 fn restore(
     line: &CommandLine,
     directory: &EditsDirectory,
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
     create::prepare(directory, &line.id, &line.bundle)?;
-    let run = |line: &CommandLine| {
-        let ended = command(line).stdin(Stdio::null()).status();
-        Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
-    };
-    let ended = wait(&restore::run::prepare(line, dump, &run)?)?;
+    // The server may put the checkpoint there again while this process runs.
+    let own = dump.with_file_name(format!("taken-{}", process::id()));
+    fs::rename(dump, &own).map_err(|e| HostError::new("start from the checkpoint in", dump, e))?;
+    let restored = restore_from(line, directory, &own);
+    if let Err(error) = fs::remove_dir_all(&own) {
+        // The server removes it after the start.
+        report(line.log.as_deref(), line.is_log_json, &format!("{}: {error}", own.display()));
+    }
+    restored
+}
+
+fn restore_from(
+    line: &CommandLine,
+    directory: &EditsDirectory,
+    dump: &Path,
+) -> Result<ExitCode, OciRuntimeError> {
+    let filter = directory.filter(&line.id);
+    let ended = wait(&restore::run::prepare(line, (dump, &filter), &|line| succeeds(line))?)?;
     if !ended.success() {
         unmount(line, directory);
         // Without a log, CRIU did not run, and the lower runtime has reported why.
@@ -127,7 +144,6 @@ fn restore(
             "CRIU cannot restore the checkpoint: {reason}"
         )));
     }
-    fs::remove_dir_all(dump).map_err(|e| HostError::new("remove", dump, e))?;
     directory.mark_restored(&line.id)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -209,6 +225,12 @@ fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
 
 fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
     command(line).status().map_err(|source| failed_to_run(line, source))
+}
+
+/// Runs the lower runtime without its input.
+fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
+    let ended = command(line).stdin(Stdio::null()).status();
+    Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
 }
 
 /// Replaces this process by the lower runtime. Returns only when that fails.

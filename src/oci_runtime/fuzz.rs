@@ -9,7 +9,8 @@ use super::{
     restore::{
         archive::{CONFIG, Contents, SPEC, check_extensions},
         config::Config,
-        fit::{Images, Target},
+        fit::Target,
+        images::Images,
     },
 };
 use crate::model::oci_edits::OciEdits;
@@ -79,7 +80,7 @@ pub(crate) fn images(bytes: &[u8]) {
     }
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 16] = [
     "inventory.img",
     "pstree.img",
     "core-1.img",
@@ -92,4 +93,8 @@ const NAMES: [&str; 12] = [
     "utsns-5.img",
     "seccomp.img",
     "descriptors.json",
+    "mm-1.img",
+    "remap-fpath.img",
+    "ghost-file-6.img",
+    "tmpfs-dev-7.tar.gz.img",
 ];

@@ -12,6 +12,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 logs=$target/test
 # How often known faults of an engine may occur in a run.
 most_repeats=2
+last_line='== end of the part'
 # These are variables, not files, because a failure must not be lost on a full disk.
 passed=0 times=() failures=()
 
@@ -25,8 +26,8 @@ main() {
     for part in "$@"; do
         echo "== $part"
         begun=$SECONDS code=0
-        # Standard error goes to the terminal, because it has the line that shows progress.
-        { make --no-print-directory "$part" | tee "$logs/$part.log" || code=1; } 8>&-
+        # A process that a test leaves behind can hold the pipe. The last line, not the end of the pipe, ends the output.
+        run "$part" 8>&- | sed -u "/^$last_line\$/Q" | tee "$logs/$part.log" || code=1
         times+=("$(printf '%5s s  %s' $((SECONDS - begun)) "$part")")
         count "$part" "$code"
     done
@@ -39,6 +40,15 @@ main() {
     [ ${#failures[@]} = 0 ] || printf 'FAILED  %s\n' "${failures[@]}"
     echo "$passed passed, ${#failures[@]} failed, $skipped skipped"
     [ ${#failures[@]} = 0 ]
+}
+
+# run PART: runs it and prints the last line. Standard error has the line that shows progress, so it goes to a terminal.
+run() {
+    local code=0
+    [ -t 2 ] || exec 2>&1
+    make --no-print-directory "$1" || code=$?
+    printf '\n%s\n' "$last_line"
+    return "$code"
 }
 
 # count PART CODE: adds the counts in a part's log to the result.

@@ -165,6 +165,8 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     let again = checkpoint(&stage.cri, &id, &archive, 0).await;
     denied(again, (Code::FailedPrecondition, "already being made"))?;
     ensure!(!stop.is_finished(), "the stop did not wait");
+    let removal = stage.cri.remove_container(&id).await;
+    denied(removal, (Code::DeadlineExceeded, "stands still for a checkpoint"))?;
     kill(program, Signal::SIGCONT)?;
     stop.await??;
     ensure_eq!(

@@ -205,7 +205,7 @@ fn impossible_for_the_kernel() -> Vec<Case> {
     all.into_iter().map(|(what, starts, linux)| (what, starts, adjust(linux))).collect()
 }
 
-fn of_memory() -> nri::ContainerAdjustment {
+pub(crate) fn of_memory() -> nri::ContainerAdjustment {
     let limit = Some(nri::OptionalInt64 { value: 48 << 20 });
     let memory = Some(nri::LinuxMemory { limit, ..Default::default() });
     let resources = Some(nri::LinuxResources { memory, ..Default::default() });

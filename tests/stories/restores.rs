@@ -11,7 +11,10 @@ use tokio::process::Command;
 use tonic::Code;
 
 use crate::{
-    checkpoints, security,
+    checkpoints,
+    nri_plugin::{Plugin, adjusts},
+    plugins::of_memory,
+    security,
     skips::{Lack, skip},
     support::{
         cri::Answer,
@@ -26,13 +29,11 @@ use crate::{
 /// The counter counts on in another pod: its processes, pipe, open files, changed and deleted files. Its name, host
 /// name, cgroup, log and volume are those of the new container. The next start is a fresh one.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
-    let Some((stage, archive)) = stage(&world, "restore").await? else { return Ok(()) };
+    let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
+    else {
+        return Ok(());
+    };
     let cri = &stage.cri;
-    let (sandbox, id) = checkpoints::counter(&stage).await?;
-    cri.checkpoint(&id, &archive, 0).await?;
-    cri.end(&sandbox).await?;
-    let data = checkpoints::data(&stage).join("count");
-    fs::write(&data, "")?;
 
     let pod = stage.recipes.pod("later");
     let sandbox = cri.run(&pod).await?;
@@ -79,15 +80,13 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
 
 /// Rights that the new container has not are refused before anything of the archive runs.
 pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
-    let Some((stage, archive)) = stage(&world, "too_much").await? else { return Ok(()) };
+    let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "too_much").await?
+    else {
+        return Ok(());
+    };
     let cri = &stage.cri;
-    let (sandbox, id) = checkpoints::counter(&stage).await?;
-    cri.checkpoint(&id, &archive, 0).await?;
-    cri.end(&sandbox).await?;
     let pod = stage.recipes.pod("strict");
     let sandbox = cri.run(&pod).await?;
-    let data = checkpoints::data(&stage).join("count");
-    fs::write(&data, "")?;
     let strict = |change: &dyn Fn(&mut cri::ContainerConfig)| {
         let mut config = again(&stage, &archive);
         change(&mut config);
@@ -220,36 +219,193 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
 
 /// An image with the files of an archive, marked by a label.
 pub(crate) async fn of_an_image(world: World) -> Outcome {
-    let Some((stage, archive)) = stage(&world, "restore_image").await? else { return Ok(()) };
+    let Some(Counter { stage, archive, data }) =
+        Counter::checkpointed(&world, "restore_image").await?
+    else {
+        return Ok(());
+    };
     let cri = &stage.cri;
-    let (sandbox, id) = checkpoints::counter(&stage).await?;
-    cri.checkpoint(&id, &archive, 0).await?;
-    cri.end(&sandbox).await?;
-    let data = checkpoints::data(&stage).join("count");
-    fs::write(&data, "")?;
     let mark = "LABEL org.criu.checkpoint.container.name=counter";
     let image = "dockbridge.test/checkpoint:1";
+    let other = "dockbridge.test/other:1";
     let tar = archive.display().to_string();
-    stage.engine.docker(&["import", "--change", mark, &tar, image]).await?;
+    for name in [image, other] {
+        stage.engine.docker(&["import", "--change", mark, &tar, name]).await?;
+    }
 
     let pod = stage.recipes.pod("from-image");
     let sandbox = cri.run(&pod).await?;
     let mut config = again(&stage, &archive);
+    config.image = Some(cri::ImageSpec { image: other.to_owned(), ..Default::default() });
+    let refused = cri.create(&sandbox, &config, &pod).await;
+    denied(refused, (Code::FailedPrecondition, "restore-images"))?;
     config.image = Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() });
     let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
     ensure!(numbers(&data).await? > 1, "the counter began again");
     ensure_eq!(stage.engine.inside(&id, "cat /etc/added").await?.trim(), "kept");
     cri.end(&sandbox).await?;
-    stage.engine.docker(&["rmi", image]).await?;
+    stage.engine.docker(&["rmi", image, other]).await?;
+    stage.leaves_nothing().await
+}
+
+/// Files that ordinary programs have open: deleted ones on the root file system, on a volume and in memory, devices, a
+/// named pipe, and a working directory below others.
+pub(crate) async fn of_open_files(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "open_files").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    let line = "mkdir -p /tmp/deep/er; cd /tmp/deep/er; mkfifo /data/pipe; exec 3<>/data/pipe; \
+                exec 4<>/tmp/deep/gone 5<>/data/gone 6<>/dev/shm/gone 7</dev/urandom 8>>kept 9</etc/hosts; \
+                rm /tmp/deep/gone /data/gone /dev/shm/gone; for n in 4 5 6; do echo $n >&$n; done; \
+                echo ready >&8; while :; do sleep 0.1; done";
+    let mut container = stage.recipes.container("files", line);
+    container.mounts.push(checkpoints::volume(&stage));
+    fs::create_dir_all(checkpoints::data(&stage))?;
+    let pod = stage.recipes.pod("files");
+    let sandbox = cri.run(&pod).await?;
+    let id = stage.up(&sandbox, &pod, &[container]).await?.remove(0);
+    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    while stage.engine.inside(&id, "cat /tmp/deep/er/kept").await.is_err() {
+        ensure!(looks.again().await, "the program does not begin");
+    }
+    cri.checkpoint(&id, &archive, 0).await?;
+    cri.end(&sandbox).await?;
+
+    let pod = stage.recipes.pod("later");
+    let sandbox = cri.run(&pod).await?;
+    let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
+    for (file, wanted) in [
+        ("fd/4", "/tmp/deep/gone (deleted)"),
+        ("fd/5", "/data/gone (deleted)"),
+        ("fd/6", "/dev/shm/gone (deleted)"),
+        ("fd/7", "/dev/urandom"),
+        ("fd/8", "/tmp/deep/er/kept"),
+        ("fd/9", "/etc/hosts"),
+        ("fd/3", "/data/pipe"),
+        ("cwd", "/tmp/deep/er"),
+    ] {
+        let found = stage.engine.inside(&id, &format!("readlink /proc/1/{file}")).await?;
+        ensure_eq!(found.trim(), wanted);
+    }
+    let content = stage.engine.inside(&id, "cat /proc/1/fd/4 /proc/1/fd/5 /proc/1/fd/6").await?;
+    ensure_eq!(content, "4\n5\n6");
+    cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// A plugin sees the container, and its limit applies.
+pub(crate) async fn with_a_plugin(world: World) -> Outcome {
+    let Some(Counter { mut stage, archive, data }) =
+        Counter::checkpointed(&world, "restore_plugin").await?
+    else {
+        return Ok(());
+    };
+    let socket = stage.folders.run.join("nri.sock");
+    let flags = ["--nri", "on", "--nri-socket", &socket.display().to_string()];
+    stage.cri = stage.bridge.restart_with(&flags).await?;
+    let plugin = Plugin::synchronised(&socket, ("10", "limits"), adjusts(of_memory())).await;
+    let pod = stage.recipes.pod("later");
+    let sandbox = stage.cri.run(&pod).await?;
+    let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
+    ensure!(numbers(&data).await? > 1, "the counter began again");
+    // The container itself sees the cgroups of the engine.
+    let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
+    let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim()))?;
+    let v1 = cgroups
+        .lines()
+        .find_map(|line| line.split_once(":memory:"))
+        .map(|(_, path)| format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"));
+    let v2 = || format!("/sys/fs/cgroup{}/memory.max", cgroups.trim().trim_start_matches("0::"));
+    let limit = fs::read_to_string(v1.unwrap_or_else(v2))?;
+    ensure_eq!(limit.trim(), (48 << 20).to_string());
+    plugin.until("PostStartContainer").await;
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// A user without capabilities has them neither before nor after.
+pub(crate) async fn of_another_user(world: World) -> Outcome {
+    let Some((stage, archive)) = stage(&world, "restore_user").await? else { return Ok(()) };
+    let cri = &stage.cri;
+    let as_user = |mut config: cri::ContainerConfig| {
+        security_of(&mut config).run_as_user = Some(cri::Int64Value { value: 1000 });
+        config
+    };
+    let pod = stage.recipes.pod("user");
+    let sandbox = cri.run(&pod).await?;
+    let line = "n=0; while :; do n=$((n + 1)); echo $n >/tmp/n; sleep 0.1; done";
+    let config = as_user(stage.recipes.container("user", line));
+    let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let made = cri.checkpoint(&id, &archive, 0).await;
+    cri.end(&sandbox).await?;
+    if let Err(refused) = made {
+        // CRIU cannot read the limits of processes of another user here.
+        ensure!(refused.message.contains("Can't get rlimit"), "{refused}");
+        skip(Lack::SysResource);
+        return stage.leaves_nothing().await;
+    }
+    let sandbox = cri.run(&stage.recipes.pod("later")).await?;
+    let mut config = as_user(again(&stage, &archive));
+    config.mounts.clear();
+    let pod = stage.recipes.pod("later");
+    let id = stage.up(&sandbox, &pod, &[config]).await?.remove(0);
+    let ids = "grep -h -E 'Uid|CapPrm' /proc/1/status | tr -d '\\n'";
+    let seen = stage.engine.inside(&id, ids).await?;
+    ensure!(seen.contains("1000\t1000") && seen.ends_with("0000000000000000"), "{seen}");
+    cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// A stop and a removal while the checkpoint is unpacked interrupt this.
+pub(crate) async fn that_is_stopped(world: World) -> Outcome {
+    let Some(Counter { stage, archive, .. }) =
+        Counter::checkpointed(&world, "stopped_restore").await?
+    else {
+        return Ok(());
+    };
+    // A file that takes some time: its content is a hole.
+    let large = archive.with_file_name("large");
+    fs::create_dir(&large)?;
+    let (archive, large) = (archive.display().to_string(), large.display().to_string());
+    fs::File::create(format!("{large}/rootfs-diff.tar"))?.set_len(2 << 30)?;
+    for arguments in [
+        ["-C", &large, "-xf", &archive, "--exclude=rootfs-diff.tar"],
+        ["-C", &large, "-cf", &archive, "."],
+    ] {
+        ensure!(Command::new("tar").args(arguments).status().await?.success(), "tar failed");
+    }
+    let pod = stage.recipes.pod("stopped");
+    let sandbox = stage.cri.run(&pod).await?;
+    for is_removed in [false, true] {
+        let config = again(&stage, Path::new(&archive));
+        let id = stage.cri.create(&sandbox, &config, &pod).await?;
+        let (cri, started) = (stage.cri.clone(), id.clone());
+        let start = tokio::spawn(async move { cri.start(&started).await });
+        let restores = stage.folders.state.join("restores");
+        let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(5));
+        while !files_below(&restores).iter().any(|path| path.ends_with("rootfs-diff.tar")) {
+            ensure!(looks.again().await, "nothing is unpacked");
+        }
+        match is_removed {
+            true => stage.cri.remove_container(&id).await?,
+            false => stage.cri.stop_container(&id, 5).await?,
+        }
+        let refused = start.await?.err().map(|it| it.message).unwrap_or_default();
+        ensure!(refused.contains("is being stopped"), "{refused}");
+        ensure_eq!(files_below(&restores), Vec::<String>::new());
+        stage.cri.remove_container(&id).await?;
+    }
+    stage.cri.end(&sandbox).await?;
     stage.leaves_nothing().await
 }
 
 /// dockbridge is killed after each step of a restore. Nothing of the checkpoint is left when the pod is gone.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
-    let Some((mut stage, archive)) = stage(&world, "crashed_restore").await? else { return Ok(()) };
-    let (sandbox, id) = checkpoints::counter(&stage).await?;
-    stage.cri.checkpoint(&id, &archive, 0).await?;
-    stage.cri.end(&sandbox).await?;
+    let Some(Counter { mut stage, archive, .. }) =
+        Counter::checkpointed(&world, "crashed_restore").await?
+    else {
+        return Ok(());
+    };
     let pod = stage.recipes.pod("crashed");
     let sandbox = stage.cri.run(&pod).await?;
     let config = again(&stage, &archive);
@@ -286,8 +442,34 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, 
     let directory = stage.folders.shared.join("archives");
     fs::create_dir(&directory)?;
     let shown = directory.display().to_string();
-    stage.cri = stage.bridge.restart_with(&["--restore-dir", &shown]).await?;
+    let flags = ["--restore-dir", &shown, "--restore-images", "dockbridge.test/checkpoint"];
+    stage.cri = stage.bridge.restart_with(&flags).await?;
     Ok(Some((stage, directory.join("counter.tar"))))
+}
+
+/// A counter that was checkpointed and has ended, and whose volume is empty.
+struct Counter {
+    stage: Stage,
+    archive: PathBuf,
+    /// The file into which it counts.
+    data: PathBuf,
+}
+
+impl Counter {
+    /// None as in [`stage`].
+    async fn checkpointed(world: &World, story: &str) -> Outcome<Option<Self>> {
+        let Some((stage, archive)) = stage(world, story).await? else { return Ok(None) };
+        Self::on(stage, archive).await.map(Some)
+    }
+
+    async fn on(stage: Stage, archive: PathBuf) -> Outcome<Self> {
+        let (sandbox, id) = checkpoints::counter(&stage).await?;
+        stage.cri.checkpoint(&id, &archive, 0).await?;
+        stage.cri.end(&sandbox).await?;
+        let data = checkpoints::data(&stage).join("count");
+        fs::write(&data, "")?;
+        Ok(Self { stage, archive, data })
+    }
 }
 
 fn security_of(config: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSecurityContext {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use tar::{Archive, EntryType};
+use tar::{Archive, Entry, EntryType, PaxExtensions};
 
 use crate::model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF};
 
@@ -37,8 +37,9 @@ impl Contents {
         // Without the extensions of the format, so that a name cannot fill the memory. All names are short.
         let mut archive = Archive::new(archive);
         for (number, entry) in archive.entries_with_seek()?.raw(true).enumerate() {
-            let entry =
+            let mut entry =
                 entry.map_err(|error| refused(format!("the archive is damaged: {error}")))?;
+            refuse_size(&mut entry)?;
             if number >= MOST_ENTRIES {
                 return Err(refused("the archive has too many entries".to_owned()));
             }
@@ -94,14 +95,27 @@ impl Contents {
     /// Writes the images and the changed files into a directory that has only the directory of the images.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn unpack(&self, archive: &mut (impl Read + Seek), directory: &Path) -> io::Result<()> {
+    /// The disk refuses, the archive has become shorter, or it should end.
+    pub fn unpack(
+        &self,
+        archive: &mut (impl Read + Seek),
+        directory: &Path,
+        is_over: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
         for Content { path, offset, size } in &self.0 {
             archive.seek(SeekFrom::Start(*offset))?;
             let mut options = File::options();
             let mut file =
                 options.write(true).create_new(true).mode(0o600).open(directory.join(path))?;
-            io::copy(&mut archive.by_ref().take(*size), &mut file)?;
+            let mut left = archive.by_ref().take(*size);
+            while left.limit() > 0 {
+                if is_over() {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                if io::copy(&mut left.by_ref().take(PIECE), &mut file)? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
         }
         Ok(())
     }
@@ -158,7 +172,7 @@ impl Described {
 /// Refuses an archive of changed files whose extensions could fill the memory.
 pub(in crate::oci_runtime) fn check_extensions(archive: &mut (impl Read + Seek)) -> io::Result<()> {
     for entry in Archive::new(archive).entries_with_seek()?.raw(true) {
-        let entry = entry?;
+        let mut entry = entry?;
         let kind = entry.header().entry_type();
         let is_extension = kind.is_pax_local_extensions()
             || kind.is_pax_global_extensions()
@@ -169,6 +183,21 @@ pub(in crate::oci_runtime) fn check_extensions(archive: &mut (impl Read + Seek))
                 "the changed files have a name or an attribute that is too large".to_owned(),
             ));
         }
+        refuse_size(&mut entry)?;
+    }
+    Ok(())
+}
+
+/// A size in an extension replaces that of the next header, which this reader uses.
+fn refuse_size(entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
+    let kind = entry.header().entry_type();
+    if !kind.is_pax_local_extensions() && !kind.is_pax_global_extensions() {
+        return Ok(());
+    }
+    let mut text = Vec::new();
+    entry.take(LARGEST_EXTENSION).read_to_end(&mut text)?;
+    if PaxExtensions::new(&text).any(|it| it.is_ok_and(|it| it.key_bytes() == b"size")) {
+        return Err(refused("the archive has a size in a pax header".to_owned()));
     }
     Ok(())
 }
@@ -191,3 +220,4 @@ pub const LARGEST_DOCUMENT: u64 = 4 << 20;
 /// The kernel's limit for an extended attribute is 64 KiB.
 const LARGEST_EXTENSION: u64 = 1 << 20;
 const MOST_ENTRIES: usize = 1_000_000;
+const PIECE: u64 = 8 << 20;

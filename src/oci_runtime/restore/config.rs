@@ -1,6 +1,8 @@
 //! The parts of a `config.json` that limit what a restored process may be.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -11,6 +13,16 @@ pub(in crate::oci_runtime) struct Config {
     pub(super) process: Process,
     pub(super) mounts: Vec<Mount>,
     pub(super) linux: Linux,
+    pub(super) hooks: Hooks,
+}
+
+/// Those that only run when a container is created and started.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Hooks {
+    pub(super) create_container: Vec<IgnoredAny>,
+    pub(super) start_container: Vec<IgnoredAny>,
+    pub(super) poststart: Vec<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,6 +70,7 @@ pub(super) struct Rlimit {
 #[serde(default)]
 pub(super) struct Mount {
     pub(super) destination: String,
+    pub(super) source: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) options: Vec<String>,
@@ -70,6 +83,7 @@ pub(super) struct Linux {
     pub(super) masked_paths: Vec<String>,
     pub(super) readonly_paths: Vec<String>,
     pub(super) devices: Vec<Device>,
+    pub(super) sysctl: BTreeMap<String, String>,
     pub(super) seccomp: Value,
     pub(super) mount_label: String,
 }

@@ -4,24 +4,20 @@
 //! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
 //! each is checked that could bring along a right, a mount, a device or a namespace.
 
-use std::{collections::BTreeMap, io::Read};
-
-use flate2::read::MultiGzDecoder;
-use prost::Message;
+use std::collections::BTreeMap;
 
 use super::{
     config::Config,
     image::{Image, decoded, merged},
+    images::Images,
     messages::{
         CgroupDirectory, CgroupMember, CgroupSet, Cgroups, Controller, Core, HostNames, Inventory,
         Limit, Limits, Mount, Namespaces, Network, OpenFile, Task, Thread, TreeEntry,
     },
-    mounts, rights, seccomp,
+    mounts,
+    paths::{Links, Located},
+    rights, seccomp, sockets, tmpfs,
 };
-
-/// The images of a checkpoint that are read, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::oci_runtime) struct Images(pub(in crate::oci_runtime) BTreeMap<String, Vec<u8>>);
 
 /// What the images are fitted to.
 pub(in crate::oci_runtime) struct Target<'a> {
@@ -64,22 +60,33 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
 }
 
 impl Images {
-    /// Fits the images. Afterwards, they are to replace those of the checkpoint.
+    /// Fits the images. Afterwards, they are to replace those of the checkpoint. Returns the paths that CRIU will
+    /// use, which are to be checked when the files of the checkpoint are in place.
     ///
     /// # Errors
     /// The reason why the checkpoint is refused, as the end of a sentence about it.
-    pub(in crate::oci_runtime) fn fit(&mut self, target: &Target<'_>) -> Result<(), String> {
+    pub(in crate::oci_runtime) fn fit(
+        &mut self,
+        target: &Target<'_>,
+    ) -> Result<Vec<Located>, String> {
+        let hooks = &target.config.hooks;
+        let left_out = [&hooks.create_container, &hooks.start_container, &hooks.poststart];
+        if left_out.iter().any(|hooks| !hooks.is_empty()) {
+            return Err("the new container has hooks that do not run at a restore".to_owned());
+        }
         self.check_standard_files()?;
         self.check_namespaces(target.config)?;
         self.check_files(target.config)?;
         let mounts = self.only::<Mount>("mountpoints-")?;
         mounts::check(&mounts, target.config, target.exists)?;
-        for (name, bytes) in &self.0 {
-            if name.starts_with("tmpfs-") {
-                check_tmpfs(bytes, target.config)
-                    .map_err(|reason| format!("its {name} {reason}"))?;
-            }
+        let mut links = Links::default();
+        for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
+            let of_image = tmpfs::check(bytes, target.config)
+                .map_err(|reason| format!("its {name} {reason}"))?;
+            links.0.insert(name.clone(), of_image);
         }
+        let located = self.check_paths(&mounts, target.config, &links)?;
+        self.check_memory(target.config)?;
         if target.config.has_namespace("network") {
             let networks = self.only::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {
@@ -91,46 +98,8 @@ impl Images {
         for image in self.names("utsns-") {
             self.change(&image, |entry| merged(entry, &name))?;
         }
-        self.fit_cgroups(target.config)
-    }
-
-    fn names(&self, start: &str) -> Vec<String> {
-        self.0.keys().filter(|name| name.starts_with(start)).cloned().collect()
-    }
-
-    fn image(&self, name: &str) -> Result<Image, String> {
-        let bytes = self.0.get(name).ok_or_else(|| format!("it has no {name}"))?;
-        Image::read(bytes).map_err(|reason| format!("its {name} is damaged: {reason}"))
-    }
-
-    /// The entries of an image.
-    fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
-        let image = self.image(name)?;
-        let entries = image.entries.iter().map(|entry| decoded(entry));
-        entries
-            .collect::<Result<_, _>>()
-            .map_err(|reason| format!("its {name} is damaged: {reason}"))
-    }
-
-    /// The entries of the only image whose name starts like this.
-    fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
-        match self.names(start).as_slice() {
-            [name] => self.read(name),
-            names => Err(format!("it has {} images {start}N, not one", names.len())),
-        }
-    }
-
-    fn change(
-        &mut self,
-        name: &str,
-        change: impl Fn(&[u8]) -> Result<Vec<u8>, String>,
-    ) -> Result<(), String> {
-        let mut image = self.image(name)?;
-        for entry in &mut image.entries {
-            *entry = change(entry)?;
-        }
-        self.0.insert(name.to_owned(), image.bytes());
-        Ok(())
+        self.fit_cgroups(target.config)?;
+        Ok(located)
     }
 
     /// runc gives CRIU an open file for each entry.
@@ -187,21 +156,9 @@ impl Images {
 
     fn check_files(&self, config: &Config) -> Result<(), String> {
         for file in self.read::<OpenFile>("files.img")? {
-            let is_raw = file.kind == INTERNET_SOCKET
-                && file.internet_socket.is_some_and(|socket| socket.kind == RAW_SOCKET);
-            let needs_right = is_raw || file.kind == PACKET_SOCKET;
-            if needs_right && !config.allows("CAP_NET_RAW") {
-                return Err("it has a raw socket, which needs CAP_NET_RAW".to_owned());
-            }
-            if file.kind != PACKET_SOCKET && !OPEN_FILES.contains(&file.kind) {
+            sockets::check(&file, config)?;
+            if !OPEN_FILES.contains(&file.kind) {
                 return Err(format!("it has an open file of CRIU's type {}", file.kind));
-            }
-            // Without a path, CRIU opens the file by its handle, outside of the container's mounts.
-            let watches = file.watches.iter().flat_map(|it| &it.all);
-            let mut handles =
-                watches.map(|watch| watch.handle.as_ref().and_then(|it| it.path.as_ref()));
-            if handles.any(|path| path.is_none()) {
-                return Err("it watches a file that has no path (inotify)".to_owned());
             }
         }
         Ok(())
@@ -254,7 +211,7 @@ impl Images {
             }
         }
         if let Some(chains) = chains {
-            self.0.insert(SECCOMP.to_owned(), Image::new(SECCOMP_MAGIC, &chains.filters()).bytes());
+            self.replace(SECCOMP, &Image::new(SECCOMP_MAGIC, &chains.filters()));
         }
         Ok(())
     }
@@ -285,7 +242,7 @@ impl Images {
                 sets: vec![CgroupSet { id: OWN_CGROUPS, members: vec![member] }],
                 controllers: vec![Controller { names: vec![String::new()], directories }],
             };
-            self.0.insert("cgroup.img".to_owned(), Image::new(CGROUP_MAGIC, &cgroups).bytes());
+            self.replace("cgroup.img", &Image::new(CGROUP_MAGIC, &cgroups));
         }
         Ok(())
     }
@@ -299,7 +256,8 @@ fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>,
         let limits = decoded::<Task>(task)?.limits.unwrap_or_default();
         let limits = Some(lowered(&limits, target));
         let oom_score = Some(target.config.process.oom_score_adj);
-        *task = merged(task, &Task { limits, oom_score, ..Task::default() })?;
+        let login = Some(NO_LOGIN);
+        *task = merged(task, &Task { limits, login, oom_score, ..Task::default() })?;
     }
     merged(entry, &core)
 }
@@ -322,30 +280,6 @@ fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
     Limits { all: (0..LIMITS.len()).map(lower).collect() }
 }
 
-/// The content of a tmpfs, which CRIU lets the system's tar unpack.
-fn check_tmpfs(bytes: &[u8], config: &Config) -> Result<(), String> {
-    let damaged = |error: std::io::Error| format!("is damaged: {error}");
-    let mut content = MultiGzDecoder::new(bytes).take(LARGEST_TMPFS);
-    for entry in tar::Archive::new(&mut content).entries().map_err(damaged)? {
-        let entry = entry.map_err(damaged)?;
-        let (path, header) = (entry.path().map_err(damaged)?, entry.header());
-        let kind = header.entry_type();
-        if !kind.is_character_special() && !kind.is_block_special() {
-            continue;
-        }
-        let numbers = (header.device_major(), header.device_minor());
-        let number = (numbers.0.ok().flatten(), numbers.1.ok().flatten());
-        let is_standard = kind.is_character_special()
-            && matches!(number, (Some(1), Some(3 | 5 | 7..=9)) | (Some(5), Some(0..=2)));
-        let mut own = config.linux.devices.iter();
-        if !is_standard && !own.any(|it| number == (Some(it.major), Some(it.minor))) {
-            let path = path.display();
-            return Err(format!("has the device {path}, and the new container has not"));
-        }
-    }
-    if content.limit() == 0 { Err("is too large".to_owned()) } else { Ok(()) }
-}
-
 fn core_name(id: u32) -> String {
     format!("core-{id}.img")
 }
@@ -356,7 +290,7 @@ const SECCOMP: &str = "seccomp.img";
 const SECCOMP_MAGIC: u32 = 0x6441_3049;
 const CGROUP_MAGIC: u32 = 0x5938_3330;
 /// Images that are checked.
-const READ: [&str; 11] = [
+const READ: [&str; 14] = [
     "inventory",
     "pstree",
     "core",
@@ -368,10 +302,12 @@ const READ: [&str; 11] = [
     "utsns",
     "tmpfs-dev",
     "tmpfs",
+    "mm",
+    "remap-fpath",
+    "ghost-file",
 ];
 /// Images that have only memory, and state of processes and files that are checked.
-const KEPT: [&str; 21] = [
-    "mm",
+const KEPT: [&str; 18] = [
     "fs",
     "fdinfo",
     "pagemap",
@@ -387,8 +323,6 @@ const KEPT: [&str; 21] = [
     "ipcns-sem",
     "tty-info",
     "tty-data",
-    "remap-fpath",
-    "ghost-file",
     "filelocks",
     "memfd",
     "tcp-stream",
@@ -397,19 +331,16 @@ const KEPT: [&str; 21] = [
 const ENDED: u32 = 2;
 /// CRIU's numbers of open files that every process may have: files, pipes, sockets, events, watches, signals,
 /// terminals, timers and memory.
-const OPEN_FILES: [u32; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 18, 20];
-const INTERNET_SOCKET: u32 = 4;
-const PACKET_SOCKET: u32 = 10;
-const RAW_SOCKET: u32 = 3;
+const OPEN_FILES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 18, 20];
 /// runc's name for the network namespace that it gets from the engine.
 const POD_NETWORK: &str = "extRootNetNS";
+/// As for a process of a new container. CRIU then changes nothing.
+const NO_LOGIN: u32 = u32::MAX;
 /// A set of cgroups that CRIU does not change, because it is in them itself.
 const NO_CGROUPS: u32 = 1;
 const OWN_CGROUPS: u32 = 2;
 /// Stands for the container's cgroup in the images.
 const PLACE: &str = "container";
-/// Few bytes can become many.
-const LARGEST_TMPFS: u64 = 256 << 20;
 /// In the order of the kernel's numbers.
 const LIMITS: [&str; 16] = [
     "CPU",

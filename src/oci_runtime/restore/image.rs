@@ -30,6 +30,14 @@ impl Image {
         Ok(Self { magic: magic.to_vec(), entries })
     }
 
+    /// The first entry of an image that has other content after it.
+    pub(super) fn first<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
+        let rest = bytes.get(8..).and_then(<[u8]>::split_first_chunk).ok_or("it is cut off")?;
+        let (length, rest) = (u32::from_le_bytes(*rest.0), rest.1);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        decoded(rest.get(..length).ok_or("it is cut off")?)
+    }
+
     /// An image with one entry of this kind.
     pub(super) fn new(magic: u32, entry: &impl Message) -> Self {
         let magic = [COMMON[0].to_le_bytes(), magic.to_le_bytes()].concat();

@@ -63,6 +63,9 @@ pub(super) struct Task {
     /// CRIU prefers it to the filter of the first thread.
     #[prost(uint32, optional, tag = "12")]
     pub(super) old_seccomp_filter: Option<u32>,
+    /// The user in the records of the kernel's audit.
+    #[prost(uint32, optional, tag = "13")]
+    pub(super) login: Option<u32>,
     #[prost(int32, optional, tag = "14")]
     pub(super) oom_score: Option<i32>,
 }
@@ -164,16 +167,93 @@ pub(super) struct Filter {
 pub(super) struct OpenFile {
     #[prost(uint32, required, tag = "1")]
     pub(super) kind: u32,
+    #[prost(uint32, required, tag = "2")]
+    pub(super) id: u32,
+    #[prost(message, optional, tag = "3")]
+    pub(super) regular: Option<RegularFile>,
     #[prost(message, optional, tag = "4")]
     pub(super) internet_socket: Option<InternetSocket>,
+    #[prost(message, optional, tag = "6")]
+    pub(super) packet_socket: Option<PacketSocket>,
+    #[prost(message, optional, tag = "7")]
+    pub(super) netlink_socket: Option<NetlinkSocket>,
     #[prost(message, optional, tag = "13")]
     pub(super) watches: Option<Watches>,
+    #[prost(message, optional, tag = "16")]
+    pub(super) unix_socket: Option<UnixSocket>,
+    #[prost(message, optional, tag = "19")]
+    pub(super) terminal: Option<Terminal>,
+}
+
+/// A file that CRIU opens by its path.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RegularFile {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) id: u32,
+    #[prost(uint32, required, tag = "2")]
+    pub(super) flags: u32,
+    #[prost(string, required, tag = "6")]
+    pub(super) path: String,
+    #[prost(sint32, optional, tag = "7")]
+    pub(super) mount: Option<i32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct InternetSocket {
     #[prost(uint32, required, tag = "4")]
     pub(super) kind: u32,
+    #[prost(uint32, required, tag = "7")]
+    pub(super) port: u32,
+    #[prost(message, optional, tag = "14")]
+    pub(super) options: Option<SocketOptions>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct PacketSocket {
+    #[prost(message, optional, tag = "7")]
+    pub(super) options: Option<SocketOptions>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NetlinkSocket {
+    #[prost(uint32, required, tag = "3")]
+    pub(super) protocol: u32,
+    #[prost(uint32, repeated, packed = "false", tag = "8")]
+    pub(super) groups: Vec<u32>,
+    #[prost(message, optional, tag = "12")]
+    pub(super) options: Option<SocketOptions>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct SocketOptions {
+    #[prost(uint32, optional, tag = "8")]
+    pub(super) priority: Option<u32>,
+    #[prost(uint32, optional, tag = "10")]
+    pub(super) mark: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct UnixSocket {
+    #[prost(message, optional, tag = "10")]
+    pub(super) options: Option<SocketOptions>,
+    /// A path, or a name after a NUL.
+    #[prost(bytes = "vec", required, tag = "11")]
+    pub(super) name: Vec<u8>,
+    /// CRIU's working directory while it uses the name.
+    #[prost(string, optional, tag = "14")]
+    pub(super) directory: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Terminal {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) id: u32,
+    /// Those with which CRIU opens its file.
+    #[prost(uint32, required, tag = "3")]
+    pub(super) flags: u32,
+    /// The number of its file, if it differs from its own.
+    #[prost(uint32, optional, tag = "6")]
+    pub(super) file: Option<u32>,
 }
 
 /// An inotify file.
@@ -193,6 +273,41 @@ pub(super) struct Watch {
 pub(super) struct FileHandle {
     #[prost(string, optional, tag = "4")]
     pub(super) path: Option<String>,
+}
+
+/// `remap-fpath.img`: how CRIU makes an open file that was deleted.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Remade {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) file: u32,
+    /// The number of a ghost file, or the open file to which it was linked.
+    #[prost(uint32, required, tag = "2")]
+    pub(super) from: u32,
+    #[prost(uint32, optional, tag = "3")]
+    pub(super) kind: Option<u32>,
+}
+
+/// The start of `ghost-file-N.img`, before the content.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct GhostFile {
+    #[prost(uint32, required, tag = "3")]
+    pub(super) mode: u32,
+}
+
+/// `mm-PID.img`: the memory of a process.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Memory {
+    #[prost(message, repeated, tag = "14")]
+    pub(super) areas: Vec<Area>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Area {
+    #[prost(uint64, required, tag = "1")]
+    pub(super) start: u64,
+    /// Those with which CRIU opens its file.
+    #[prost(uint32, optional, tag = "10")]
+    pub(super) flags: Option<u32>,
 }
 
 /// `mountpoints-N.img`, an entry for each mount.

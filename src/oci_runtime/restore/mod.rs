@@ -9,12 +9,16 @@ pub mod archive;
 pub(super) mod config;
 pub(super) mod fit;
 mod image;
+pub(super) mod images;
 pub(super) mod layer;
 mod messages;
 mod mounts;
+pub(super) mod paths;
 mod rights;
 pub(super) mod run;
 mod seccomp;
+mod sockets;
+mod tmpfs;
 
 #[cfg(test)]
 mod tests;

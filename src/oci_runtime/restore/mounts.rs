@@ -66,6 +66,38 @@ pub(super) fn check(
     }
 }
 
+/// Whose files a mount has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    /// The root file system.
+    Root,
+    /// A volume, with its source.
+    Volume(&'a str),
+    /// A tmpfs or terminals, which are the container's own.
+    Memory,
+    /// A device of the container, or one that hides a file.
+    Device,
+    /// Files of the kernel.
+    Kernel,
+}
+
+/// Whose files an accepted mount has.
+pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
+    let path = parts(&mount.path);
+    let is_at = |it: &String| parts(it) == path;
+    let is_masked = config.linux.masked_paths.iter().any(is_at);
+    let planned = config.mounts.iter().find(|it| is_at(&it.destination) && !is_masked);
+    match (&mount.outside, planned) {
+        (None, _) if path.is_empty() => Content::Root,
+        (Some(_), Some(it)) if it.is_bind() => Content::Volume(&it.source),
+        (Some(_), None) if is_masked || config.linux.devices.iter().any(|it| is_at(&it.path)) => {
+            Content::Device
+        }
+        (None, Some(_)) if [TMPFS, TERMINALS].contains(&mount.kind) => Content::Memory,
+        _ => Content::Kernel,
+    }
+}
+
 /// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
 /// one of the node or the root.
 fn check_devices(mounts: &[Mount]) -> Result<(), String> {
@@ -89,6 +121,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     let is_at = |it: &String| parts(it) == path;
     let linux = &config.linux;
     let is_masked = linux.masked_paths.iter().any(is_at);
+    let is_read_only = !is_masked && linux.readonly_paths.iter().any(is_at);
     let unknown =
         || Err(format!("it has a mount at {}, and the new container has not", mount.path));
     let planned = config.mounts.iter().find(|it| is_at(&it.destination));
@@ -99,6 +132,8 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     match (&mount.outside, planned.or(cgroups)) {
         // CRIU only knows sources that the runtime names: those of the new container.
         (Some(source), _) if is_masked && source == "/dev/null" => {}
+        (None, _) if is_masked && mount.kind == TMPFS => needed = READ_ONLY,
+        _ if is_masked => return unknown(),
         (Some(source), Some(it))
             if (it.is_bind() || cgroups.is_some()) && parts(source) == path =>
         {
@@ -121,11 +156,11 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
             let is_tmpfs_of_cgroups = it.kind == "cgroup" && mount.kind == TMPFS;
             needed = if is_tmpfs_of_cgroups { flags(it) & !READ_ONLY } else { flags(it) };
         }
-        (None, None) if is_masked && mount.kind == TMPFS => needed = READ_ONLY,
-        (None, None) if linux.readonly_paths.iter().any(is_at) && [1, 2].contains(&mount.kind) => {
-            needed = READ_ONLY;
-        }
+        (None, None) if is_read_only && [1, 2].contains(&mount.kind) => {}
         _ => return unknown(),
+    }
+    if is_read_only {
+        needed |= READ_ONLY;
     }
     if mount.flags & needed != needed {
         return Err(format!("its mount at {} lacks options of the new container", mount.path));
@@ -145,7 +180,7 @@ fn kinds(kind: &str) -> &'static [u32] {
         "proc" => &[1],
         "sysfs" => &[2],
         "tmpfs" => &[TMPFS],
-        "devpts" => &[6],
+        "devpts" => &[TERMINALS],
         "mqueue" => &[14],
         // With version 1, a tmpfs with a mount for each controller.
         "cgroup" => &[TMPFS, CGROUP, 23],
@@ -153,7 +188,8 @@ fn kinds(kind: &str) -> &'static [u32] {
     }
 }
 
-const READ_ONLY: u32 = 1;
+pub(super) const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
+const TERMINALS: u32 = 6;
 /// A controller of version 1.
 const CGROUP: u32 = 12;

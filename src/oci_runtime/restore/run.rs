@@ -3,8 +3,9 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs::{self, File, FileType},
     io::{self, BufReader, Seek},
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
@@ -14,8 +15,10 @@ use serde_json::{Value, json};
 use super::{
     archive::check_extensions,
     config::Config,
-    fit::{Handling, Images, Target, handling},
+    fit::{Handling, Target, handling},
+    images::Images,
     layer,
+    paths::Located,
 };
 use crate::{
     host::{
@@ -32,41 +35,69 @@ use crate::{
 };
 
 /// Fits the checkpoint in this directory to the container of the bundle. Returns the command line with which the
-/// lower runtime restores it. `run` runs the lower runtime to its end, and returns whether it succeeded.
+/// lower runtime restores it. A container for the seccomp filter has the other bundle. `run` runs the lower runtime to
+/// its end, and returns whether it succeeded.
 ///
 /// # Errors
 /// The checkpoint has more than the container may have, or cannot be read. Nothing of it has run.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
-    checkpoint: &Path,
+    (checkpoint, bundle): (&Path, &Path),
     run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
-    let config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let mut config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let root = line.bundle.join(&config.root.path);
+    // The images name the place that a link such as /var/run leads to, and the lower runtime looks for it there.
+    let files = RootFiles::open(&root).map_err(|e| HostError::new("open", &root, e))?;
+    for mount in &mut config.mounts {
+        let resolved = files.resolve(Path::new(&mount.destination));
+        let resolved = resolved.map_err(|e| HostError::new("find a mount in", &root, e))?;
+        mount.destination = resolved.to_string_lossy().into_owned();
+    }
     let images = checkpoint.join(IMAGES);
     let (mut read, removed) = read_images(&images)?;
     let filter = match config.linux.seccomp.is_null() {
         true => None,
-        false => filter(line, &document, checkpoint, run)?,
+        false => filter(line, &document, bundle, run)?,
     };
-    let before = read.clone();
     let target = Target {
         config: &config,
         limits: &own_limits()?,
         filter: filter.as_deref(),
         exists: &|path| Path::new(path).exists(),
     };
-    read.fit(&target).map_err(|reason| {
-        Restore(format!("the checkpoint does not fit the new container: {reason}"))
-    })?;
+    let located = read.fit(&target).map_err(unfit)?;
     for name in removed {
         file::remove_if_present(&images.join(name), Durability::Written)?;
     }
-    for (name, bytes) in read.0.iter().filter(|(name, bytes)| before.0.get(*name) != Some(*bytes)) {
+    for (name, bytes) in read.0.iter().filter(|(name, _)| read.1.contains(*name)) {
         file::replace(&images.join(name), bytes, Durability::Written)?;
     }
-    apply_layer(&line.bundle.join(&config.root.path), checkpoint)?;
+    apply_layer(&root, checkpoint)?;
+    for Located { volume, path } in located {
+        let source = volume.as_deref().map_or(root.as_path(), Path::new);
+        check_file(source, &path)
+            .map_err(|error| unfit(format!("its file {path} of {}: {error}", source.display())))?;
+    }
     Ok(restoring(line, &config, checkpoint))
+}
+
+fn unfit(reason: String) -> OciRuntimeError {
+    Restore(format!("the checkpoint does not fit the new container: {reason}"))
+}
+
+/// A volume may be a single file.
+fn check_file(source: &Path, path: &str) -> io::Result<()> {
+    let kind = match path {
+        "" => Some(fs::metadata(source)?.file_type()),
+        path => RootFiles::open(source)?.kind(Path::new(path))?,
+    };
+    let is_other = |it: FileType| it.is_symlink() || it.is_char_device() || it.is_block_device();
+    if kind.is_some_and(is_other) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "is a link or a device"));
+    }
+    Ok(())
 }
 
 /// The line of `create`, which has the flags for files and terminals, as that of `restore`.
@@ -89,15 +120,17 @@ fn restoring(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandL
 }
 
 fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeError> {
-    let (mut images, mut removed) = (Images::default(), Vec::new());
+    let (mut images, mut removed, mut left) = (Images::default(), Vec::new(), LARGEST_SUM);
     let listed = fs::read_dir(directory).map_err(|e| HostError::new("list", directory, e))?;
     for entry in listed {
         let entry = entry.map_err(|e| HostError::new("list", directory, e))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         match handling(&name) {
             Some(Handling::Read) => {
-                let bytes = file::read_if_present(&entry.path(), LARGEST_IMAGE)?;
-                images.0.insert(name, bytes.unwrap_or_default());
+                let bytes = file::read_if_present(&entry.path(), LARGEST_IMAGE.min(left))?;
+                let bytes = bytes.unwrap_or_default();
+                left = left.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                images.0.insert(name, bytes);
             }
             Some(Handling::Kept) => {}
             Some(Handling::Removed) => removed.push(name),
@@ -134,41 +167,60 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
 fn filter(
     line: &CommandLine,
     document: &Value,
-    checkpoint: &Path,
+    bundle: &Path,
     run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<Option<Vec<u8>>, OciRuntimeError> {
-    let bundle = checkpoint.join("filter");
-    file::ensure_directory(&bundle, 0o700)?;
-    let (id, pid_file) = (format!("{}-filter", line.id), bundle.join("pid"));
+    remove_filter(line, bundle, run)?;
+    file::ensure_directory(bundle, 0o700)?;
+    let (id, pid_file) = (filter_id(line), bundle.join("pid"));
     let bytes = probe(document, &line.bundle, (&line.id, &id)).to_string().into_bytes();
     file::replace(&bundle.join("config.json"), &bytes, Durability::Written)?;
-    let at = line.words.iter().position(|word| word == "create").unwrap_or_default();
-    let run = |words: &[&OsStr]| {
-        let mut all = line.words.get(..at).unwrap_or_default().to_vec();
-        all.extend(words.iter().map(|word| (*word).to_owned()));
-        run(&CommandLine { words: all, ..line.clone() })
-    };
-    let created = run(&[
+    let words: [&OsStr; 6] = [
         "create".as_ref(),
         "--bundle".as_ref(),
         bundle.as_os_str(),
         "--pid-file".as_ref(),
         pid_file.as_os_str(),
         id.as_ref(),
-    ]);
-    let read = created.and_then(|is_created| {
+    ];
+    let read = run(&other(line, &words)).and_then(|is_created| {
         let pid = fs::read_to_string(&pid_file).unwrap_or_default();
         match pid.trim().parse() {
             Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
-                .map_err(|e| HostError::new("read the seccomp filter of", &bundle, e))?),
+                .map_err(|e| HostError::new("read the seccomp filter of", bundle, e))?),
             _ => Err(Restore("the runtime does not create the seccomp filter".to_owned())),
         }
     });
-    run(&["delete".as_ref(), "--force".as_ref(), id.as_ref()])?;
+    remove_filter(line, bundle, run)?;
     match read? {
         None => Err(Restore("the runtime made no seccomp filter".to_owned())),
         filter => Ok(filter),
     }
+}
+
+/// Removes that container. A runtime that was killed may have left it.
+pub(in crate::oci_runtime) fn remove_filter(
+    line: &CommandLine,
+    bundle: &Path,
+    run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
+) -> Result<(), OciRuntimeError> {
+    if bundle.exists() {
+        run(&other(line, &["delete".as_ref(), "--force".as_ref(), filter_id(line).as_ref()]))?;
+        fs::remove_dir_all(bundle).map_err(|e| HostError::new("remove", bundle, e))?;
+    }
+    Ok(())
+}
+
+fn filter_id(line: &CommandLine) -> String {
+    format!("{}-filter", line.id)
+}
+
+/// Another command with the same global flags.
+fn other(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
+    let at = line.words.iter().position(|word| *word == *line.command).unwrap_or_default();
+    let mut all = line.words.get(..at).unwrap_or_default().to_vec();
+    all.extend(words.iter().map(|word| (*word).to_owned()));
+    CommandLine { words: all, ..line.clone() }
 }
 
 /// A container with the same filter and root file system, and nothing else of the container.
@@ -222,6 +274,8 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
 
 /// Images with more are not accepted. Memory is in others.
 const LARGEST_IMAGE: u64 = 64 << 20;
+/// All of them are in memory at the same time.
+const LARGEST_SUM: u64 = 128 << 20;
 /// In the order of the kernel's numbers.
 const LIMITS: &str = "/proc/self/limits";
 const NAME_WIDTH: usize = 26;

@@ -135,6 +135,7 @@ impl Node {
             pull_progress_deadline: Some(LONG),
             registry_config: None,
             restore_dir: None,
+            restore_images: Vec::new(),
             request_timeout: LONG,
             container_log_format: self.log_format,
             log: LogSettings {

@@ -4,7 +4,7 @@ use std::{fs, io::Cursor};
 
 use tar::{Builder, EntryType, Header};
 
-use super::super::archive::{CONFIG, Contents};
+use super::super::archive::{CONFIG, Contents, check_extensions};
 
 fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u8]) {
     let mut header = Header::new_gnu();
@@ -43,10 +43,16 @@ fn only_the_files_of_a_restore_are_unpacked() {
     contents.document(&mut bytes, "spec.dump").unwrap_err();
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("checkpoint")).unwrap();
-    contents.unpack(&mut bytes, place.path()).unwrap();
+    contents.unpack(&mut bytes, place.path(), &|| true).unwrap_err();
+    fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
+    contents.unpack(&mut bytes, place.path(), &|| false).unwrap();
     assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
     assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
     assert!(!place.path().join("dump.log").exists());
+    // The archive is cut off while it is unpacked.
+    let mut cut = Cursor::new(bytes.get_ref()[..1024].to_vec());
+    fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
+    contents.unpack(&mut cut, place.path(), &|| false).unwrap_err();
 }
 
 #[test]
@@ -65,6 +71,16 @@ fn hostile_archives_are_refused() {
     ] {
         let refused = Contents::find(&mut archive(entries)).unwrap_err().to_string();
         assert!(refused.contains(reason), "{entries:?}: {refused}");
+    }
+    // A size that other readers use in place of that of the header.
+    for kind in [EntryType::XHeader, EntryType::XGlobalHeader] {
+        let mut bytes = archive(&[("pax", kind, b"10 size=1\n"), (CONFIG, FILE, b"{}")]);
+        let refused = Contents::find(&mut bytes).unwrap_err().to_string();
+        assert!(refused.contains("size in a pax header"), "{refused}");
+        bytes.set_position(0);
+        check_extensions(&mut bytes).unwrap_err();
+        let mut bytes = archive(&[("pax", kind, b"9 mtime=1\n"), (CONFIG, FILE, b"{}")]);
+        Contents::find(&mut bytes).unwrap();
     }
     // A file that claims to be much larger than the archive.
     let mut header = Header::new_gnu();

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -29,20 +29,22 @@ impl Place {
         let at = |name: &str| folder.path().join(name);
         let directory = EditsDirectory::new(at("edits"));
         fs::create_dir_all(at("bundle/rootfs")).unwrap();
-        fs::create_dir_all(at("dump/checkpoint")).unwrap();
-        let (images, mut config) = fixture();
+        let mut config = fixture().1;
         config["linux"].as_object_mut().unwrap().remove("seccomp");
         // These paths may not exist on this machine.
         config["linux"]["maskedPaths"] =
             serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
         config["linux"]["readonlyPaths"] =
             serde_json::json!(["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"]);
-        fs::write(at("bundle/config.json"), config.to_string()).unwrap();
-        for (name, bytes) in images.0 {
-            fs::write(at("dump/checkpoint").join(name), bytes).unwrap();
+        fs::write(at("bundle/source"), "").unwrap();
+        fs::create_dir(at("bundle/volume")).unwrap();
+        for mount in config["mounts"].as_array_mut().unwrap() {
+            let is_directory =
+                mount["destination"] == "/data" || mount["destination"] == "/dev/shm";
+            let source = if is_directory { "bundle/volume" } else { "bundle/source" };
+            mount["source"] = serde_json::json!(at(source));
         }
-        fs::write(at("dump/checkpoint/cgroup.img"), "old").unwrap();
-        fs::write(at("dump/deleted.files"), "[\"/gone\"]").unwrap();
+        fs::write(at("bundle/config.json"), config.to_string()).unwrap();
         fs::write(at("bundle/rootfs/gone"), "").unwrap();
         let program = at("runtime");
         let text = format!("#!/bin/sh\necho \"$@\" >>{}\n{script}\n", at("seen").display());
@@ -51,7 +53,19 @@ impl Place {
         let runtime = vec![program.display().to_string()];
         let edits = OciEdits { restore: Some(at("dump")), runtime, ..OciEdits::default() };
         directory.write(ID, &edits).unwrap();
-        Self { folder, directory }
+        let place = Self { folder, directory };
+        place.unpack();
+        place
+    }
+
+    fn unpack(&self) {
+        let dump = self.path("dump");
+        fs::create_dir_all(dump.join("checkpoint")).unwrap();
+        for (name, bytes) in fixture().0.0 {
+            fs::write(dump.join("checkpoint").join(name), bytes).unwrap();
+        }
+        fs::write(dump.join("checkpoint/cgroup.img"), "old").unwrap();
+        fs::write(dump.join("deleted.files"), "[\"/gone\"]").unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -75,20 +89,23 @@ fn a_create_becomes_a_restore_once() {
     let place = Place::new("");
     place.run(&format!("create --bundle BUNDLE --pid-file /p {ID}")).unwrap();
     let (dump, bundle) = (place.path("dump"), place.path("bundle"));
+    let taken = place.path(&format!("taken-{}", std::process::id()));
     let wanted = format!(
         "--root /r restore --detach --file-locks --image-path {0}/checkpoint --work-path {0} --bundle {1} \
          --pid-file /p {ID}\n",
-        dump.display(),
+        taken.display(),
         bundle.display()
     );
     assert_eq!(place.seen(), wanted);
-    assert!(!dump.exists() && !bundle.join("rootfs/gone").exists());
+    assert!(!dump.exists() && !taken.exists() && !bundle.join("rootfs/gone").exists());
     // The runtime is not asked to start what runs.
     let started = place.run(&format!("start {ID}")).unwrap();
     assert_eq!(format!("{started:?}"), format!("{:?}", ExitCode::SUCCESS));
     assert_eq!(place.seen(), wanted);
     assert_eq!(place.directory.restore(ID).unwrap(), None, "the next start is a fresh one");
-    // Also if the restored container was never started.
+    // Also if the server has put the checkpoint there again, or the restored container was never started.
+    fs::create_dir(&dump).unwrap();
+    assert_eq!(place.directory.restore(ID).unwrap(), None);
     place.directory.mark_restored(ID).unwrap();
     // Otherwise it would replace this process.
     let mode = fs::Permissions::from_mode(0o644);
@@ -107,15 +124,50 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
     let place = Place::new(
         "d=$7; echo '(00.1) Error (criu/x.c:1): no such pid' >$(dirname $d)/restore.log; exit 1",
     );
+    let create = format!("create --bundle BUNDLE {ID}");
     for _ in 0..2 {
-        let failed = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+        place.unpack();
+        let failed = place.run(&create).unwrap_err();
         assert!(
             failed.contains("CRIU cannot restore the checkpoint: Error (criu/x.c:1)"),
             "{failed}"
         );
-        assert!(place.path("dump").exists());
+        // The memory of the processes does not stay.
+        let names = fs::read_dir(place.folder.path()).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(
+            !names
+                .iter()
+                .any(|name| name == "dump" || name.as_encoded_bytes().starts_with(b"taken"))
+        );
         assert!(!place.directory.take_restored(ID).unwrap());
     }
+    // Without the server, the container does not start as a fresh one.
+    let seen = place.seen();
+    let failed = place.run(&create).unwrap_err();
+    assert!(failed.contains("cannot start from the checkpoint in"), "{failed}");
+    assert_eq!(place.seen(), seen);
+}
+
+#[test]
+fn the_container_for_the_filter_is_removed_with_the_other_one() {
+    let place = Place::new("exit 1");
+    let filter = place.directory.filter(ID);
+    fs::create_dir(&filter).unwrap();
+    fs::write(filter.join("config.json"), "{}").unwrap();
+    // Otherwise it would replace this process.
+    fs::create_dir_all(place.directory.mount_point(ID, 0).unwrap()).unwrap();
+    place.run(&format!("delete --force {ID}")).unwrap();
+    assert_eq!(
+        place.seen(),
+        format!("--root /r delete --force {ID}-filter\n--root /r delete --force {ID}\n")
+    );
+    assert!(!filter.exists());
+    // Also if the runtime of the engine is gone.
+    fs::create_dir(&filter).unwrap();
+    fs::write(filter.join("pid"), "").unwrap();
+    place.directory.remove(ID).unwrap();
+    assert!(!place.directory.of(ID).exists());
 }
 
 #[test]
@@ -133,10 +185,59 @@ fn nothing_runs_if_the_checkpoint_is_refused() {
     let more =
         refused(&|dump| fs::remove_file(dump.join("checkpoint/mountpoints-13.img")).unwrap());
     assert!(more.contains("does not fit the new container"), "{more}");
+    let large = refused(&|dump| {
+        for number in 0..3 {
+            let path = dump.join(format!("checkpoint/tmpfs-dev-{number}.tar.gz.img"));
+            fs::File::create(path).unwrap().set_len(60 << 20).unwrap();
+        }
+    });
+    assert!(large.contains("cannot read"), "{large}");
     let pipe = refused(&|dump| {
         let path = dump.join("checkpoint/core-7.img");
         fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
     });
     assert!(pipe.contains("core-7.img"), "{pipe}");
+}
+
+#[test]
+fn a_mount_is_where_a_link_of_the_image_leads() {
+    let place = Place::new("");
+    let path = place.path("bundle/config.json");
+    let config = fs::read_to_string(&path).unwrap();
+    fs::write(&path, config.replace("\"/data\"", "\"/var/run/data\"")).unwrap();
+    fs::create_dir(place.path("bundle/rootfs/var")).unwrap();
+    symlink("/", place.path("bundle/rootfs/var/run")).unwrap();
+    place.run(&format!("create --bundle BUNDLE {ID}")).unwrap();
+}
+
+#[test]
+fn a_link_in_the_way_of_criu_is_refused() {
+    let refused = |change: &dyn Fn(&Place)| {
+        let place = Place::new("");
+        change(&place);
+        let refused = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+        assert_eq!(place.seen(), "", "{refused}");
+        refused
+    };
+    // The changed files have the link: in the path of the program /bin/sh, and where mounts are made.
+    for (link, file) in [("bin", "bin/sh"), ("etc", "etc/hosts"), ("dev", "dev")] {
+        let text = refused(&|place| {
+            let mut archive = tar::Builder::new(Vec::new());
+            let mut header = tar::Header::new_gnu();
+            let own = fs::metadata(place.path("dump")).unwrap();
+            header.set_uid(own.uid().into());
+            header.set_gid(own.gid().into());
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            header.set_mode(0o777);
+            archive.append_link(&mut header, link, "/proc/self/fd").unwrap();
+            fs::write(place.path("dump/rootfs-diff.tar"), archive.into_inner().unwrap()).unwrap();
+        });
+        assert!(text.contains(&format!("its file {file} of")), "{file}: {text}");
+    }
+    let volume = refused(&|place| {
+        symlink("/proc/self", place.path("bundle/volume/count")).unwrap();
+    });
+    assert!(volume.contains("its file count of"), "{volume}");
 }

@@ -1,0 +1,215 @@
+//! Unpacks the checkpoint of a container that is about to start, for our OCI runtime: `oci_runtime::restore`.
+//!
+//! ```text
+//! restores/<container id>/new       it is being unpacked
+//!                         complete  the runtime renames it before it reads it
+//!                         taken-N   a runtime uses it
+//! ```
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    node::Node,
+    oci_runtime_files::remove_directory,
+    restore::{kind, refused},
+};
+use crate::{
+    concurrency::blocking::blocking,
+    error::{Failure, Kind},
+    host::{
+        disk,
+        file::{self, Durability},
+    },
+    image_files::inspection::ImageInspection,
+    model::{
+        id::{ContainerId, ImageId},
+        record::ContainerRecord,
+        restore::{IMAGES, Restore},
+    },
+    oci_runtime::restore::archive::Contents,
+};
+
+/// Cancelled when the pod or the container is stopped.
+#[derive(Clone)]
+struct Stops([Arc<CancellationToken>; 2]);
+
+impl Node {
+    /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it.
+    pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
+        let Some(restore) = &container.document.restore else { return Ok(()) };
+        let spec = &container.document.spec;
+        let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
+        let named = archive.as_ref().unwrap_or(&spec.image);
+        // The settings may have changed after the create.
+        match restore {
+            Restore::Archive(_) => drop(self.restore_dir(named)?),
+            Restore::Image(id) => {
+                let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
+                self.ensure_restorable(named, &image)?;
+            }
+        }
+        let ids = [container.document.sandbox.as_str(), container.id.as_str()];
+        let stops = Stops(ids.map(|id| self.cancellations.of(id)));
+        let place = self.oci_runtime_files.restore(container.id.as_str());
+        let draft = place.with_file_name("new");
+        let unpacked = self.unpack(restore, &draft, &stops).await?;
+        let completed = blocking(move || {
+            unpacked?;
+            remove_directory(&place).map_err(|error| error.source)?;
+            fs::rename(draft, place)
+        });
+        completed.await.map_err(|error| match stops.is_over() {
+            true => refused(named, Kind::FailedPrecondition, "the container is being stopped"),
+            false => refused(named, kind(&error), error),
+        })
+    }
+
+    async fn unpack(
+        &self,
+        restore: &Restore,
+        draft: &Path,
+        stops: &Stops,
+    ) -> Result<io::Result<()>, Failure> {
+        let place = draft.to_owned();
+        let made = blocking(move || {
+            remove_directory(&place)?;
+            file::ensure_directory(&place.join(IMAGES), MODE)
+        });
+        if let Err(error) = made.await {
+            return Ok(Err(error.source));
+        }
+        let archive = match restore {
+            Restore::Archive(path) => path.clone(),
+            Restore::Image(image) => {
+                let archive = draft.join("image.tar");
+                if let Err(error) = self.export(image, &archive, stops).await? {
+                    return Ok(Err(error));
+                }
+                archive
+            }
+        };
+        let (directory, stops) = (draft.to_owned(), stops.clone());
+        Ok(blocking(move || unpack(&archive, &directory, &stops)).await)
+    }
+
+    /// Writes the files of an image into an archive.
+    async fn export(
+        &self,
+        image: &ImageId,
+        to: &Path,
+        stops: &Stops,
+    ) -> Result<io::Result<()>, Failure> {
+        let inspection = self.image_files.inspect(image).await?;
+        let written = write(&inspection, to.to_owned(), stops).await;
+        inspection.close().await;
+        written
+    }
+
+    /// Interrupts the unpacking for a container that is stopped or removed. Returns when nothing of it is left.
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    pub(super) async fn end_unpacking(&self, id: &ContainerId) -> Result<(), Failure> {
+        let cancellation = self.cancellations.of(id.as_str());
+        if Arc::strong_count(&cancellation) == 1 {
+            return Ok(());
+        }
+        cancellation.cancel();
+        let ended = timeout(PATIENCE, self.locks.write(id.as_str())).await;
+        ended.map(drop).map_err(|_| {
+            let text =
+                format!("the checkpoint of container {id} is still being unpacked; try again");
+            Failure::new(Kind::DeadlineExceeded, text)
+        })
+    }
+}
+
+impl Stops {
+    fn is_over(&self) -> bool {
+        self.0.iter().any(|stop| stop.is_cancelled())
+    }
+
+    async fn cancelled(&self) {
+        let [pod, container] = &self.0;
+        tokio::select! {
+            () = pod.cancelled() => {}
+            () = container.cancelled() => {}
+        }
+    }
+}
+
+fn unpack(archive: &Path, directory: &Path, stops: &Stops) -> io::Result<()> {
+    let mut opened = file::open_regular(archive)?;
+    let contents = Contents::find(&mut opened)?;
+    let free = free(directory)?;
+    if contents.size() > free {
+        let (needed, free) = (contents.size() >> 20, free >> 20);
+        return Err(full(directory, &format!("{needed} MiB, and {free} MiB are free")));
+    }
+    contents.unpack(&mut opened, directory, &|| stops.is_over())?;
+    if archive.starts_with(directory) {
+        file::remove_if_present(archive, Durability::Written).map_err(|error| error.source)?;
+    }
+    Ok(())
+}
+
+async fn write(
+    inspection: &ImageInspection,
+    to: PathBuf,
+    stops: &Stops,
+) -> Result<io::Result<()>, Failure> {
+    let mut export = inspection.export().await?;
+    let place = to.clone();
+    let opened = blocking(move || Ok::<_, io::Error>((File::create_new(&place)?, free(&place)?)));
+    let (mut file, free) = match opened.await {
+        Err(error) => return Ok(Err(error)),
+        Ok(opened) => opened,
+    };
+    // Its files are then unpacked beside it.
+    let mut left = free / 2;
+    loop {
+        let piece = tokio::select! {
+            piece = export.next() => piece?,
+            () = stops.cancelled() => return Ok(Err(io::ErrorKind::ConnectionAborted.into())),
+        };
+        let Some(bytes) = piece else { return Ok(Ok(())) };
+        let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        left = match left.checked_sub(size) {
+            None => {
+                return Ok(Err(full(
+                    &to,
+                    &format!("more than half of the {} MiB that are free", free >> 20),
+                )));
+            }
+            Some(left) => left,
+        };
+        let written = blocking(move || file.write_all(&bytes).map(|()| file));
+        file = match written.await {
+            Err(error) => return Ok(Err(error)),
+            Ok(file) => file,
+        };
+    }
+}
+
+fn free(path: &Path) -> io::Result<u64> {
+    Ok(disk::size(path).map_err(|error| error.source)?.free_bytes)
+}
+
+fn full(path: &Path, needed: &str) -> io::Error {
+    let text = format!("it needs {needed} in {}", path.display());
+    io::Error::new(io::ErrorKind::StorageFull, text)
+}
+
+/// Only this user may read the memory of containers.
+const MODE: u32 = 0o700;
+/// How long a stop waits for an unpacking that it has interrupted.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,243 @@
+//! The paths that CRIU opens. It does so as root, before the processes give up their rights.
+//!
+//! Most are opened in the container's mounts, where a link in `/proc` would lead to CRIU's program and open files. Deleted
+//! files are made before the root is changed, where every link would lead to the files of the node. CRIU follows links,
+//! so the paths may not contain any: `docs/decisions/0047`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use super::{
+    config::Config,
+    image::Image,
+    images::Images,
+    messages::{Area, GhostFile, Memory, Mount, OpenFile, Remade},
+    mounts::{self, Content},
+};
+use crate::model::path::parts;
+
+/// A path that must exist without links when the checkpoint's files are in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::oci_runtime) struct Located {
+    /// The source of its volume. None for the root file system.
+    pub(in crate::oci_runtime) volume: Option<String>,
+    /// Below that source.
+    pub(in crate::oci_runtime) path: String,
+}
+
+/// The links in each image of a tmpfs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Links(pub(super) BTreeMap<String, BTreeSet<PathBuf>>);
+
+/// What CRIU does with a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    mount: Option<u32>,
+    /// CRIU creates and deletes it.
+    is_made: bool,
+    /// CRIU changes its permissions.
+    is_terminal: bool,
+}
+
+impl Images {
+    /// Checks the paths of open files, working directories, programs, mapped files, sockets, watches and mounts. Returns
+    /// those whose files are known only when the checkpoint's own are in place.
+    pub(super) fn check_paths(
+        &self,
+        mounts: &[Mount],
+        config: &Config,
+        links: &Links,
+    ) -> Result<Vec<Located>, String> {
+        let places = Places { mounts, config, links };
+        let mut located = Vec::new();
+        for mount in mounts.iter().filter(|mount| !parts(&mount.path).is_empty()) {
+            // Only the kernel has files in these file systems.
+            let above = places.mount_of(parent(&parts(&mount.path)));
+            if above.is_some_and(|above| mounts::content(above, config) != Content::Kernel) {
+                located.extend(places.locate(
+                    &mount.path,
+                    parent(&parts(&mount.path)).len(),
+                    Use::default(),
+                )?);
+            }
+        }
+        let files = self.read::<OpenFile>("files.img")?;
+        let made = self.made()?;
+        let terminals = files.iter().filter_map(|file| file.terminal);
+        let terminals: BTreeSet<u32> = terminals.map(|it| it.file.unwrap_or(it.id)).collect();
+        for OpenFile { regular, watches, unix_socket, terminal, .. } in &files {
+            check_flags(regular.as_ref().map_or(0, |it| it.flags))?;
+            check_flags(terminal.map_or(0, |it| it.flags))?;
+            if let Some(file) = regular {
+                let use_ = Use {
+                    mount: file.mount.and_then(|mount| u32::try_from(mount).ok()),
+                    is_made: made.contains(&file.id),
+                    is_terminal: terminals.contains(&file.id),
+                };
+                located.extend(places.open(&file.path, use_)?);
+            }
+            for watch in watches.iter().flat_map(|it| &it.all) {
+                let path = watch.handle.as_ref().and_then(|it| it.path.as_deref());
+                // Without a path, CRIU opens the file by its handle, outside of the container's mounts.
+                let path = path.ok_or("it watches a file that has no path (inotify)")?;
+                located.extend(places.open(path, Use::default())?);
+            }
+            if let Some(socket) = unix_socket {
+                located.extend(places.socket(&socket.name, socket.directory.as_deref())?);
+            }
+        }
+        Ok(located)
+    }
+
+    /// The numbers of the open files that CRIU makes because they were deleted.
+    fn made(&self) -> Result<BTreeSet<u32>, String> {
+        let mut made = BTreeSet::new();
+        if self.0.contains_key(REMADE) {
+            for Remade { file, from, kind } in self.read::<Remade>(REMADE)? {
+                made.insert(file);
+                match kind {
+                    None | Some(LINKED) => {
+                        made.insert(from);
+                    }
+                    Some(GHOST) => {}
+                    Some(_) => {
+                        return Err("it has an open file of a process that has ended".to_owned());
+                    }
+                }
+            }
+        }
+        for name in self.names("ghost-file-") {
+            let bytes = self.0.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let damaged = |reason| format!("its {name} is damaged: {reason}");
+            let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
+            if !MADE.contains(&(mode & TYPE)) {
+                return Err(format!("its {name} is neither a file, a directory nor a named pipe"));
+            }
+        }
+        Ok(made)
+    }
+
+    /// The kernel lets only root map the first pages, which an attack on the kernel can use.
+    pub(super) fn check_memory(&self, config: &Config) -> Result<(), String> {
+        for name in self.names("mm-") {
+            for Area { start, flags } in
+                self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas)
+            {
+                if start < LOWEST && !config.allows("CAP_SYS_RAWIO") {
+                    return Err(format!("it has memory at address {start:#x}"));
+                }
+                check_flags(flags.unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kernel does not keep these flags of an open file, so no checkpoint has them.
+fn check_flags(flags: u32) -> Result<(), String> {
+    match flags & (CREATE | EXCLUSIVE | TRUNCATE) {
+        0 => Ok(()),
+        _ => Err("it has an open file that would be created or emptied".to_owned()),
+    }
+}
+
+struct Places<'a> {
+    links: &'a Links,
+    mounts: &'a [Mount],
+    config: &'a Config,
+}
+
+impl Places<'_> {
+    fn mount_of(&self, path: &[&str]) -> Option<&Mount> {
+        let above = self.mounts.iter().filter(|mount| path.starts_with(&parts(&mount.path)));
+        above.max_by_key(|mount| parts(&mount.path).len())
+    }
+
+    fn socket(&self, name: &[u8], directory: Option<&str>) -> Result<Vec<Located>, String> {
+        // The kernel ends it at a NUL. One at the start marks a name that is no path.
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = str::from_utf8(name).map_err(|_| "it has a socket whose path is no text")?;
+        if name.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = match directory {
+            Some(directory) if !name.starts_with('/') => format!("{directory}/{name}"),
+            _ => name.to_owned(),
+        };
+        let paths = directory.into_iter().chain([path.as_str()]);
+        let mut located = Vec::new();
+        for path in paths {
+            located.extend(self.open(path, Use::default())?);
+        }
+        Ok(located)
+    }
+
+    fn open(&self, path: &str, use_: Use) -> Result<Option<Located>, String> {
+        self.locate(path, parts(path).len(), use_)
+    }
+
+    fn has_link(&self, mount: &Mount, below: &[&str]) -> bool {
+        let images = [
+            format!("tmpfs-dev-{}.tar.gz.img", mount.device),
+            format!("tmpfs-{}.tar.gz.img", mount.id),
+        ];
+        let links = images.iter().filter_map(|name| self.links.0.get(name));
+        let path: PathBuf = below.iter().collect();
+        links.flatten().any(|link| path.starts_with(link))
+    }
+
+    /// The mount is that of the first `length` parts of the path.
+    fn locate(&self, path: &str, length: usize, use_: Use) -> Result<Option<Located>, String> {
+        let refused = |what: &str| Err(format!("its file {path} {what}"));
+        let names = parts(path);
+        let is_exact = path.strip_prefix('/').is_some_and(|rest| rest == names.join("/"));
+        if !is_exact {
+            return refused("is not a path from the root");
+        }
+        let above = names.get(..length).unwrap_or_default();
+        let Some(mount) = self.mount_of(above) else { return refused("is on no mount") };
+        if use_.mount.is_some_and(|number| number != mount.id) {
+            return refused("is on a mount that another one hides");
+        }
+        let below = names.get(parts(&mount.path).len()..).unwrap_or_default();
+        let content = mounts::content(mount, self.config);
+        if use_.is_made && mount.flags & mounts::READ_ONLY != 0 {
+            return refused("was deleted, and its mount is read-only");
+        }
+        // Another container could put a link into its path.
+        if use_.is_made && content != Content::Root && below.len() != 1 {
+            return refused("was deleted below a directory of a mount");
+        }
+        if use_.is_terminal && matches!(content, Content::Root | Content::Volume(_)) {
+            return refused("is no terminal");
+        }
+        let volume = match content {
+            Content::Root => None,
+            Content::Volume(source) => Some(source.to_owned()),
+            Content::Memory if self.has_link(mount, below) => {
+                return refused("has a link in its path");
+            }
+            Content::Memory | Content::Device => return Ok(None),
+            Content::Kernel => return refused("is one of the kernel's, which cannot be restored"),
+        };
+        Ok(Some(Located { volume, path: below.join("/") }))
+    }
+}
+
+fn parent<'a, 'b>(path: &'b [&'a str]) -> &'b [&'a str] {
+    path.split_last().map_or(path, |(_, parent)| parent)
+}
+
+const REMADE: &str = "remap-fpath.img";
+const LINKED: u32 = 0;
+const GHOST: u32 = 1;
+const TYPE: u32 = 0o170_000;
+/// Named pipes, directories and files.
+const MADE: [u32; 3] = [0o010_000, 0o040_000, 0o100_000];
+const CREATE: u32 = 0o100;
+const EXCLUSIVE: u32 = 0o200;
+const TRUNCATE: u32 = 0o1000;
+/// The default of `vm.mmap_min_addr`.
+const LOWEST: u64 = 1 << 16;

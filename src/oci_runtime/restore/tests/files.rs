@@ -1,0 +1,143 @@
+//! Namespaces, open files and sockets.
+
+use serde_json::json;
+
+use super::{
+    super::{
+        image::merged,
+        images::Images,
+        messages::{
+            InternetSocket, Inventory, Namespaces, NetlinkSocket, Network, OpenFile, SocketOptions,
+            Watch, Watches,
+        },
+    },
+    change, change_file, fit, fixture, without_capabilities,
+};
+
+#[test]
+fn namespaces_and_files_of_the_node_are_refused() {
+    let all = |images: &mut Images, of: Namespaces| {
+        for name in
+            images.0.keys().filter(|name| name.starts_with("ids-")).cloned().collect::<Vec<_>>()
+        {
+            change(images, &name, &|entry| merged(entry, &of).unwrap());
+        }
+    };
+    for (kind, of) in [
+        ("pid", Namespaces { pid: Some(1), ..Namespaces::default() }),
+        ("network", Namespaces { network: Some(2), ..Namespaces::default() }),
+        ("ipc", Namespaces { ipc: Some(3), ..Namespaces::default() }),
+        ("uts", Namespaces { uts: Some(4), ..Namespaces::default() }),
+        ("mount", Namespaces { mount: Some(6), ..Namespaces::default() }),
+    ] {
+        let (mut images, mut config) = fixture();
+        all(&mut images, of);
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains(&format!("the {kind} namespace of its node")), "{refused}");
+        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.retain(|namespace| namespace["type"] != kind);
+        let refused = fit(&mut fixture().0, &config).unwrap_err();
+        assert!(
+            refused.contains(&format!("its {kind} namespace is not that of the node")),
+            "{refused}"
+        );
+    }
+    // CRIU takes a missing number for 0.
+    let none = Namespaces { network: Some(0), ..Namespaces::default() };
+    for host in [None, Some(Namespaces::default()), Some(none.clone())] {
+        let (mut images, config) = fixture();
+        all(&mut images, none.clone());
+        if let Some(host) = host {
+            let inventory = Inventory { host: Some(host), cgroups: None };
+            change(&mut images, "inventory.img", &|entry| merged(entry, &inventory).unwrap());
+        }
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains("the network namespace of its node"), "{refused}");
+    }
+    let (mut images, config) = fixture();
+    change(&mut images, "ids-8.img", &|entry| {
+        merged(entry, &Namespaces { mount: Some(99), ..Namespaces::default() }).unwrap()
+    });
+    assert!(fit(&mut images, &config).unwrap_err().contains("different namespaces"));
+    let (mut images, config) = fixture();
+    let other = Network { outside: Some("other".to_owned()) };
+    change(&mut images, "netns-10.img", &|entry| merged(entry, &other).unwrap());
+    assert!(fit(&mut images, &config).unwrap_err().contains("network"));
+}
+
+#[test]
+fn open_files_of_the_node_are_refused() {
+    let raw = Some(InternetSocket { kind: 3, port: 0, options: None });
+    let watches = Some(Watches { all: vec![Watch::default()] });
+    for (file, reason) in [
+        (OpenFile { kind: 4, internet_socket: raw, ..OpenFile::default() }, "CAP_NET_RAW"),
+        (OpenFile { kind: 10, ..OpenFile::default() }, "CAP_NET_RAW"),
+        (OpenFile { kind: 14, ..OpenFile::default() }, "type 14"),
+        (OpenFile { kind: 8, watches, ..OpenFile::default() }, "inotify"),
+    ] {
+        let (mut images, mut config) = fixture();
+        config["process"]["capabilities"]["bounding"] = json!([]);
+        change(&mut images, "files.img", &|entry| merged(entry, &file).unwrap());
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+    // What belongs to another type of file does not hide the type.
+    let watches = Some(Watches { all: vec![Watch::default()] });
+    for (file, reason) in [
+        (OpenFile { kind: 16, internet_socket: raw, ..OpenFile::default() }, Some("type 16")),
+        (
+            OpenFile { kind: 8, internet_socket: raw, watches, ..OpenFile::default() },
+            Some("inotify"),
+        ),
+        (OpenFile { kind: 4, internet_socket: raw, ..OpenFile::default() }, None),
+        (OpenFile { kind: 10, ..OpenFile::default() }, None),
+    ] {
+        let (mut images, config) = fixture();
+        change(&mut images, "files.img", &|entry| merged(entry, &file).unwrap());
+        let fitted = fit(&mut images, &config);
+        let is_expected = |refused: &String| reason.is_some_and(|it| refused.contains(it));
+        assert_eq!(fitted.is_err(), reason.is_some(), "{reason:?}");
+        assert!(fitted.err().iter().all(is_expected), "{reason:?}");
+    }
+    let options = |priority, mark| Some(SocketOptions { priority, mark });
+    let internet = |port, options| OpenFile {
+        kind: 4,
+        internet_socket: Some(InternetSocket { kind: 1, port, options }),
+        ..OpenFile::default()
+    };
+    let netlink = |protocol, groups| OpenFile {
+        kind: 13,
+        netlink_socket: Some(NetlinkSocket { protocol, groups, options: options(None, Some(0)) }),
+        ..OpenFile::default()
+    };
+    for (file, needed) in [
+        (internet(80, None), "CAP_NET_BIND_SERVICE"),
+        (internet(8080, options(None, Some(7))), "CAP_NET_ADMIN"),
+        (internet(8080, options(Some(7), None)), "CAP_NET_ADMIN"),
+        (netlink(9, vec![1]), "CAP_AUDIT_READ"),
+        (netlink(6, vec![0, 1]), "CAP_NET_ADMIN"),
+        (netlink(0, vec![1]), ""),
+        (netlink(6, vec![0]), ""),
+        (internet(0, options(Some(6), Some(0))), ""),
+        (internet(1024, None), ""),
+    ] {
+        for (given, port) in [(json!([]), "1024"), (json!([needed]), "1024"), (json!([]), "0")] {
+            let (mut images, mut config) = without_capabilities();
+            config["process"]["capabilities"]["bounding"] = given.clone();
+            config["linux"]["sysctl"] = json!({ "net.ipv4.ip_unprivileged_port_start": port });
+            change_file(&mut images, 3, &file);
+            let is_free = needed.is_empty() || needed.ends_with("SERVICE") && port == "0";
+            match fit(&mut images, &config) {
+                Ok(_) => assert!(is_free || given == json!([needed]), "{needed} {given}"),
+                Err(refused) => assert!(!is_free && refused.contains(needed), "{refused}"),
+            }
+        }
+    }
+    for (names, reason) in
+        [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "three")]
+    {
+        let (mut images, config) = fixture();
+        images.0.insert("descriptors.json".to_owned(), names.into());
+        assert!(fit(&mut images, &config).unwrap_err().contains(reason));
+    }
+}

@@ -1,0 +1,138 @@
+//! Mounts and hooks of the new container.
+
+use prost::Message as _;
+use serde_json::json;
+
+use super::{
+    super::{
+        image::{decoded, merged},
+        messages::Mount,
+    },
+    change, fit, fixture,
+};
+
+#[test]
+fn other_mounts_than_those_of_the_new_container_are_refused() {
+    type Change = Box<dyn Fn(&mut Mount)>;
+    let at = |path: &'static str, change: Change| -> Change {
+        Box::new(move |mount| {
+            if mount.path == path {
+                change(mount);
+            }
+        })
+    };
+    let cases: [(&str, Change); 21] = [
+        ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
+        (
+            "leaves the container",
+            at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
+        ),
+        ("at /proc/sys has /fs", at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned()))),
+        (
+            "at /sys/fs/cgroup/pids",
+            at(
+                "/sys/fs/cgroup/pids",
+                Box::new(|it| {
+                    it.outside = None;
+                    it.root = "/".to_owned();
+                }),
+            ),
+        ),
+        ("two mounts at /data", at("/etc/hosts", Box::new(|it| it.path = "/data/".to_owned()))),
+        ("is not below", at("/proc/keys", Box::new(|it| it.parent = 175))),
+        ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
+        ("unknown kind", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
+        ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
+        ("its mount at /data has", at("/data", Box::new(|it| it.outside = None))),
+        (
+            "a mount at /data",
+            at("/data", Box::new(|it| it.outside = Some("/etc/hosts".to_owned()))),
+        ),
+        ("a mount at /proc", at("/proc", Box::new(|it| it.kind = 17))),
+        ("/proc lacks options", at("/proc", Box::new(|it| it.flags = 0))),
+        ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
+        ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
+        ("/data has no flags", at("/data", Box::new(|it| it.file_system_flags = None))),
+        ("has the number of another", at("/data", Box::new(|it| it.id = 865))),
+        ("/dev is that at /dev/shm", at("/dev", Box::new(|it| it.device = 63))),
+        ("/dev is that at /", at("/dev", Box::new(|it| it.device = 193))),
+        ("/proc/sys is that at /dev", at("/dev", Box::new(|it| it.device = 197))),
+        ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
+    ];
+    for (reason, mutate) in cases {
+        let (mut images, config) = fixture();
+        change(&mut images, "mountpoints-13.img", &|entry| {
+            let mut mount: Mount = decoded(entry).unwrap();
+            mutate(&mut mount);
+            // A field that is none now is removed.
+            let mut without = merged(entry, &mount).unwrap();
+            if mount.outside.is_none() || mount.file_system_flags.is_none() {
+                without = mount.encode_to_vec();
+            }
+            without
+        });
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+}
+
+#[test]
+fn mounts_of_the_new_container_are_needed_as_they_are() {
+    let (mut images, mut config) = fixture();
+    config["mounts"][6]["options"] = json!(["rbind", "rro"]);
+    let refused = fit(&mut images, &config).unwrap_err();
+    assert!(refused.contains("read-only mount cannot be restored: /data"), "{refused}");
+    for (change, reason) in [
+        (json!({ "root": { "path": "r", "readonly": true } }), "its mount at / lacks"),
+        (
+            json!({ "linux": { "maskedPaths": ["/proc/acpi", "/proc/keys", "/sys/firmware"],
+            "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"], "namespaces": [
+            { "type": "mount" }, { "type": "network" }, { "type": "uts" }, { "type": "pid" }, { "type": "ipc" }] } }),
+            "a mount at /proc/timer_list",
+        ),
+    ] {
+        let (mut images, mut config) = fixture();
+        for (key, value) in change.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+    let (mut images, mut config) = fixture();
+    let mount = json!({ "destination": "/more", "type": "bind", "options": ["rbind"] });
+    config["mounts"].as_array_mut().unwrap().push(mount);
+    assert!(fit(&mut images, &config).unwrap_err().contains("no mount at /more"));
+    let (mut images, mut config) = fixture();
+    config["linux"]["maskedPaths"].as_array_mut().unwrap().push(json!("/proc/kcore"));
+    fit(&mut images, &config).unwrap();
+    config["linux"]["readonlyPaths"].as_array_mut().unwrap().push(json!("/proc/keys"));
+    fit(&mut images, &config).unwrap();
+    // Also where another mount is planned.
+    for (key, path, reason) in [
+        ("readonlyPaths", "/", "its mount at / lacks"),
+        ("readonlyPaths", "/data", "its mount at /data lacks"),
+        ("maskedPaths", "/data", "a mount at /data, and the new container has not"),
+        ("maskedPaths", "/", "a mount at /, and the new container has not"),
+    ] {
+        let (mut images, mut config) = fixture();
+        config["linux"][key].as_array_mut().unwrap().push(json!(path));
+        let refused = fit(&mut images, &config).unwrap_err();
+        assert!(refused.contains(reason), "{key} {path}: {refused}");
+    }
+}
+
+#[test]
+fn hooks_that_would_not_run_are_refused() {
+    for (kind, is_run) in [
+        ("prestart", true),
+        ("createRuntime", true),
+        ("poststop", true),
+        ("createContainer", false),
+        ("startContainer", false),
+        ("poststart", false),
+    ] {
+        let (mut images, mut config) = fixture();
+        config["hooks"] = json!({ kind: [{ "path": "/bin/hook", "args": ["hook"] }] });
+        assert_eq!(fit(&mut images, &config).is_ok(), is_run, "{kind}");
+    }
+}
