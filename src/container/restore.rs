@@ -3,7 +3,13 @@
 //! At the create, only the documents are read: they name the image of the container. Before the start, the rest is
 //! unpacked: [`super::unpack`].
 
-use std::{fmt::Display, io, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    io::{self, Read as _},
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
 
 use super::node::Node;
 use crate::{
@@ -11,7 +17,11 @@ use crate::{
     error::{Failure, Kind},
     host::file,
     image_files::inspection::ImageInspection,
-    model::{container::ContainerSpec, record::ImageRecord, restore::Restore},
+    model::{
+        container::ContainerSpec,
+        record::ImageRecord,
+        restore::{POD_INDEX, POD_VERSION, PodIndex, Restore},
+    },
     oci_runtime::restore::archive::{CONFIG, Contents, Described, LARGEST_DOCUMENT, SPEC},
     store::snapshot::Snapshot,
 };
@@ -32,15 +42,12 @@ impl Node {
         snapshot: &Snapshot,
         spec: &ContainerSpec,
     ) -> Result<Option<Restored>, Failure> {
-        let named = &spec.image;
+        let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
+        let named = archive.as_ref().unwrap_or(&spec.image);
         let refused = |kind, reason| refused(named, kind, reason);
         let (restore, documents) = if named.starts_with('/') {
             let path = PathBuf::from(named);
-            let directory = self.restore_dir(named)?;
-            if path.parent() != Some(&directory) {
-                let reason = format!("archives are only read from {}", directory.display());
-                return Err(refused(Kind::InvalidArgument, reason));
-            }
+            self.ensure_allowed(named, &path)?;
             let opened = path.clone();
             let read = blocking(move || {
                 let mut archive = file::open_regular(&opened)?;
@@ -67,6 +74,14 @@ impl Node {
             .map_err(|error| refused(kind(&error), error.to_string()))?;
         for name in &described.images {
             if let Some(image) = self.image(snapshot, name).await? {
+                if archive.is_some() {
+                    let given = self.present_image(snapshot, &spec.image).await?;
+                    let other = (given.id != image.id).then_some("image");
+                    if let Some(field) = other.or_else(|| mismatch(spec, &described)) {
+                        let reason = format!("its container has another {field}");
+                        return Err(refused(Kind::InvalidArgument, reason));
+                    }
+                }
                 return Ok(Some(Restored { restore, image, command: described.command }));
             }
         }
@@ -75,6 +90,40 @@ impl Node {
             "its container has the image {names}, which is not on this node: pull it first"
         );
         Err(refused(Kind::NotFound, reason))
+    }
+
+    /// The names of the containers in the directory that CheckpointPod wrote.
+    ///
+    /// # Errors
+    /// The directory is not allowed, or has no valid index.
+    pub async fn checkpointed_containers(&self, directory: &Path) -> Result<Vec<String>, Failure> {
+        let named = directory.display().to_string();
+        let path = directory.join(POD_INDEX);
+        self.ensure_allowed(&named, &path)?;
+        let read = blocking(move || {
+            let mut bytes = Vec::new();
+            file::open_regular(&path)?.take(LARGEST_DOCUMENT).read_to_end(&mut bytes)?;
+            let index: PodIndex = serde_json::from_slice(&bytes)?;
+            match index.version {
+                POD_VERSION => Ok(index.containers),
+                version => {
+                    let text = format!("{POD_INDEX} has version {version}, which is not known");
+                    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+                }
+            }
+        });
+        read.await.map_err(|error| refused(&named, kind(&error), error.to_string()))
+    }
+
+    /// Refuses files that are neither in the directory of the setting, nor in a directory of it.
+    fn ensure_allowed(&self, named: &str, path: &Path) -> Result<(), Failure> {
+        let directory = self.restore_dir(named)?;
+        let is_inside = path.ancestors().skip(1).take(2).any(|above| above == directory);
+        if is_inside && !path.components().any(|part| part == Component::ParentDir) {
+            return Ok(());
+        }
+        let reason = format!("archives are only read from {}", directory.display());
+        Err(refused(named, Kind::InvalidArgument, reason))
     }
 
     /// The setting, if it allows restores.
@@ -96,6 +145,28 @@ impl Node {
         }
         let reason = "the setting restore-images, which allows it, does not name the image";
         Err(refused(named, Kind::FailedPrecondition, reason))
+    }
+}
+
+/// What the request says about the process and the checkpoint does not. None if they agree.
+fn mismatch(spec: &ContainerSpec, checkpoint: &Described) -> Option<&'static str> {
+    let words = [&spec.command[..], &spec.args].concat();
+    let is_command = match spec.command.is_empty() {
+        // The image's entrypoint comes first.
+        true => checkpoint.command.ends_with(&words),
+        false => checkpoint.command == words,
+    };
+    let directory = &spec.working_dir;
+    let is_directory = directory.is_empty() || Path::new(directory) == checkpoint.directory;
+    let given: BTreeMap<_, _> = spec.envs.iter().map(|(name, value)| (name, value)).collect();
+    let has = |(name, value): (&&String, &&String)| {
+        checkpoint.environment.iter().any(|it| it.split_once('=') == Some((name, value)))
+    };
+    match () {
+        () if !is_command => Some("command"),
+        () if !is_directory => Some("working directory"),
+        () if !given.iter().all(has) => Some("environment"),
+        () => None,
     }
 }
 

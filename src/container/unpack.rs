@@ -46,7 +46,9 @@ impl Node {
     /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it.
     pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
         let Some(restore) = &container.document.restore else { return Ok(()) };
-        let named = &container.document.spec.image;
+        let spec = &container.document.spec;
+        let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
+        let named = archive.as_ref().unwrap_or(&spec.image);
         // The settings may have changed after the create.
         match restore {
             Restore::Archive(_) => drop(self.restore_dir(named)?),

@@ -126,12 +126,13 @@ impl Processes {
         fs::read_link(self.path(pid, "cwd")).ok()
     }
 
-    /// Whether a process with the same mounts as dockbridge has this current directory, whose path has no
-    /// links.
+    /// Whether a process with the same mounts as dockbridge has its current directory in this one, whose path
+    /// has no links.
     pub fn has_in(&self, directory: &Path) -> bool {
         let mut pids = self.pids().into_iter().flatten();
         // A process that has ended has none, even if its parent has not waited for it.
-        let is_there = |pid| self.current_directory(pid).is_some_and(|it| it == directory);
+        let is_there =
+            |pid| self.current_directory(pid).is_some_and(|it| it.starts_with(directory));
         pids.any(|pid| is_there(pid) && self.has_our_mounts(pid))
     }
 

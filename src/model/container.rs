@@ -64,6 +64,9 @@ pub struct ContainerSpec {
     /// Signal that asks the process to stop, as Docker writes it (`SIGTERM`, `RTMIN+3`). None means the
     /// image's.
     pub stop_signal: Option<String>,
+    /// The archive from which RestorePod creates it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<PathBuf>,
 }
 
 /// Name and value of `NAME=value`.

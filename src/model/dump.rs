@@ -1,5 +1,5 @@
-//! CheckpointContainer. In this code a checkpoint of a container is called a dump, because checkpoints are also the
-//! files of the state directory.
+//! CheckpointContainer and CheckpointPod. In this code a checkpoint of containers is called a dump, because checkpoints
+//! are also the files of the state directory.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,11 +10,14 @@ use super::{
     time::Nanos,
 };
 
-/// The container to dump, and the archive to write.
+/// The containers to dump, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpSpec {
-    pub container: String,
-    /// Absolute path of the archive.
+    /// The pod of the containers, if this is CheckpointPod.
+    pub sandbox: Option<String>,
+    /// One for CheckpointContainer.
+    pub containers: Vec<String>,
+    /// Absolute path of the archive, or of an empty directory for the archives of a pod.
     pub location: PathBuf,
     /// None if only the caller's own deadline counts.
     pub timeout: Option<Duration>,

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::id::ImageId;
+use super::{
+    container::ContainerSpec,
+    id::{ContainerId, ImageId, SandboxId},
+    sandbox::SandboxSpec,
+};
 
 /// The dump from which a container starts for the first time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +19,44 @@ pub enum Restore {
     Image(ImageId),
 }
 
+/// The file [`POD_INDEX`] of a dumped pod, written after the archives of its containers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodIndex {
+    /// [`POD_VERSION`].
+    pub version: u32,
+    /// The configuration of the pod.
+    pub sandbox: SandboxSpec,
+    /// Names of the containers: see [`archive_name`].
+    pub containers: Vec<String>,
+}
+
+/// The request of RestorePod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PodRestoreSpec {
+    /// Absolute path of the directory that CheckpointPod wrote.
+    pub checkpoint: PathBuf,
+    pub sandbox: SandboxSpec,
+    /// All containers of the checkpoint, each with its archive.
+    pub containers: Vec<ContainerSpec>,
+}
+
+/// The pod that RestorePod has created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredPod {
+    pub sandbox: SandboxId,
+    /// Names and ids.
+    pub containers: Vec<(String, ContainerId)>,
+}
+
+/// The name of a container's archive in the directory of a dumped pod.
+pub fn archive_name(container: &str) -> String {
+    format!("{container}.tar")
+}
+
+/// The index in the directory of a dumped pod.
+pub const POD_INDEX: &str = "pod.json";
+/// The version of the index that is written. No other is read.
+pub const POD_VERSION: u32 = 1;
 /// The directory of CRIU's images, in an archive and where one is made.
 pub const IMAGES: &str = "checkpoint";
 /// The files that the container added or changed.

@@ -15,6 +15,7 @@ pub mod listener;
 pub mod metrics;
 pub mod runtime;
 pub mod server;
+mod snapshots;
 pub mod status;
 
 mod authority_filter;

@@ -1,13 +1,9 @@
 //! `runtime.v1.RuntimeService`. Each method parses, calls a service and renders.
-//!
-//! RPCs that are missing here answer Unimplemented, which is the generated default.
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
-use tracing::warn;
 
 use super::{
     chunks::{chunks, whole},
@@ -25,11 +21,12 @@ use crate::{
     },
     error::{Failure, Kind},
     host::clock,
+    model::restore::RestoredPod,
     network::service::Network,
     nri::service::Nri,
     sandbox::service::Sandboxes,
     stats::service::Stats,
-    store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
+    store::handle::Store,
     streaming::service::Streaming,
     telemetry::metric::GaugeGuard,
     translate::{
@@ -70,31 +67,6 @@ pub struct RuntimeRpc {
 }
 
 impl RuntimeRpc {
-    /// The current snapshot for callers, or the reason why there is none yet.
-    pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        let now = self.store.synced(SYNC_TIMEOUT).await?;
-        Ok(self.nri.shown(now))
-    }
-
-    /// A snapshot in which this container, or this pod with all its containers, was inspected. If the
-    /// engine does not answer, the state in its list is used.
-    async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
-        let now = self.now().await?;
-        let pod = now.sandbox(id).into_iter().flat_map(|pod| now.containers_of(&pod.id));
-        let all = pod.map(|container| container.id.as_str()).chain([id]);
-        let listed: Vec<&str> = all.filter_map(|id| now.listed_only(id)).collect();
-        if listed.is_empty() {
-            return Ok(now);
-        }
-        let inspects = listed.into_iter().map(async |id| {
-            if let Err(error) = self.store.inspected(id).await {
-                warn!(id, %error, "docker inspect failed; answering from docker's list");
-            }
-        });
-        join_all(inspects).await;
-        self.now().await
-    }
-
     /// Records for the log which pod or container a call is about, if possible by name.
     fn about(&self, id: &str) {
         let now = self.store.snapshot();
@@ -111,12 +83,6 @@ impl RuntimeRpc {
     fn sandbox(&self, id: &str) -> Result<String, Status> {
         self.about(id);
         Ok(object_id("pod_sandbox_id", id)?)
-    }
-
-    /// The current snapshot after the engine has described itself, which it does before its lists.
-    pub(super) async fn described(&self) -> Arc<Snapshot> {
-        self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
-        self.store.snapshot()
     }
 }
 
@@ -312,6 +278,32 @@ impl RuntimeService for RuntimeRpc {
         let spec = parse::dump::dump_spec(request.get_ref())?;
         self.dumps.checkpoint(spec, render::dump::files).await.map_err(Failure::from)?;
         Ok(Response::new(cri::CheckpointContainerResponse {}))
+    }
+
+    async fn checkpoint_pod(
+        &self,
+        request: Request<cri::CheckpointPodRequest>,
+    ) -> Result<Response<cri::CheckpointPodResponse>, Status> {
+        self.about(&request.get_ref().pod_sandbox_id);
+        let spec = parse::dump::pod_dump_spec(request.get_ref())?;
+        self.dumps.checkpoint(spec, render::dump::files).await.map_err(Failure::from)?;
+        Ok(Response::new(cri::CheckpointPodResponse {}))
+    }
+
+    async fn restore_pod(
+        &self,
+        request: Request<cri::RestorePodRequest>,
+    ) -> Result<Response<cri::RestorePodResponse>, Status> {
+        about(pod_name(request.get_ref().config.as_ref()));
+        let spec = parse::dump::pod_restore_spec(request.get_ref())?;
+        let RestoredPod { sandbox, containers } = self.sandboxes.restore(spec).await?;
+        let restored = containers
+            .into_iter()
+            .map(|(name, id)| cri::RestoredContainer { name, container_id: id.into() });
+        Ok(Response::new(cri::RestorePodResponse {
+            pod_sandbox_id: sandbox.into(),
+            restored_containers: restored.collect(),
+        }))
     }
 
     async fn get_container_events(

@@ -14,6 +14,7 @@ pub mod pod_network;
 pub mod recover;
 pub mod remove;
 pub mod resize;
+pub mod restore;
 pub mod run;
 pub mod service;
 pub mod stop;

@@ -20,7 +20,10 @@ use crate::{
     error::{Failure, chain},
     host::file::Durability,
     image::service::Images,
-    model::{attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord},
+    model::{
+        attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord,
+        restore::RestoredPod,
+    },
     network::service::Network,
 };
 
@@ -45,6 +48,7 @@ pub struct Sandboxes {
     pub(super) netns_dir: PathBuf,
     pub(super) adopter: Adopter,
     pub(super) running: SingleFlight<String, Result<SandboxId, Failure>>,
+    pub(super) restoring: SingleFlight<String, Result<RestoredPod, Failure>>,
     pub(super) stopping: SingleFlight<SandboxId, Result<(), Failure>>,
     pub(super) removing: SingleFlight<SandboxId, Result<(), Failure>>,
 }
@@ -63,6 +67,7 @@ impl Sandboxes {
             netns_dir: netns_dir(run_dir),
             adopter,
             running: SingleFlight::new(tracker.clone()),
+            restoring: SingleFlight::new(tracker.clone()),
             stopping: SingleFlight::new(tracker.clone()),
             removing: SingleFlight::new(tracker.clone()),
         }

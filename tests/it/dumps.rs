@@ -1,4 +1,4 @@
-//! CheckpointContainer with the fake dockerd: what is refused, and what an ended dockbridge left. A whole
+//! CheckpointContainer and CheckpointPod with the fake dockerd: what is refused, and what an ended dockbridge left. A whole
 //! checkpoint needs a real container: `tests/stories/checkpoints.rs`.
 
 use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
@@ -57,7 +57,21 @@ impl Scene {
 
     fn spec(&self) -> DumpSpec {
         let location = self.place.path().join("out.tar");
-        DumpSpec { container: self.container.clone(), location, timeout: None }
+        DumpSpec {
+            sandbox: None,
+            containers: vec![self.container.clone()],
+            location,
+            timeout: None,
+        }
+    }
+
+    /// A request for the pod, with an empty directory.
+    fn pod_spec(&self) -> DumpSpec {
+        let now = self.verbs.node.store.snapshot();
+        let sandbox = now.container(&self.container).unwrap().document.sandbox.to_string();
+        let location = self.place.path().join("out");
+        fs::create_dir_all(&location).unwrap();
+        DumpSpec { sandbox: Some(sandbox), location, ..self.spec() }
     }
 
     async fn refused(&self, spec: DumpSpec) -> (Kind, String) {
@@ -73,7 +87,8 @@ impl Scene {
 #[tokio::test]
 async fn each_refusal_has_its_code_and_leaves_nothing() {
     let scene = Scene::start().await;
-    let (kind, text) = scene.refused(DumpSpec { container: "x".to_owned(), ..scene.spec() }).await;
+    let (kind, text) =
+        scene.refused(DumpSpec { containers: vec!["x".to_owned()], ..scene.spec() }).await;
     assert_eq!((kind, text.as_str()), (Kind::NotFound, "container x is not known"));
     let nowhere = scene.place.path().join("nowhere/out.tar");
     let (kind, text) = scene.refused(DumpSpec { location: nowhere, ..scene.spec() }).await;
@@ -138,10 +153,11 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
     let draft = scene.place.path().join(".out.tar.0.tmp");
     fs::write(&draft, "half").unwrap();
-    let order = json!({
-        "container": scene.container, "command": [], "layer": "/",
-        "freezer": { "directory": freezer, "is_v2": false }, "draft": draft,
+    let part = json!({
+        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "freezer": { "directory": freezer, "is_v2": false },
     });
+    let order = json!({ "parts": [part], "drafts": [draft], "index": null });
     fs::write(directory.join("order.json"), order.to_string()).unwrap();
     let mut program = tokio::process::Command::new("cat");
     program.current_dir(&directory).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -163,6 +179,73 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     assert!(!draft.exists());
     assert!(fs::read_to_string(freezer.join("freezer.state")).unwrap().starts_with("THAWED"));
     assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
+}
+
+#[tokio::test]
+async fn a_pod_is_refused_as_a_whole() {
+    let scene = Scene::start().await;
+    let of_pod = scene.docker.world(|world| {
+        let sandbox = pod(world, "other");
+        world.start(&sandbox);
+        let id = workload(world, &sandbox, "main");
+        world.start(&id);
+        id
+    });
+    let both = vec![scene.container.clone(), of_pod.clone()];
+    scene.verbs.node.store.refresh_container(&of_pod).await.unwrap();
+    let foreign = DumpSpec { containers: both, ..scene.pod_spec() };
+    let (kind, text) = scene.refused(foreign).await;
+    assert_eq!(kind, Kind::InvalidArgument, "{text}");
+    assert!(text.ends_with("is not in the pod"), "{text}");
+    let unknown = DumpSpec { sandbox: Some("x".to_owned()), ..scene.pod_spec() };
+    assert_eq!(scene.refused(unknown).await, (Kind::NotFound, "sandbox x is not known".to_owned()));
+    let nowhere = DumpSpec { location: scene.place.path().join("no"), ..scene.pod_spec() };
+    let (kind, text) = scene.refused(nowhere).await;
+    assert_eq!(kind, Kind::InvalidArgument, "{text}");
+    let location = scene.pod_spec().location;
+    fs::write(location.join("old"), "").unwrap();
+    let (kind, text) = scene.refused(scene.pod_spec()).await;
+    assert_eq!(kind, Kind::FailedPrecondition);
+    assert!(text.ends_with("is not empty"), "{text}");
+    assert!(location.join("old").exists());
+    fs::remove_file(location.join("old")).unwrap();
+    // Its process is this test, which has no shim. A machine may also lack CRIU.
+    let (kind, text) = scene.refused(scene.pod_spec()).await;
+    assert_eq!(kind, Kind::FailedPrecondition, "{text}");
+    assert_eq!(fs::read_dir(&location).unwrap().count(), 0);
+    let sandbox = scene.pod_spec().sandbox.unwrap();
+    scene.docker.world(|world| world.exit(&sandbox, 0));
+    scene.verbs.node.store.refresh_container(&sandbox).await.unwrap();
+    let (kind, text) = scene.refused(scene.pod_spec()).await;
+    assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
+}
+
+/// The archives of a pod have no temporary names, so the next dockbridge looks for the index.
+#[tokio::test]
+async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
+    for is_complete in [false, true] {
+        let scene = Scene::start().await;
+        let location = scene.pod_spec().location;
+        let (archive, index) = (location.join("main.tar"), location.join("pod.json"));
+        fs::write(&archive, "").unwrap();
+        if is_complete {
+            fs::write(&index, "").unwrap();
+        }
+        let directory = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
+        fs::create_dir_all(&directory).unwrap();
+        let part = json!({
+            "container": scene.container, "directory": "/", "command": [], "layer": "/",
+            "freezer": { "directory": "/nowhere", "is_v2": true },
+        });
+        let order = json!({ "parts": [part], "drafts": [archive], "index": index });
+        fs::write(directory.join("order.json"), order.to_string()).unwrap();
+        let next = Scene::dumps(&scene.verbs.node, &scene.place);
+        next.adopt_leftovers().await;
+        let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
+        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        eventually(|| !directory.exists()).await;
+        assert_eq!(archive.exists(), is_complete);
+    }
 }
 
 /// The program does nothing without an order, because the dockbridge that wrote it has ended.

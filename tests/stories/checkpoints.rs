@@ -299,7 +299,7 @@ fn start_checkpoint(stage: &Stage, id: &str, archive: &Path, timeout: i64) -> Jo
 }
 
 /// Stops the program that makes a checkpoint of this container, as soon as it runs.
-async fn held_program(stage: &Stage, id: &str) -> Outcome<Stopped> {
+pub(crate) async fn held_program(stage: &Stage, id: &str) -> Outcome<Stopped> {
     let directory = stage.folders.state.join("dumps").join(id).display().to_string();
     let processes = Processes::new("/proc");
     let mut looks = Looks::every(Duration::from_millis(1));
@@ -325,7 +325,7 @@ fn leftovers(stage: &Stage) -> Vec<String> {
     left
 }
 
-async fn nothing_left(stage: &Stage) -> Outcome {
+pub(crate) async fn nothing_left(stage: &Stage) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(50));
     while !leftovers(stage).is_empty() {
         ensure!(looks.again().await, "left: {:?}", leftovers(stage));

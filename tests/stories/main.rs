@@ -48,6 +48,7 @@ mod old_client;
 mod oom;
 mod pinned_images;
 mod plugins;
+mod pod_checkpoints;
 mod pods;
 mod port_forward;
 mod power;
@@ -304,6 +305,8 @@ const STORIES: &[(&str, Story)] = stories![
     restores::of_another_user,
     restores::that_is_stopped,
     restores::over_crashes,
+    pod_checkpoints::count_on_together,
+    pod_checkpoints::of_a_killed_dockbridge,
     machine::keeps_pods_in_slices,
     machine::confines_with_apparmor,
     machine::enforces_a_profile_of_its_own,

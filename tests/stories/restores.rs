@@ -263,7 +263,7 @@ pub(crate) async fn of_open_files(world: World) -> Outcome {
     let pod = stage.recipes.pod("files");
     let sandbox = cri.run(&pod).await?;
     let id = stage.up(&sandbox, &pod, &[container]).await?.remove(0);
-    let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(50));
+    let mut looks = Looks::every(Duration::from_millis(50));
     while stage.engine.inside(&id, "cat /tmp/deep/er/kept").await.is_err() {
         ensure!(looks.again().await, "the program does not begin");
     }
@@ -382,7 +382,7 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
         let (cri, started) = (stage.cri.clone(), id.clone());
         let start = tokio::spawn(async move { cri.start(&started).await });
         let restores = stage.folders.state.join("restores");
-        let mut looks = Looks::within(Duration::from_secs(20), Duration::from_millis(5));
+        let mut looks = Looks::every(Duration::from_millis(5));
         while !files_below(&restores).iter().any(|path| path.ends_with("rootfs-diff.tar")) {
             ensure!(looks.again().await, "nothing is unpacked");
         }
@@ -433,7 +433,7 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
 
 /// A dockbridge that may restore, and the path of an archive. None if this machine has no CRIU that works, or the
 /// engine has not our runtime.
-async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
+pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
         return Ok(None);

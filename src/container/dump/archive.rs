@@ -18,7 +18,7 @@ use crate::{
         error::HostError,
         file::{self, Durability},
     },
-    model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
+    model::restore::{DELETED_FILES, IMAGES, PodIndex, ROOTFS_DIFF},
 };
 
 /// What goes into the archive, apart from the files that the detached program wrote.
@@ -58,16 +58,33 @@ pub(super) fn write(
     written
 }
 
+/// Writes the index of a pod, after its archives.
+pub(super) fn write_index(
+    index: &PodIndex,
+    (draft, location): (&Path, &Path),
+) -> Result<(), HostError> {
+    let written = create(draft).and_then(|mut file| {
+        serde_json::to_writer(&mut file, index)?;
+        file.sync_all()?;
+        fs::rename(draft, location)
+    });
+    written.map_err(|source| HostError::new("write", draft, source))?;
+    file::sync_parent(location)
+}
+
+/// Creates a file that only root may read. It may be there because a dockbridge was killed.
+fn create(draft: &Path) -> io::Result<File> {
+    file::remove_if_present(draft, Durability::Written).map_err(|error| error.source)?;
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)
+}
+
 fn fill(
     directory: &Path,
     content: Content,
     draft: &Path,
     cancelled: &CancellationToken,
 ) -> io::Result<u64> {
-    // A draft of a killed dockbridge.
-    file::remove_if_present(draft, Durability::Written).map_err(|error| error.source)?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-    let mut archive = Builder::new(BufWriter::new(file));
+    let mut archive = Builder::new(BufWriter::new(create(draft)?));
     for (name, document) in content.documents {
         let bytes = document.to_string();
         append(&mut archive, Path::new(name), bytes.as_bytes(), bytes.len() as u64)?;

@@ -1,4 +1,4 @@
-//! Errors of CheckpointContainer.
+//! Errors of CheckpointContainer and CheckpointPod.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,16 +11,22 @@ use crate::{
     host::error::HostError,
 };
 
-/// A checkpoint could not be made. The container runs on, and nothing of the checkpoint is left.
+/// A checkpoint could not be made. The containers run on, and nothing of the checkpoint is left.
 #[derive(Debug, Error)]
 pub enum DumpError {
     #[error("container {id} is not known")]
     NotFound { id: String },
+    #[error("sandbox {id} is not known")]
+    NoPod { id: String },
+    #[error("sandbox {id} is not ready")]
+    NotReady { id: String },
+    #[error("container {id} is not in the pod")]
+    OtherPod { id: String },
     #[error("container {id} is not running")]
     NotRunning { id: String },
     #[error("container {id} is paused: unpause it first (docker unpause)")]
     Paused { id: String },
-    #[error("a checkpoint of container {id} is already being made")]
+    #[error("a checkpoint of {id} is already being made")]
     InProgress { id: String },
     #[error("container {id} is being stopped, or the docker engine does not start a command in it")]
     Busy { id: String },
@@ -28,9 +34,11 @@ pub enum DumpError {
     NoCriu,
     #[error("container {id} cannot be checkpointed: {reason}")]
     Unfit { id: String, reason: String },
+    #[error("output_path: {} is not empty", location.display())]
+    NotEmpty { location: PathBuf },
     #[error("location: {} already exists", location.display())]
     Exists { location: PathBuf },
-    #[error("location: {} is not a directory", directory.display())]
+    #[error("{} is not a directory", directory.display())]
     NoDirectory { directory: PathBuf },
     #[error(
         "not enough space for the checkpoint on the file system of {}: it needs up to {} MiB, and {} MiB are free",
@@ -38,11 +46,11 @@ pub enum DumpError {
     )]
     NoSpace { place: PathBuf, needed: u64, free: u64 },
     #[error(
-        "the checkpoint of container {id} was not complete after {}s; it is discarded once CRIU has ended",
+        "the checkpoint of {id} was not complete after {}s; it is discarded once CRIU has ended",
         limit.as_secs()
     )]
     TimedOut { id: String, limit: Duration },
-    #[error("the caller of the checkpoint of container {id} has disconnected")]
+    #[error("the caller of the checkpoint of {id} has disconnected")]
     Abandoned { id: String },
     #[error(transparent)]
     Host(#[from] HostError),
@@ -57,15 +65,17 @@ pub enum DumpError {
 impl WithKind for DumpError {
     fn kind(&self) -> Kind {
         match self {
-            Self::NotFound { .. } => Kind::NotFound,
+            Self::NotFound { .. } | Self::NoPod { .. } => Kind::NotFound,
             Self::NotRunning { .. }
+            | Self::NotReady { .. }
+            | Self::NotEmpty { .. }
             | Self::Paused { .. }
             | Self::InProgress { .. }
             | Self::Busy { .. }
             | Self::NoCriu
             | Self::Unfit { .. } => Kind::FailedPrecondition,
             Self::Exists { .. } => Kind::AlreadyExists,
-            Self::NoDirectory { .. } => Kind::InvalidArgument,
+            Self::NoDirectory { .. } | Self::OtherPod { .. } => Kind::InvalidArgument,
             Self::NoSpace { .. } => Kind::ResourceExhausted,
             Self::TimedOut { .. } => Kind::DeadlineExceeded,
             Self::Abandoned { .. } => Kind::Cancelled,

@@ -8,7 +8,7 @@ use std::{
 use tracing::{info, warn};
 
 use super::{
-    order::{self, ORDER, Order},
+    order::{self, ORDER, Order, TAKEN},
     service::Dumps,
 };
 use crate::{
@@ -31,18 +31,23 @@ impl Dumps {
             blocking(move || fs::read_dir(place).map(|all| all.flatten().collect::<Vec<_>>()));
         for directory in found.await.unwrap_or_default() {
             let directory = directory.path();
-            let id = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let Some(in_progress) = self.running.try_write(&id) else { continue };
-            let standstill = self.node.engine.standstills().begin(&id).await;
+            let place = directory.clone();
+            let containers = blocking(move || containers(&place)).await;
+            let in_progress = containers.iter().map(|id| self.running.try_write(id));
+            let Some(in_progress) = in_progress.collect::<Option<Vec<_>>>() else { continue };
+            let mut standstills = Vec::new();
+            for id in &containers {
+                standstills.push(self.node.engine.standstills().begin(id).await);
+            }
             self.tracker.spawn(async move {
                 match finish(directory.clone()).await {
-                    Ok(()) => info!(container = id, "removed an unfinished checkpoint"),
+                    Ok(()) => info!(?containers, "removed an unfinished checkpoint"),
                     Err(error) => {
                         let (directory, error) = (directory.display(), chain(&error));
                         warn!(%directory, error, "cannot remove an unfinished checkpoint; the next start retries");
                     }
                 }
-                drop((standstill, in_progress));
+                drop((standstills, in_progress));
             });
         }
     }
@@ -55,13 +60,28 @@ async fn finish(directory: PathBuf) -> Result<(), HostError> {
     // It may have been started just before that, and have read its order.
     detached::ended(&directory).await;
     blocking(move || {
-        if let Some(Order { freezer, draft, .. }) = order {
-            freezer.thaw()?;
-            file::remove_if_present(&draft, Durability::Written)?;
+        if let Some(Order { parts, drafts, index }) = order {
+            order::thaw(&parts)?;
+            if !index.is_some_and(|index| index.exists()) {
+                for draft in &drafts {
+                    file::remove_if_present(draft, Durability::Written)?;
+                }
+            }
         }
         fs::remove_dir_all(&directory).map_err(|e| HostError::new("remove", &directory, e))
     })
     .await
+}
+
+/// The containers in the order. Without one, nothing was started, and the directory has the name of one container.
+fn containers(directory: &Path) -> Vec<String> {
+    let read = |name| order::read::<Order>(directory, name).ok().flatten();
+    match read(ORDER).or_else(|| read(TAKEN)) {
+        Some(order) => order.parts.into_iter().map(|part| part.container).collect(),
+        None => {
+            directory.file_name().map(|id| id.to_string_lossy().into_owned()).into_iter().collect()
+        }
+    }
 }
 
 /// Reads the order. Renames it first, so that a program that starts now does nothing.
@@ -75,5 +95,3 @@ fn take_order(directory: &Path) -> Result<Option<Order>, HostError> {
     }
     order::read(directory, TAKEN)
 }
-
-const TAKEN: &str = "order.taken.json";

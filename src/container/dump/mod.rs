@@ -1,15 +1,17 @@
-//! CheckpointContainer: saves the processes of a running container and the changes of its files into an archive.
+//! CheckpointContainer and CheckpointPod: saves the processes of running containers and the changes of their files
+//! into archives.
 //!
 //! ```text
-//! service: facts ─▶ order ─▶ a detached program: freeze ─▶ runc and CRIU ─▶ copy the layer ─▶ thaw
-//!                                  └─ ended ─▶ service: thaw ─▶ archive ─▶ rename
+//! service ─▶ attempt: facts ─▶ order ─▶ a detached program: freeze all ─▶ each: runc and CRIU, copy the layer ─▶ thaw all
+//!                                           └─ ended ─▶ attempt: thaw ─▶ archives ─▶ rename
 //! ```
 //!
-//! The program is never killed, because CRIU's code runs inside the container's processes: see
+//! The program is never killed, because CRIU's code runs inside the containers' processes: see
 //! `docs/decisions/0046`. A deadline only ends the wait for it. If dockbridge ends, the next one waits for the
-//! program, thaws the container, and removes the rest ([`leftovers`]).
+//! program, thaws the containers, and removes the rest ([`leftovers`]).
 
 mod archive;
+mod attempt;
 pub mod error;
 mod facts;
 pub mod leftovers;

@@ -19,14 +19,25 @@ use crate::{
 /// The order to the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
+    /// The containers, which stand still together.
+    pub(super) parts: Vec<Part>,
+    /// The unfinished archives, which the next dockbridge removes.
+    pub(super) drafts: Vec<PathBuf>,
+    /// The file that is written last. If it exists, the drafts are complete and stay.
+    pub(super) index: Option<PathBuf>,
+}
+
+/// One container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Part {
     pub(super) container: String,
+    /// A subdirectory for its files.
+    pub(super) directory: PathBuf,
     /// The runtime's command line.
     pub(super) command: Vec<String>,
     pub(super) freezer: Freezer,
     /// The writable layer.
     pub(super) layer: PathBuf,
-    /// The unfinished archive, which the next dockbridge removes.
-    pub(super) draft: PathBuf,
 }
 
 /// The report of the program.
@@ -36,13 +47,31 @@ pub(super) struct Report {
     pub(super) failure: Option<Failure>,
 }
 
+/// The container whose part failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) container: String,
+    pub(super) cause: Cause,
+}
+
 /// Why the program failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Failure {
+pub(super) enum Cause {
+    /// No caller waits.
+    Unwanted,
     /// The runtime or CRIU failed. CRIU's log has the reason.
     Runtime,
     /// The freeze or the copy of the layer failed.
     Other { reason: String, is_disk_full: bool },
+}
+
+/// Thaws all containers.
+///
+/// # Errors
+/// One cannot be thawed. The others are.
+pub(super) fn thaw(parts: &[Part]) -> Result<(), HostError> {
+    let thawed: Vec<_> = parts.iter().map(|part| part.freezer.thaw()).collect();
+    thawed.into_iter().collect()
 }
 
 /// Writes a file into the program's directory.
@@ -85,6 +114,10 @@ pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) ->
 }
 
 pub(super) const ORDER: &str = "order.json";
+/// The order after the next dockbridge has taken it.
+pub(super) const TAKEN: &str = "order.taken.json";
+/// Exists if no caller waits for the checkpoint.
+pub(super) const UNWANTED: &str = "unwanted";
 pub(super) const REPORT: &str = "report.json";
 /// CRIU's log, also in the archive.
 pub(super) const LOG: &str = "dump.log";

@@ -1,5 +1,5 @@
-//! The detached program: freezes the container, lets the runtime and CRIU save its processes, copies its
-//! changed files, and thaws it. Nobody kills this program, and it has no deadline after the freeze.
+//! The detached program: freezes the containers, lets the runtime and CRIU save the processes of each, copies the
+//! changed files, and thaws all. Nobody kills this program, and it has no deadline after the freeze.
 
 use std::{
     ffi::OsString,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    order::{self, Failure, ORDER, Order, REPORT, Report},
+    order::{self, Cause, Failure, ORDER, Order, Part, REPORT, Report, UNWANTED},
     rootfs_diff,
 };
 use crate::{
@@ -33,8 +33,8 @@ pub fn run(directory: &Path) -> ExitCode {
     let Ok(Some(order)) = order::read::<Order>(directory, ORDER) else { return ExitCode::FAILURE };
     let begun = Instant::now();
     let failure = dump(&order, directory).err();
-    // If this fails, the server thaws the container.
-    let _ = order.freezer.thaw();
+    // If this fails, the server thaws the containers.
+    let _ = order::thaw(&order.parts);
     let stood_still_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match order::write(directory, REPORT, &Report { stood_still_ms, failure }) {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,19 +42,32 @@ pub fn run(directory: &Path) -> ExitCode {
     }
 }
 
+/// All containers stand still before the first one is saved.
 fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
-    order.freezer.freeze(FREEZE_LIMIT).map_err(|error| other(&error))?;
-    if !detached::run(&order.command).map_err(|error| other(&error))? {
-        return Err(Failure::Runtime);
-    }
-    rootfs_diff::write(&order.layer, directory).map_err(|source| {
-        other(&HostError::new("copy the changed files of the container:", &order.layer, source))
+    let each = |step: &dyn Fn(&Part) -> Result<(), Cause>| {
+        order.parts.iter().try_for_each(|part| {
+            step(part).map_err(|cause| Failure { container: part.container.clone(), cause })
+        })
+    };
+    each(&|part| part.freezer.freeze(FREEZE_LIMIT).map_err(|error| other(&error)))?;
+    each(&|part| match directory.join(UNWANTED).exists() {
+        true => Err(Cause::Unwanted),
+        false => save(part),
     })
 }
 
-fn other(error: &HostError) -> Failure {
+fn save(part: &Part) -> Result<(), Cause> {
+    if !detached::run(&part.command).map_err(|error| other(&error))? {
+        return Err(Cause::Runtime);
+    }
+    rootfs_diff::write(&part.layer, &part.directory).map_err(|source| {
+        other(&HostError::new("copy the changed files of the container:", &part.layer, source))
+    })
+}
+
+fn other(error: &HostError) -> Cause {
     let is_disk_full = error.source.kind() == io::ErrorKind::StorageFull;
-    Failure::Other { reason: chain(error), is_disk_full }
+    Cause::Other { reason: chain(error), is_disk_full }
 }
 
 /// The command that starts this program. It is not for people, so the command line does not list it.

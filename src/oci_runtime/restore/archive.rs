@@ -127,6 +127,9 @@ pub struct Described {
     /// Names of its image, the most exact one first.
     pub images: Vec<String>,
     pub command: Vec<String>,
+    pub directory: PathBuf,
+    /// As `NAME=value`.
+    pub environment: Vec<String>,
 }
 
 impl Described {
@@ -148,6 +151,10 @@ impl Described {
         #[derive(Deserialize)]
         struct Process {
             args: Vec<String>,
+            #[serde(default)]
+            cwd: PathBuf,
+            #[serde(default)]
+            env: Vec<String>,
         }
         let damaged = |name: &str, error| refused(format!("its {name} is not valid: {error}"));
         let config: Config = serde_json::from_slice(config).map_err(|e| damaged(CONFIG, e))?;
@@ -157,7 +164,8 @@ impl Described {
         if images.is_empty() {
             return Err(refused(format!("its {CONFIG} names no image")));
         }
-        Ok(Self { images, command: spec.process.args })
+        let Process { args, cwd, env } = spec.process;
+        Ok(Self { images, command: args, directory: cwd, environment: env })
     }
 }
 

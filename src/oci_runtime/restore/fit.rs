@@ -177,7 +177,11 @@ impl Images {
         // CRIU makes the cgroup namespace while it enters the cgroups of the set.
         let set = if target.config.has_namespace("cgroup") { OWN_CGROUPS } else { NO_CGROUPS };
         for process in &tree {
-            let ids = std::iter::once(process.pid).chain(process.threads.iter().copied());
+            let task = self.core(process.pid)?.task.as_deref().map(decoded::<Task>).transpose()?;
+            // CRIU does not restore the threads of a process that has ended, and their numbers are not set.
+            let has_ended = task.and_then(|task| task.state) == Some(ENDED);
+            let threads = process.threads.iter().copied().filter(|_| !has_ended);
+            let ids = std::iter::once(process.pid).chain(threads);
             let mut threads = BTreeMap::new();
             for id in ids {
                 let core = self.core(id)?;
@@ -323,6 +327,8 @@ const KEPT: [&str; 18] = [
     "memfd",
     "tcp-stream",
 ];
+/// CRIU's number for a process that has ended, whose parent has not waited for it.
+const ENDED: u32 = 2;
 /// CRIU's numbers of open files that every process may have: files, pipes, sockets, events, watches, signals,
 /// terminals, timers and memory.
 const OPEN_FILES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 18, 20];

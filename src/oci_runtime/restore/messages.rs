@@ -52,6 +52,8 @@ pub(super) struct Core {
 /// What the threads of a process share.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Task {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) state: Option<u32>,
     #[prost(message, optional, tag = "8")]
     pub(super) limits: Option<Limits>,
     #[prost(uint32, optional, tag = "9")]

@@ -32,6 +32,7 @@ mod pods;
 mod random;
 mod reload;
 mod repeated_calls;
+mod restored_pods;
 mod second_server;
 mod stats;
 mod streams;

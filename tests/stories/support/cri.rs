@@ -175,6 +175,40 @@ impl Cri {
         call!(self.runtime.checkpoint_container(request)).map(drop)
     }
 
+    /// CheckpointPod of these containers.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn checkpoint_pod(
+        &self,
+        id: &str,
+        containers: &[String],
+        to: &Path,
+    ) -> Answer {
+        let request = cri::CheckpointPodRequest {
+            pod_sandbox_id: id.to_owned(),
+            output_path: to.display().to_string(),
+            container_ids: containers.to_vec(),
+            ..Default::default()
+        };
+        call!(self.runtime.checkpoint_pod(request)).map(drop)
+    }
+
+    /// RestorePod.
+    #[allow(dead_code, reason = "stories ask for it, measurements do not")]
+    pub(crate) async fn restore_pod(
+        &self,
+        from: &Path,
+        pod: &cri::PodSandboxConfig,
+        containers: &[cri::ContainerConfig],
+    ) -> Answer<cri::RestorePodResponse> {
+        let request = cri::RestorePodRequest {
+            checkpoint_path: from.display().to_string(),
+            config: Some(pod.clone()),
+            container_configs: containers.to_vec(),
+            ..Default::default()
+        };
+        call!(self.runtime.restore_pod(request))
+    }
+
     pub(crate) async fn container(&self, id: &str) -> Answer<cri::ContainerStatus> {
         let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         Ok(call!(self.runtime.container_status(request))?.status.unwrap_or_default())

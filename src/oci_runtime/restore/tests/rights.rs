@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         image::{decoded, merged},
-        messages::{Core, Credentials, Filter, Seccomp, Thread, TreeEntry},
+        messages::{Core, Credentials, Filter, Limits, Seccomp, Task, Thread, TreeEntry},
     },
     FILTER, change, change_thread, change_thread_of, credentials, fit, fit_with, fixture,
 };
@@ -182,4 +182,27 @@ fn another_user_without_capabilities_is_refused() {
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
     assert!(fit(&mut images, &config).unwrap_err().contains("not of user 1000"));
+}
+
+/// CRIU 4.2 writes memory that it has not set as their numbers.
+#[test]
+fn threads_of_a_process_that_has_ended_are_not_read() {
+    for (state, is_read) in [(1, true), (2, false), (3, true)] {
+        let (mut images, config) = fixture();
+        let other = TreeEntry { pid: 8, threads: vec![4_031_690_960] };
+        change(&mut images, "pstree.img", &|entry| {
+            let entry_of = decoded::<TreeEntry>(entry).unwrap();
+            if entry_of.pid == 8 { merged(entry, &other).unwrap() } else { entry.to_vec() }
+        });
+        change(&mut images, "core-8.img", &|entry| {
+            let mut core: Core = decoded(entry).unwrap();
+            let state =
+                Task { state: Some(state), limits: Some(Limits::default()), ..Task::default() };
+            core.task = core.task.map(|task| merged(&task, &state).unwrap());
+            merged(entry, &core).unwrap()
+        });
+        let fits = fit(&mut images, &config);
+        let refused = fits.err().is_some_and(|it| it.contains("has no core-4031690960.img"));
+        assert_eq!(refused, is_read, "{state}");
+    }
 }

@@ -1,0 +1,395 @@
+//! A checkpoint from the facts about the running containers to their archives.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    archive::{self, Content},
+    error::DumpError,
+    facts::Facts,
+    order::{self, Cause, LOG, ORDER, Order, Part, REPORT, Report, UNWANTED},
+    work::COMMAND,
+};
+use crate::{
+    concurrency::blocking::blocking,
+    container::{node::Node, oci_runtime_files::remove_directory},
+    error::chain,
+    host::{
+        beneath, clock, detached, disk,
+        error::HostError,
+        file::{self, Durability},
+    },
+    logs::log_path::LogPath,
+    model::{
+        dump::{BindMount, DumpSpec, DumpedContainer},
+        record::{ContainerRecord, SandboxRecord},
+        restore::{IMAGES, POD_INDEX, POD_VERSION, PodIndex, archive_name},
+        time::Nanos,
+    },
+    oci_runtime::criu_log,
+};
+
+/// One checkpoint that is being made.
+pub(super) struct Attempt {
+    pub(super) node: Arc<Node>,
+    /// See `Dumps`.
+    pub(super) place: PathBuf,
+    pub(super) program: PathBuf,
+    /// Set if the containers are those of a pod.
+    pub(super) pod: Option<Arc<SandboxRecord>>,
+    pub(super) containers: Vec<Arc<ContainerRecord>>,
+    pub(super) spec: DumpSpec,
+    pub(super) documents: fn(&DumpedContainer) -> [(&'static str, Value); 4],
+    /// Cancelled when no caller waits.
+    pub(super) gone: CancellationToken,
+}
+
+impl Attempt {
+    /// The id of the pod or the container.
+    pub(super) fn id(&self) -> &str {
+        let container = || self.containers.first().map_or("", |container| container.id.as_str());
+        self.pod.as_ref().map_or_else(container, |pod| pod.id.as_str())
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.place.join(self.id())
+    }
+
+    /// The temporary and the final path of each archive. Those of a pod are complete once its index exists.
+    fn archives(&self) -> Vec<(PathBuf, PathBuf)> {
+        let location = &self.spec.location;
+        let of = |container: &Arc<ContainerRecord>| match &self.pod {
+            None => (archive::draft(location, self.id()), location.clone()),
+            Some(_) => {
+                let path = location.join(archive_name(name(container)));
+                (path.clone(), path)
+            }
+        };
+        self.containers.iter().map(of).collect()
+    }
+
+    fn index(&self) -> Option<PathBuf> {
+        self.pod.as_ref().map(|_| self.spec.location.join(POD_INDEX))
+    }
+
+    fn drafts(&self) -> Vec<PathBuf> {
+        let index = self.index().map(|index| archive::draft(&index, self.id()));
+        self.archives().into_iter().map(|(draft, _)| draft).chain(index).collect()
+    }
+
+    /// The caller left at the last moment.
+    pub(super) async fn discard(&self, unheard: Result<(), DumpError>) {
+        let written = self.archives().into_iter().map(|(_, location)| location);
+        let written = self.index().into_iter().chain(written).collect();
+        let error = match unheard {
+            Ok(()) => blocking(move || remove(written)).await.err().map(|error| chain(&error)),
+            Err(error) => Some(chain(&error)),
+        };
+        let (id, error) = (self.id(), error.unwrap_or_default());
+        info!(id, error, "discarded a checkpoint whose caller no longer waits");
+    }
+
+    pub(super) async fn make(&self) -> Result<(), DumpError> {
+        let facts = self.facts().await?;
+        let parts = self.parts(&facts);
+        let (directory, places) = (self.directory(), parts.clone());
+        let made = match blocking(move || create(&directory, &places)).await {
+            Ok(()) => self.make_in_directory(facts, parts).await,
+            Err(error) => Err(error.into()),
+        };
+        if made.is_err() {
+            // The first error is reported.
+            let drafts = self.drafts().into_iter().chain(self.index()).collect();
+            let _ = blocking(move || remove(drafts)).await;
+        }
+        let directory = self.directory();
+        if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
+            let directory = self.directory();
+            let directory = directory.display();
+            warn!(%directory, %error, "cannot remove the files of a checkpoint; the next start retries");
+        }
+        made
+    }
+
+    /// Checks everything that can be checked while the containers run.
+    async fn facts(&self) -> Result<Vec<Facts>, DumpError> {
+        for container in &self.containers {
+            let id = container.id.to_string();
+            if !container.process.is_running() {
+                return Err(DumpError::NotRunning { id });
+            }
+            if self.node.engine.is_paused(&id).await? {
+                return Err(DumpError::Paused { id });
+            }
+        }
+        let engine = self.node.store.snapshot().engine.clone();
+        let engine_root = engine.map(|engine| engine.root_dir.clone()).unwrap_or_default();
+        let (containers, cgroups) = (self.containers.clone(), self.node.cgroups.clone());
+        let (location, place) = (self.spec.location.clone(), self.place.clone());
+        let is_pod = self.pod.is_some();
+        blocking(move || {
+            let directory = if is_pod { &location } else { location.parent().unwrap_or(&location) };
+            if !directory.is_dir() {
+                return Err(DumpError::NoDirectory { directory: directory.to_owned() });
+            }
+            if is_pod {
+                let listed = fs::read_dir(directory);
+                let mut listed = listed.map_err(|e| HostError::new("list", directory, e))?;
+                if listed.next().is_some() {
+                    return Err(DumpError::NotEmpty { location });
+                }
+            } else if fs::symlink_metadata(&location).is_ok() {
+                return Err(DumpError::Exists { location });
+            }
+            detached::find_program("criu").ok_or(DumpError::NoCriu)?;
+            let facts = containers.iter().map(|container| {
+                Facts::read(container, &engine_root, &cgroups)
+                    .map_err(|reason| DumpError::Unfit { id: container.id.to_string(), reason })
+            });
+            let facts = facts.collect::<Result<Vec<_>, _>>()?;
+            file::ensure_directory(&place, MODE)?;
+            let size = facts.iter().map(|facts| facts.size).fold(0, u64::saturating_add);
+            has_space(&place, directory, size)?;
+            Ok(facts)
+        })
+        .await
+    }
+
+    fn parts(&self, facts: &[Facts]) -> Vec<Part> {
+        let part = |(container, facts): (&Arc<ContainerRecord>, &Facts)| {
+            let id = container.id.to_string();
+            let directory = self.directory().join(&id);
+            Part {
+                command: order::command(&facts.runtime, &facts.root, &directory, &id),
+                container: id,
+                directory,
+                freezer: facts.freezer.clone(),
+                layer: facts.layer.clone(),
+            }
+        };
+        self.containers.iter().zip(facts).map(part).collect()
+    }
+
+    async fn make_in_directory(
+        &self,
+        facts: Vec<Facts>,
+        parts: Vec<Part>,
+    ) -> Result<(), DumpError> {
+        let order = Order { parts: parts.clone(), drafts: self.drafts(), index: self.index() };
+        let directory = self.directory();
+        blocking(move || order::write(&directory, ORDER, &order)).await?;
+        let report = self.run(&parts).await?;
+        if let Some(order::Failure { container, cause }) = report.failure {
+            return Err(self.failed(&container, cause).await);
+        }
+        let mut bytes = 0;
+        let all = self.containers.iter().zip(facts).zip(parts.into_iter().zip(self.archives()));
+        for ((container, facts), (part, (draft, location))) in all {
+            self.still_wanted()?;
+            let content = self.content(container, facts).await;
+            let gone = self.gone.clone();
+            let write =
+                move || archive::write(&part.directory, content, (&draft, &location), &gone);
+            bytes += blocking(write).await.map_err(|error| match self.still_wanted() {
+                Ok(()) => error.into(),
+                Err(abandoned) => abandoned,
+            })?;
+        }
+        self.complete().await?;
+        let (archive, stood_still_ms) = (self.spec.location.display(), report.stood_still_ms);
+        match self.pod {
+            None => {
+                info!(container = self.id(), %archive, bytes, stood_still_ms, "container checkpointed");
+            }
+            Some(_) => {
+                info!(sandbox = self.id(), %archive, bytes, stood_still_ms, "pod checkpointed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the index of a pod, which makes its archives valid.
+    async fn complete(&self) -> Result<(), DumpError> {
+        let (Some(pod), Some(path)) = (&self.pod, self.index()) else { return Ok(()) };
+        let names = self.containers.iter().map(|container| name(container).to_owned());
+        let (sandbox, containers) = (pod.document.spec.clone(), names.collect());
+        let index = PodIndex { version: POD_VERSION, sandbox, containers };
+        let draft = archive::draft(&path, self.id());
+        Ok(blocking(move || archive::write_index(&index, (&draft, &path))).await?)
+    }
+
+    /// Runs the detached program to its end.
+    async fn run(&self, parts: &[Part]) -> Result<Report, DumpError> {
+        let standstills = self.node.engine.standstills();
+        let mut held = Vec::new();
+        for part in parts {
+            let id = &part.container;
+            held.push(tokio::select! {
+                begun = timeout(BUSY_TIMEOUT, standstills.begin(id)) => {
+                    begun.map_err(|_| DumpError::Busy { id: id.clone() })?
+                }
+                () = self.gone.cancelled() => return Err(self.abandoned()),
+            });
+        }
+        // They may have ended while other calls used them.
+        let now = self.node.store.snapshot();
+        for container in &self.containers {
+            let id = container.id.as_str();
+            let process = now.container(id).map(|now| &now.process);
+            if process.is_none_or(|now| now.pid() != container.process.pid()) {
+                return Err(DumpError::NotRunning { id: id.to_owned() });
+            }
+        }
+        self.still_wanted()?;
+        // From here on, nothing interrupts the work until the program has ended.
+        let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
+        let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
+        let started = detached::start(&self.program, &arguments, &directory, &name);
+        let mut child =
+            started.map_err(|e| HostError::new("start the checkpoint with", &self.program, e))?;
+        let unwanted = directory.join(UNWANTED);
+        let tell = async {
+            self.gone.cancelled().await;
+            // Without the file, the program only works longer.
+            let _ = blocking(move || fs::write(unwanted, "")).await;
+            std::future::pending::<()>().await;
+        };
+        // The report says whether it succeeded.
+        tokio::select! {
+            _ = child.wait() => {}
+            () = tell => {}
+        }
+        detached::ended(&directory).await;
+        let parts = parts.to_vec();
+        let report = blocking(move || {
+            // The program may have been killed by somebody.
+            order::thaw(&parts)?;
+            order::read(&directory, REPORT)
+        });
+        let report = report.await?;
+        drop(held);
+        report.ok_or_else(|| {
+            let reason = "the program that makes the checkpoint was killed".to_owned();
+            DumpError::Unfit { id: self.id().to_owned(), reason }
+        })
+    }
+
+    async fn failed(&self, container: &str, cause: Cause) -> DumpError {
+        let directory = self.directory();
+        let (reason, is_disk_full) = match cause {
+            Cause::Unwanted => return self.abandoned(),
+            Cause::Other { reason, is_disk_full } => (reason, is_disk_full),
+            Cause::Runtime => {
+                let logs = [directory.join(container).join(LOG), directory.join(detached::OUTPUT)];
+                let text = |path: PathBuf| {
+                    let read = file::read_if_present(&path, LARGEST_LOG).ok().flatten();
+                    String::from_utf8_lossy(&read.unwrap_or_default()).into_owned()
+                };
+                let [log, output] = blocking(move || logs.map(text)).await;
+                let is_disk_full = log.contains(DISK_FULL) || output.contains(DISK_FULL);
+                (criu_log::reason(&log, &output), is_disk_full)
+            }
+        };
+        if is_disk_full {
+            let full = std::io::Error::new(std::io::ErrorKind::StorageFull, reason);
+            return HostError::new("save the container in", &self.place, full).into();
+        }
+        DumpError::Unfit { id: container.to_owned(), reason }
+    }
+
+    async fn content(&self, container: &Arc<ContainerRecord>, facts: Facts) -> Content {
+        let now = self.node.store.snapshot();
+        let spec = &container.document.spec;
+        let sources = spec.mounts.iter().filter(|mount| !mount.host_path.is_empty());
+        let mounts: Vec<_> =
+            sources.map(|mount| (mount.host_path.clone(), mount.container_path.clone())).collect();
+        let log = spec
+            .log_path
+            .as_deref()
+            .and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
+        let read = blocking(move || {
+            let log = log.and_then(|log| beneath::open(log.root(), log.name()).ok());
+            (mounts.into_iter().map(bind_mount).collect::<Vec<_>>(), log)
+        });
+        // A source may be on a file system that does not answer.
+        let (mounts, log) = timeout(READ_TIMEOUT, read).await.unwrap_or_default();
+        let runtime = Path::new(&facts.runtime).file_name().unwrap_or_default().to_string_lossy();
+        let document = &container.document;
+        let dumped = DumpedContainer {
+            record: container.clone(),
+            image: now.image(document.image_id.as_str()).cloned(),
+            sandbox: now.sandbox(document.sandbox.as_str()).cloned(),
+            runtime: runtime.into_owned(),
+            config: facts.config,
+            mounts,
+            at: Nanos(clock::nanos()),
+        };
+        Content { documents: (self.documents)(&dumped), log }
+    }
+
+    fn still_wanted(&self) -> Result<(), DumpError> {
+        if self.gone.is_cancelled() { Err(self.abandoned()) } else { Ok(()) }
+    }
+
+    fn abandoned(&self) -> DumpError {
+        DumpError::Abandoned { id: self.id().to_owned() }
+    }
+}
+
+pub(super) fn name(container: &ContainerRecord) -> &str {
+    &container.document.spec.metadata.name
+}
+
+/// Removes files that may exist.
+fn remove(files: Vec<PathBuf>) -> Result<(), HostError> {
+    files.iter().try_for_each(|file| file::remove_if_present(file, Durability::Written).map(drop))
+}
+
+/// Creates the program's directory. An earlier dockbridge may have left one that could not be removed.
+fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
+    remove_directory(directory)?;
+    let mut images = parts.iter().map(|part| part.directory.join(IMAGES));
+    images.try_for_each(|images| file::ensure_directory(&images, MODE))
+}
+
+/// The program's files and the archive exist at the same time, perhaps on one file system.
+fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), DumpError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());
+    let is_same = device(place) == device(directory);
+    let needed = if is_same { size.saturating_mul(2) } else { size };
+    for place in [place, directory] {
+        let free = disk::size(place)?.free_bytes;
+        if free < needed {
+            return Err(DumpError::NoSpace { place: place.to_owned(), needed, free });
+        }
+    }
+    Ok(())
+}
+
+fn bind_mount((source, destination): (String, String)) -> BindMount {
+    use std::os::unix::fs::PermissionsExt as _;
+    let facts = fs::metadata(&source).ok();
+    let is_directory = facts.as_ref().is_none_or(fs::Metadata::is_dir);
+    let permissions = facts.map_or(0o755, |facts| facts.permissions().mode() & 0o777);
+    BindMount { source, destination, is_directory, permissions }
+}
+
+/// Only this user may read the memory of containers.
+const MODE: u32 = 0o700;
+/// How long a stop of the container, or the start of a command, may delay the checkpoint.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const LARGEST_LOG: u64 = 64 << 20;
+/// The kernel's text, which CRIU and the runtime repeat.
+const DISK_FULL: &str = "No space left on device";

@@ -1,0 +1,43 @@
+//! The snapshots from which calls are answered.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tonic::Status;
+use tracing::warn;
+
+use super::runtime::RuntimeRpc;
+use crate::store::{settings::SYNC_TIMEOUT, snapshot::Snapshot};
+
+impl RuntimeRpc {
+    /// The current snapshot for callers, or the reason why there is none yet.
+    pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
+        let now = self.store.synced(SYNC_TIMEOUT).await?;
+        Ok(self.nri.shown(now))
+    }
+
+    /// A snapshot in which this container, or this pod with all its containers, was inspected. If the
+    /// engine does not answer, the state in its list is used.
+    pub(super) async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
+        let now = self.now().await?;
+        let pod = now.sandbox(id).into_iter().flat_map(|pod| now.containers_of(&pod.id));
+        let all = pod.map(|container| container.id.as_str()).chain([id]);
+        let listed: Vec<&str> = all.filter_map(|id| now.listed_only(id)).collect();
+        if listed.is_empty() {
+            return Ok(now);
+        }
+        join_all(listed.into_iter().map(async |id| {
+            if let Err(error) = self.store.inspected(id).await {
+                warn!(id, %error, "docker inspect failed; answering from docker's list");
+            }
+        }))
+        .await;
+        self.now().await
+    }
+
+    /// The current snapshot after the engine has described itself, which it does before its lists.
+    pub(super) async fn described(&self) -> Arc<Snapshot> {
+        self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
+        self.store.snapshot()
+    }
+}

@@ -1,0 +1,77 @@
+//! RestorePod: a pod as RunPodSandbox makes it, with containers that were created and will start from the archives of
+//! CheckpointPod.
+
+use std::collections::BTreeSet;
+
+use tracing::info;
+
+use super::service::{Sandboxes, gather};
+use crate::{
+    error::Failure,
+    model::{
+        id::{ContainerId, SandboxId},
+        restore::{PodRestoreSpec, RestoredPod},
+    },
+    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
+};
+
+impl Sandboxes {
+    /// Runs a sandbox, and creates the containers of a checkpoint in it, which the caller starts. A repeated call with
+    /// the same configuration returns the same ones.
+    ///
+    /// # Errors
+    /// As for RunPodSandbox and CreateContainer. The checkpoint must be in the directory of the setting `restore-dir`
+    /// and have these containers. Everything that the call has created is removed.
+    pub async fn restore(&self, spec: PodRestoreSpec) -> Result<RestoredPod, Failure> {
+        let key = serde_json::to_string(&spec).unwrap_or_default();
+        let service = self.clone();
+        self.restoring.run(key, async move { service.restore_checked(spec).await }).await?
+    }
+
+    async fn restore_checked(&self, spec: PodRestoreSpec) -> Result<RestoredPod, Failure> {
+        let names = self.deps.node.checkpointed_containers(&spec.checkpoint).await?;
+        let wanted = spec.containers.iter().map(|container| &container.metadata.name);
+        if names.iter().collect::<BTreeSet<_>>() != wanted.collect() {
+            let text = "container_configs: must be the containers of the checkpoint";
+            return Err(Failure::invalid(format!("{text}: {}", names.join(", "))));
+        }
+        let before = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
+        let dns = spec.sandbox.dns.clone();
+        let id = self.run(spec.sandbox).await?;
+        let mut made = Vec::new();
+        for container in spec.containers {
+            let name = container.metadata.name.clone();
+            match self.deps.containers.create(id.as_str(), container, dns.clone()).await {
+                Ok(container) => made.push((name, container)),
+                Err(cause) => return Err(self.take_back(&before, id, made, cause).await),
+            }
+        }
+        info!(sandbox = %id, checkpoint = %spec.checkpoint.display(), "pod restored");
+        Ok(RestoredPod { sandbox: id, containers: made })
+    }
+
+    /// Removes what was not there before, and returns the error of the call.
+    async fn take_back(
+        &self,
+        before: &Snapshot,
+        id: SandboxId,
+        made: Vec<(String, ContainerId)>,
+        cause: Failure,
+    ) -> Failure {
+        let mut failed = Vec::new();
+        if before.sandbox(id.as_str()).is_none() {
+            failed.extend(self.remove(id.as_str()).await.err());
+        } else {
+            let new = made.iter().filter(|(_, it)| before.container(it.as_str()).is_none());
+            for (_, container) in new {
+                failed.extend(self.deps.containers.remove(container.as_str()).await.err());
+            }
+        }
+        match gather(failed) {
+            Ok(()) => cause,
+            Err(left) => {
+                Failure::new(cause.kind(), format!("{cause} (and cleanup failed: {left})"))
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! CheckpointPod and RestorePod with a real CRIU: two containers that depend on each other count on together.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dockbridge::wire::cri;
+use nix::sys::signal::{Signal, kill};
+use tonic::Code;
+
+use crate::{
+    checkpoints::{held_program, nothing_left, stage},
+    restores, security,
+    support::{
+        cri::Cri,
+        failure::{Outcome, ensure, ensure_eq},
+        leftovers::files_below,
+        patience::Looks,
+        stage::Stage,
+        stated::is_full_size,
+        world::World,
+    },
+};
+
+/// Two containers count over a connection and into a volume. In each restored pod both count on, and neither is ahead of
+/// the other. The pod has another address, and calls work as in any pod, also after a restart of dockbridge.
+pub(crate) async fn count_on_together(world: World) -> Outcome {
+    let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
+        return Ok(());
+    };
+    let (sandbox, ids) = counters(&stage).await?;
+    let rounds = if is_full_size() { 200 } else { 3 };
+    let mut refused = 0;
+    for round in 0..rounds {
+        let checkpoint = archive.with_file_name(format!("pod-{round}"));
+        refused += checkpoint_between(&stage.cri, &sandbox, &ids, &checkpoint).await?;
+        ensure_eq!(
+            files_below(&checkpoint).len(),
+            3,
+            "an archive for each container, and the index"
+        );
+        let data = volume(&stage, &format!("data-{round}"))?;
+        let pod = stage.recipes.pod("later");
+        let containers = configs(&stage, &data);
+        let restored = stage.cri.restore_pod(&checkpoint, &pod, &containers).await?;
+        let again = stage.cri.restore_pod(&checkpoint, &pod, &containers).await?;
+        ensure_eq!(again, restored, "a repeated call makes another pod");
+        let later = restored.pod_sandbox_id.clone();
+        for one in &restored.restored_containers {
+            let state = stage.cri.container(&one.container_id).await?.state();
+            ensure_eq!(state, cri::ContainerState::ContainerCreated);
+            stage.cri.start(&one.container_id).await?;
+        }
+        together(&data).await?;
+        let address = async |id: &str| {
+            Ok::<_, crate::support::failure::Failure>(
+                stage.cri.sandbox(id).await?.network.unwrap_or_default().ip,
+            )
+        };
+        ensure!(address(&later).await? != address(&sandbox).await?, "the address is the same");
+        if round == 0 {
+            let ids = restored.restored_containers.iter().map(|one| one.container_id.clone());
+            works(&mut stage, &ids.collect::<Vec<_>>()).await?;
+            together(&data).await?;
+        }
+        stage.cri.end(&later).await?;
+        ensure_eq!(files_below(&stage.folders.state.join("restores")), Vec::<String>::new());
+        fs::remove_dir_all(&checkpoint)?;
+    }
+    println!("  {rounds} checkpoints, and {refused} refused because a connection was open");
+    together(&stage.folders.shared.join("data")).await?;
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// dockbridge is killed while a pod is checkpointed. The next one waits for the program, and nothing is left.
+pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
+    let Some(mut stage) = stage(&world, "killed_pod_checkpoint").await? else { return Ok(()) };
+    let (sandbox, ids) = counters(&stage).await?;
+    let directory = stage.folders.shared.join("killed");
+    fs::create_dir(&directory)?;
+    let (cri, pod, containers) = (stage.cri.clone(), sandbox.clone(), ids.clone());
+    let to = directory.clone();
+    let made = tokio::spawn(async move { cri.checkpoint_pod(&pod, &containers, &to).await });
+    let program = held_program(&stage, &sandbox).await?;
+    stage.cri = stage.bridge.crash().await?;
+    ensure!(made.await?.is_err(), "the killed dockbridge answered");
+    let other = stage.folders.shared.join("other.tar");
+    let refused = stage.cri.checkpoint(&ids[1], &other, 0).await;
+    let failed = (Code::FailedPrecondition, "already being made");
+    security::said(refused.map(|()| String::new()), failed)?;
+    drop(program);
+    nothing_left(&stage).await?;
+    ensure_eq!(files_below(&directory), Vec::<String>::new());
+    let data = stage.folders.shared.join("data");
+    together(&data).await?;
+    checkpoint_between(&stage.cri, &sandbox, &ids, &directory).await?;
+    for name in ["ping.tar", "pong.tar", "pod.json"] {
+        let mode = fs::metadata(directory.join(name))?.permissions().mode() & 0o777;
+        ensure_eq!(mode, 0o600, "{name}");
+    }
+    let full = stage.cri.checkpoint_pod(&sandbox, &ids, &directory).await;
+    let failed = (Code::FailedPrecondition, "is not empty");
+    security::said(full.map(|()| String::new()), failed)?;
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// Exec, logs and statistics, before and after a restart of dockbridge.
+async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
+    for is_restarted in [false, true] {
+        if is_restarted {
+            stage.cri = stage.bridge.restart().await?;
+        }
+        for id in ids {
+            let told = stage.cri.exec_sync(id, &["hostname"], 10).await?;
+            ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "later");
+            let status = stage.cri.container(id).await?;
+            ensure_eq!(status.state(), cri::ContainerState::ContainerRunning);
+            let log = fs::read_to_string(&status.log_path)?;
+            ensure!(log.contains("stdout F "), "nothing is in the log: {log:?}");
+            stage.cri.stats(id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A checkpoint at a moment without an open connection, which CRIU refuses to save. Returns how many were refused.
+async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path) -> Outcome<u32> {
+    fs::create_dir_all(to)?;
+    let mut refused = 0;
+    loop {
+        let Err(error) = cri.checkpoint_pod(sandbox, ids, to).await else { return Ok(refused) };
+        ensure!(error.message.contains("criu/"), "{}", error.message);
+        ensure_eq!(files_below(to), Vec::<String>::new());
+        refused += 1;
+        ensure!(refused < 30, "{}", error.message);
+    }
+}
+
+/// A pod with two containers that have counted; its id and those of the containers.
+async fn counters(stage: &Stage) -> Outcome<(String, Vec<String>)> {
+    let data = volume(stage, "data")?;
+    let pod = stage.recipes.pod("counters");
+    let sandbox = stage.cri.run(&pod).await?;
+    let ids = stage.up(&sandbox, &pod, &configs(stage, &data)).await?;
+    together(&data).await?;
+    Ok((sandbox, ids))
+}
+
+/// `pong` counts what `ping` sends, and answers. `ping` counts what is answered.
+fn configs(stage: &Stage, data: &Path) -> [cri::ContainerConfig; 2] {
+    let ping = "trap 'exit 0' TERM; { n=1; while :; do got=$(echo $n | nc -w 1 127.0.0.1 9099); \
+                [ \"$got\" = $n ] && echo $n >>/data/ping && echo $n && n=$((n + 1)); \
+                sleep 0.1; done; } & wait";
+    let pong = "trap 'exit 0' TERM; printf '#!/bin/sh\nread n; echo $n; echo $n >&3' >/answer; \
+                chmod +x /answer; { last=0; while :; do n=$(nc -l -p 9099 -e /answer 3>&1 </dev/null); \
+                [ \"$n\" = $((last + 1)) ] && last=$n && echo $n >>/data/pong && echo $n; done; } & wait";
+    [("pong", pong), ("ping", ping)].map(|(name, line)| {
+        let mut container = stage.recipes.container(name, line);
+        container.mounts.push(cri::Mount {
+            container_path: "/data".to_owned(),
+            host_path: data.display().to_string(),
+            ..cri::Mount::default()
+        });
+        container
+    })
+}
+
+fn volume(stage: &Stage, name: &str) -> Outcome<PathBuf> {
+    let data = stage.folders.shared.join(name);
+    fs::create_dir_all(&data)?;
+    for file in ["ping", "pong"] {
+        fs::write(data.join(file), "")?;
+    }
+    Ok(data)
+}
+
+/// Waits until both have counted on. Fails if one has left out a number, or began before or after the other.
+async fn together(data: &Path) -> Outcome {
+    let count = |name: &str| {
+        let text = fs::read_to_string(data.join(name))?;
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        Ok::<Vec<u32>, crate::support::failure::Failure>(
+            whole.lines().map(str::parse).collect::<Result<_, _>>()?,
+        )
+    };
+    let before = count("ping")?.len().max(count("pong")?.len());
+    let mut looks = Looks::every(Duration::from_millis(50));
+    while count("ping")?.len().min(count("pong")?.len()) < before + 4 {
+        ensure!(
+            looks.again().await,
+            "they stand still at {:?} and {:?}",
+            count("ping")?.last(),
+            count("pong")?.last()
+        );
+    }
+    let mut first = Vec::new();
+    for name in ["ping", "pong"] {
+        let numbers = count(name)?;
+        ensure!(
+            numbers.is_sorted_by(|one, next| one + 1 == *next),
+            "{name} has a gap: {numbers:?}"
+        );
+        first.extend(numbers.first().copied());
+    }
+    ensure!(first[0].abs_diff(first[1]) <= 1, "they began at {first:?}");
+    Ok(())
+}
