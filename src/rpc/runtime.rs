@@ -1,6 +1,6 @@
 //! `runtime.v1.RuntimeService`. Each method parses, calls a service and renders.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
@@ -243,7 +243,8 @@ impl RuntimeService for RuntimeRpc {
         let id = self.container(&request.container_id)?;
         let now = self.inspected(&id).await?;
         let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
-        let info = request.verbose.then(|| render::container::info(container)).unwrap_or_default();
+        let info =
+            if request.verbose { render::container::info(container) } else { BTreeMap::new() };
         let status = render::container::status(&view(&now, container, &self.limits).await);
         Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info }))
     }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use dockbridge::wire::cri;
-use nix::sys::signal::{Signal, kill};
 use tonic::Code;
 
 use crate::{

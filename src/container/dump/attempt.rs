@@ -90,9 +90,9 @@ impl Attempt {
     /// The caller left at the last moment.
     pub(super) async fn discard(&self, unheard: Result<(), DumpError>) {
         let written = self.archives().into_iter().map(|(_, location)| location);
-        let written = self.index().into_iter().chain(written).collect();
+        let written: Vec<_> = self.index().into_iter().chain(written).collect();
         let error = match unheard {
-            Ok(()) => blocking(move || remove(written)).await.err().map(|error| chain(&error)),
+            Ok(()) => blocking(move || remove(&written)).await.err().map(|error| chain(&error)),
             Err(error) => Some(chain(&error)),
         };
         let (id, error) = (self.id(), error.unwrap_or_default());
@@ -109,8 +109,8 @@ impl Attempt {
         };
         if made.is_err() {
             // The first error is reported.
-            let drafts = self.drafts().into_iter().chain(self.index()).collect();
-            let _ = blocking(move || remove(drafts)).await;
+            let drafts: Vec<_> = self.drafts().into_iter().chain(self.index()).collect();
+            let _ = blocking(move || remove(&drafts)).await;
         }
         let directory = self.directory();
         if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
@@ -351,7 +351,7 @@ pub(super) fn name(container: &ContainerRecord) -> &str {
 }
 
 /// Removes files that may exist.
-fn remove(files: Vec<PathBuf>) -> Result<(), HostError> {
+fn remove(files: &[PathBuf]) -> Result<(), HostError> {
     files.iter().try_for_each(|file| file::remove_if_present(file, Durability::Written).map(drop))
 }
 

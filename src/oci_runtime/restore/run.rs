@@ -67,7 +67,7 @@ pub(in crate::oci_runtime) fn prepare(
         filter: filter.as_deref(),
         exists: &|path| Path::new(path).exists(),
     };
-    let located = read.fit(&target).map_err(unfit)?;
+    let located = read.fit(&target).map_err(|reason| unfit(&reason))?;
     for name in removed {
         file::remove_if_present(&images.join(name), Durability::Written)?;
     }
@@ -78,12 +78,12 @@ pub(in crate::oci_runtime) fn prepare(
     for Located { volume, path } in located {
         let source = volume.as_deref().map_or(root.as_path(), Path::new);
         check_file(source, &path)
-            .map_err(|error| unfit(format!("its file {path} of {}: {error}", source.display())))?;
+            .map_err(|error| unfit(&format!("its file {path} of {}: {error}", source.display())))?;
     }
     Ok(restoring(line, &config, checkpoint))
 }
 
-fn unfit(reason: String) -> OciRuntimeError {
+fn unfit(reason: &str) -> OciRuntimeError {
     Restore(format!("the checkpoint does not fit the new container: {reason}"))
 }
 

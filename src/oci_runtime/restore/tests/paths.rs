@@ -1,6 +1,6 @@
 //! Paths that lead CRIU out of the container.
 
-use prost::Message as _;
+use prost::Message;
 use serde_json::json;
 
 use super::{
@@ -36,7 +36,7 @@ fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, Str
     images.0.insert("ghost-file-1.img".to_owned(), bytes);
     if let [first, more @ ..] = remade {
         let mut image = Image::new(0, first);
-        image.entries.extend(more.iter().map(|it| it.encode_to_vec()));
+        image.entries.extend(more.iter().map(Message::encode_to_vec));
         images.0.insert("remap-fpath.img".to_owned(), image.bytes());
     }
     fit(&mut images, &config)
