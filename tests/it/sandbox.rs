@@ -422,8 +422,11 @@ async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     fs::write(&plugin, format!("{script}{spoil}\nexit 0\n")).unwrap();
     let start = node.docker.hold("POST /containers/*/start");
     let sandboxes = node.start().await;
-    let run = sandboxes.run(spec("full", false));
-    let (run, mut pause, ()) = tokio::join!(run, node.joins(), node.adds_beside(&start));
+    let (run, mut pause) = tokio::join!(sandboxes.run(spec("full", false)), async {
+        let pause = node.joins().await;
+        node.adds_beside(&start).await;
+        pause
+    });
     let error = run.unwrap_err().to_string();
     pause.kill().unwrap();
     pause.wait().unwrap();
