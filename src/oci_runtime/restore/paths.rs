@@ -2,7 +2,7 @@
 //!
 //! Most are opened in the container's mounts, where a link in `/proc` would lead to CRIU's program and open files. Deleted
 //! files are made before the root is changed, where every link would lead to the files of the node. CRIU follows links,
-//! so the paths may not contain any: `docs/decisions/0047`.
+//! so the paths may not contain any: `docs/decisions/0048`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
