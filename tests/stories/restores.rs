@@ -78,7 +78,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Rights that the new container has not are refused before anything of the archive runs.
+/// Rights that the new container does not have are refused before anything of the archive runs.
 pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "too_much").await?
     else {
@@ -108,13 +108,13 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         (
             "capabilities",
             no_capabilities,
-            "with capabilities that the new container has not: CAP_CHOWN",
+            "with capabilities that the new container does not have: CAP_CHOWN",
         ),
         ("root", no_root, "a process of user 0, not of user 1000"),
         ("privileges", no_more_rights, "may gain privileges"),
-        ("volume", no_volume, "a mount at /data, and the new container has not"),
+        ("volume", no_volume, "a mount at /data, which the new container does not have"),
         ("write", read_only, "its mount at /data lacks options"),
-        ("other", other_volume, "a mount at /data, and the new container has not"),
+        ("other", other_volume, "a mount at /data, which the new container does not have"),
     ] {
         let id = cri.create(&sandbox, &config, &pod).await?;
         let refused = cri.start(&id).await;
@@ -432,7 +432,7 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
 }
 
 /// A dockbridge that may restore, and the path of an archive. None if this machine has no CRIU that works, or the
-/// engine has not our runtime.
+/// engine does not have our runtime.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);

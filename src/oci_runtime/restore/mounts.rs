@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// Fails with the first mount that the new container has not, or that the checkpoint lacks. `exists` tells which
+/// Fails with the first mount that the new container does not have, or that the checkpoint lacks. `exists` tells which
 /// paths of `/proc` and `/sys` this kernel has.
 pub(super) fn check(
     mounts: &[Mount],
@@ -123,7 +123,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     let is_masked = linux.masked_paths.iter().any(is_at);
     let is_read_only = !is_masked && linux.readonly_paths.iter().any(is_at);
     let unknown =
-        || Err(format!("it has a mount at {}, and the new container has not", mount.path));
+        || Err(format!("it has a mount at {}, which the new container does not have", mount.path));
     let planned = config.mounts.iter().find(|it| is_at(&it.destination));
     let cgroups = config.mounts.iter().find(|it| {
         it.kind == "cgroup" && path.starts_with(&parts(&it.destination)) && !is_at(&it.destination)

@@ -50,7 +50,7 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let other = others.next().or_else(|| has.groups.iter().find(|gid| !is_own(gid)));
     match other {
         Some(other) if !may("CAP_SETGID") => {
-            Err(format!("it has a process of group {other}, which the new container has not"))
+            Err(format!("it has a process of group {other}, which the new container does not have"))
         }
         _ => Ok(()),
     }
@@ -73,7 +73,7 @@ fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> 
             let bit = usize::try_from(more.trailing_zeros()).unwrap_or_default();
             let name = CAPABILITIES.get(bit).unwrap_or(&"an unknown one");
             return Err(format!(
-                "it has a process with capabilities that the new container has not: {name}"
+                "it has a process with capabilities that the new container does not have: {name}"
             ));
         }
     }

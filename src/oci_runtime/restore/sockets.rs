@@ -1,4 +1,4 @@
-//! Whether a socket of a checkpoint needs a capability that the new container has not. CRIU makes it as root.
+//! Whether a socket of a checkpoint needs a capability that the new container does not have. CRIU makes it as root.
 
 use super::{
     config::Config,

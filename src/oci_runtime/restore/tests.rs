@@ -149,7 +149,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let filter = &filters[thread.seccomp_filter.unwrap() as usize];
         assert_eq!(filter.previous, Some(1), "the own filter comes first");
     }
-    // Also limits that the checkpoint has not.
+    // Also limits that the checkpoint does not have.
     for count in [0, 3] {
         let (mut images, config) = fixture();
         change(&mut images, "core-7.img", &|entry| {

@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::config::Config;
 
-/// Refuses devices that the new container has not. Returns the paths of links.
+/// Refuses devices that the new container does not have. Returns the paths of links.
 pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, String> {
     let damaged = |error: io::Error| format!("is damaged: {error}");
     let mut content = MultiGzDecoder::new(bytes).take(LARGEST);
@@ -43,7 +43,7 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
         let mut own = config.linux.devices.iter();
         if !is_standard && !own.any(|it| number == (Some(it.major), Some(it.minor))) {
             let path = path.display();
-            return Err(format!("has the device {path}, and the new container has not"));
+            return Err(format!("has the device {path}, which the new container does not have"));
         }
     }
     if content.limit() == 0 { Err("is too large".to_owned()) } else { Ok(links) }

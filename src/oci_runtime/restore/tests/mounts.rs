@@ -111,8 +111,8 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     for (key, path, reason) in [
         ("readonlyPaths", "/", "its mount at / lacks"),
         ("readonlyPaths", "/data", "its mount at /data lacks"),
-        ("maskedPaths", "/data", "a mount at /data, and the new container has not"),
-        ("maskedPaths", "/", "a mount at /, and the new container has not"),
+        ("maskedPaths", "/data", "a mount at /data, which the new container does not have"),
+        ("maskedPaths", "/", "a mount at /, which the new container does not have"),
     ] {
         let (mut images, mut config) = fixture();
         config["linux"][key].as_array_mut().unwrap().push(json!(path));
