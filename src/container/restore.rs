@@ -11,16 +11,18 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::Value;
+
 use super::node::Node;
 use crate::{
     concurrency::blocking::blocking,
-    error::{Failure, Kind},
+    error::{Failure, Kind, shortened},
     host::file,
     image_files::inspection::ImageInspection,
     model::{
         container::ContainerSpec,
         record::ImageRecord,
-        restore::{POD_INDEX, POD_VERSION, PodIndex, Restore},
+        restore::{POD_INDEX, POD_VERSION, Restore},
     },
     oci_runtime::restore::archive::{CONFIG, Contents, Described, LARGEST_DOCUMENT, SPEC},
     store::snapshot::Snapshot,
@@ -103,20 +105,20 @@ impl Node {
         let read = blocking(move || {
             let mut bytes = Vec::new();
             file::open_regular(&path)?.take(LARGEST_DOCUMENT).read_to_end(&mut bytes)?;
-            let index: PodIndex = serde_json::from_slice(&bytes)?;
-            match index.version {
-                POD_VERSION => Ok(index.containers),
-                version => {
-                    let text = format!("{POD_INDEX} has version {version}, which is not known");
-                    Err(io::Error::new(io::ErrorKind::InvalidData, text))
-                }
+            let index: Value = serde_json::from_slice(&bytes)?;
+            let version = index.get("version").unwrap_or_default();
+            if *version != POD_VERSION {
+                let text = format!("{POD_INDEX} has version {version}, which is not known");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, shortened(text)));
             }
+            let names = index.get("containers").cloned().unwrap_or_default();
+            Ok(serde_json::from_value(names)?)
         });
         read.await.map_err(|error| refused(&named, kind(&error), error.to_string()))
     }
 
     /// Refuses files that are neither in the directory of the setting, nor in a directory of it.
-    fn ensure_allowed(&self, named: &str, path: &Path) -> Result<(), Failure> {
+    pub(super) fn ensure_allowed(&self, named: &str, path: &Path) -> Result<(), Failure> {
         let directory = self.restore_dir(named)?;
         let is_inside = path.ancestors().skip(1).take(2).any(|above| above == directory);
         if is_inside && !path.components().any(|part| part == Component::ParentDir) {

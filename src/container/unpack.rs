@@ -51,7 +51,7 @@ impl Node {
         let named = archive.as_ref().unwrap_or(&spec.image);
         // The settings may have changed after the create.
         match restore {
-            Restore::Archive(_) => drop(self.restore_dir(named)?),
+            Restore::Archive(path) => self.ensure_allowed(named, path)?,
             Restore::Image(id) => {
                 let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
                 self.ensure_restorable(named, &image)?;

@@ -7,7 +7,7 @@ use tracing::info;
 
 use super::service::{Sandboxes, gather};
 use crate::{
-    error::Failure,
+    error::{Failure, shortened},
     model::{
         id::{ContainerId, SandboxId},
         restore::{PodRestoreSpec, RestoredPod},
@@ -33,7 +33,9 @@ impl Sandboxes {
         let wanted = spec.containers.iter().map(|container| &container.metadata.name);
         if names.iter().collect::<BTreeSet<_>>() != wanted.collect() {
             let text = "container_configs: must be the containers of the checkpoint";
-            return Err(Failure::invalid(format!("{text}: {}", names.join(", "))));
+            // Somebody else wrote the names, and an answer cannot have an error of any size.
+            let text = format!("{text}: {:?}", names.iter().take(10).collect::<Vec<_>>());
+            return Err(Failure::invalid(shortened(text)));
         }
         let before = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let dns = spec.sandbox.dns.clone();

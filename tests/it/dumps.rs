@@ -142,6 +142,40 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     }
 }
 
+/// They would use the same directory for their files. And a place is the same in every spelling.
+#[tokio::test]
+async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
+    let scene = Scene::start().await;
+    let pod_spec = scene.pod_spec();
+    let other = scene.docker.world(|world| {
+        let id = workload(world, pod_spec.sandbox.as_deref().unwrap(), "other");
+        world.start(&id);
+        id
+    });
+    scene.verbs.node.store.refresh_container(&other).await.unwrap();
+    let inspect = format!("GET /containers/{}/json", scene.container);
+    let held = scene.docker.hold(&inspect);
+    let inspects = scene.docker.count(&inspect);
+    let link = scene.place.path().join("link");
+    std::os::unix::fs::symlink(&pod_spec.location, &link).unwrap();
+    let elsewhere = scene.place.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let first = scene.dumps.checkpoint(pod_spec.clone(), files);
+    let others = async {
+        eventually(|| scene.docker.count(&inspect) > inspects).await;
+        let containers = vec![other];
+        let same_pod =
+            DumpSpec { location: elsewhere, containers: containers.clone(), ..pod_spec.clone() };
+        let same_place = DumpSpec { sandbox: None, location: link, containers, timeout: None };
+        for spec in [same_pod, same_place] {
+            let error = scene.dumps.checkpoint(spec, files).await.unwrap_err();
+            assert!(matches!(error, DumpError::InProgress { .. }), "{error}");
+        }
+        held.cancel();
+    };
+    tokio::join!(first, others).0.unwrap_err();
+}
+
 /// The program of an ended dockbridge still runs. Commands and stops wait for its end. Then the container is
 /// thawed, and everything is removed.
 #[tokio::test]

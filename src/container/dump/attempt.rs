@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -270,14 +270,16 @@ impl Attempt {
             () = tell => {}
         }
         detached::ended(&directory).await;
-        let parts = parts.to_vec();
-        let report = blocking(move || {
-            // The program may have been killed by somebody.
-            order::thaw(&parts)?;
-            order::read(&directory, REPORT)
-        });
-        let report = report.await?;
+        // The program may have been killed by somebody. Nothing else knows which containers stand still, so this does
+        // not give up.
+        let thaw = |parts: Vec<Part>| blocking(move || order::thaw(&parts));
+        while let Err(error) = thaw(parts.to_vec()).await {
+            let (id, error) = (self.id(), chain(&error));
+            warn!(id, error, "cannot let a container continue after its checkpoint; trying again");
+            sleep(THAW_RETRY).await;
+        }
         drop(held);
+        let report = blocking(move || order::read(&directory, REPORT)).await?;
         report.ok_or_else(|| {
             let reason = "the program that makes the checkpoint was killed".to_owned();
             DumpError::Unfit { id: self.id().to_owned(), reason }
@@ -389,6 +391,7 @@ fn bind_mount((source, destination): (String, String)) -> BindMount {
 const MODE: u32 = 0o700;
 /// How long a stop of the container, or the start of a command, may delay the checkpoint.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const LARGEST_LOG: u64 = 64 << 20;
 /// The kernel's text, which CRIU and the runtime repeat.

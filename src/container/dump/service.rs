@@ -16,7 +16,7 @@ use super::{
     error::DumpError,
 };
 use crate::{
-    concurrency::{keyed_locks::KeyedLocks, single_flight::Lost},
+    concurrency::{blocking::blocking, keyed_locks::KeyedLocks, single_flight::Lost},
     container::node::Node,
     model::{
         dump::{DumpSpec, DumpedContainer},
@@ -70,7 +70,10 @@ impl Dumps {
     ) -> Result<(), DumpError> {
         let (pod, containers) = self.find(&spec).await?;
         let ids = containers.iter().map(|container| container.id.to_string());
-        let place = spec.location.display().to_string();
+        // The files of a pod are in a directory with its id, whichever containers are saved.
+        let ids = ids.chain(pod.as_ref().map(|pod| pod.id.to_string()));
+        let location = spec.location.clone();
+        let place = blocking(move || canonical(&location)).await.display().to_string();
         let in_progress = ids.chain([place]).map(|id| {
             self.running.try_write(&id).ok_or_else(|| DumpError::InProgress { id: id.clone() })
         });
@@ -139,4 +142,10 @@ impl Dumps {
         }
         Ok((pod, containers))
     }
+}
+
+/// The location without links and repeated slashes, so that all spellings of a place are the same.
+fn canonical(location: &Path) -> PathBuf {
+    let in_parent = || Some(location.parent()?.canonicalize().ok()?.join(location.file_name()?));
+    location.canonicalize().ok().or_else(in_parent).unwrap_or_else(|| location.to_owned())
 }

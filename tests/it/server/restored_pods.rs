@@ -129,9 +129,9 @@ async fn a_checkpoint_that_is_not_allowed_or_does_not_fit_leaves_no_pod() {
     let missing = with(&|it| it.checkpoint_path.push('x'));
     scene.refuses(missing, Code::NotFound, "No such file").await;
     let fewer = with(&|it| drop(it.container_configs.pop()));
-    scene.refuses(fewer, refused, "must be the containers of the checkpoint: a, b").await;
+    scene.refuses(fewer, refused, "must be the containers of the checkpoint: [\"a\", \"b\"]").await;
     let other = with(&|it| it.container_configs[1] = container("c"));
-    scene.refuses(other, refused, "must be the containers of the checkpoint: a, b").await;
+    scene.refuses(other, refused, "must be the containers of the checkpoint: [\"a\", \"b\"]").await;
     let command = with(&|it| it.container_configs[1].args = vec!["again".to_owned()]);
     scene.refuses(command, refused, "has another command").await;
     let directory = with(&|it| it.container_configs[1].working_dir = "/tmp".to_owned());
