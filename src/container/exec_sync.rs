@@ -290,18 +290,23 @@ impl Run {
                 let mut clearing = pin!(exec.clear(Leftover::Running, &self.commands.shutdown));
                 let cleared = timeout(KILL_TIMEOUT, &mut clearing).await;
                 let limit = self.limit().as_secs();
-                let text = match reason {
-                    Interruption::Cancelled => {
-                        format!("the caller of the command in container {id} has disconnected")
-                    }
-                    Interruption::Stopping => {
+                let (kind, text) = match reason {
+                    Interruption::Cancelled => (
+                        Kind::Cancelled,
+                        format!("the caller of the command in container {id} has disconnected"),
+                    ),
+                    Interruption::Stopping => (
+                        Kind::Unavailable,
                         format!(
                             "the command in container {id} was killed: dockbridge is shutting down"
-                        )
-                    }
-                    Interruption::NoMemory => format!(
-                        "command in container {id} was killed after {limit}s: it waited for memory for \
-                         its output, because other commands used all of it"
+                        ),
+                    ),
+                    Interruption::NoMemory => (
+                        Kind::Unavailable,
+                        format!(
+                            "command in container {id} was killed after {limit}s: it waited for memory for \
+                             its output, because other commands used all of it"
+                        ),
                     ),
                     Interruption::DeadlineExceeded => {
                         let left = match &cleared {
@@ -309,13 +314,10 @@ impl Run {
                             Ok(Err(error)) => format!(" and {error}"),
                             Err(_) => " and killing it takes longer".to_owned(),
                         };
-                        format!("command in container {id} timed out after {limit}s{left}")
+                        let text =
+                            format!("command in container {id} timed out after {limit}s{left}");
+                        (Kind::DeadlineExceeded, text)
                     }
-                };
-                let kind = match reason {
-                    Interruption::Cancelled => Kind::Cancelled,
-                    Interruption::Stopping | Interruption::NoMemory => Kind::Unavailable,
-                    Interruption::DeadlineExceeded => Kind::DeadlineExceeded,
                 };
                 caller.answer(Err(Failure::new(kind, text)));
                 return match cleared {

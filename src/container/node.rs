@@ -61,7 +61,7 @@ pub struct EngineFloor {
 }
 
 impl Node {
-    /// The record of the container with this id. Fails with `NotFound` if there is none.
+    /// The record of the container with this id. Fails with kind `NotFound` if there is none.
     pub(super) async fn container(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
         let now = self.store.inspected(id).await?;
         now.container(id).map(Arc::clone).ok_or_else(|| unknown_container(id))
@@ -100,7 +100,7 @@ impl Node {
         })
     }
 
-    /// The image with this name. Fails with `NotFound` if the image is not on this node.
+    /// The image with this name. Fails with kind `NotFound` if the image is not on this node.
     pub(super) async fn present_image(
         &self,
         snapshot: &Snapshot,

@@ -63,7 +63,7 @@ impl Export {
 }
 
 impl Engine {
-    /// All files of a container. Fails with `NotFound` if there is no such container.
+    /// All files of a container. Fails with [`EngineError::NotFound`] if there is no such container.
     pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
         let request = self.request(Method::GET, "export", Subject::container(id), "/export")?;
         let body = self.begin(&request).await?;

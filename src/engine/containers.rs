@@ -30,8 +30,8 @@ impl Engine {
     /// attempt finds its name in use.
     ///
     /// # Errors
-    /// `NameTaken` if another container has the name, `NotFound` if the image
-    /// is missing.
+    /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image is
+    /// missing.
     pub async fn create_container(
         &self,
         name: &str,
@@ -53,7 +53,7 @@ impl Engine {
     /// short command would run twice.
     ///
     /// # Errors
-    /// `CannotRun` if the container itself is the reason.
+    /// [`EngineError::CannotRun`] if the container itself is the reason.
     pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
         self.done(self.post(Call::START, id, "/start", &[])?).await
     }
@@ -64,7 +64,7 @@ impl Engine {
     /// Never repeated after a broken connection, because many programs exit at once on a second SIGTERM.
     ///
     /// # Errors
-    /// `Deadline` if even the kill had no effect in time.
+    /// [`EngineError::Deadline`] if even the kill had no effect in time.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
@@ -75,7 +75,7 @@ impl Engine {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// `Conflict` if there is no main process.
+    /// [`EngineError::Conflict`] if there is no main process.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
@@ -83,7 +83,7 @@ impl Engine {
     /// Changes limits of a container, running or not. Limits that are not in the body stay.
     ///
     /// # Errors
-    /// `Rejected` if the engine refuses the limits, `Failed` if the kernel does.
+    /// [`EngineError::Rejected`] if the engine refuses the limits, [`EngineError::Failed`] if the kernel does.
     pub async fn update_container(
         &self,
         id: &str,
@@ -114,18 +114,19 @@ impl Engine {
         absent_is_fine(outcome)
     }
 
-    /// Inspects a container. Fails with `NotFound` if there is no such container.
+    /// Inspects a container. Fails with [`EngineError::NotFound`] if there is no such container.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
-    /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers.
-    /// Fails with `NotFound` if there is no such container.
+    /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers. Fails
+    /// with [`EngineError::NotFound`] if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
 
-    /// Whether somebody has paused a container. Fails with `NotFound` if there is no such container.
+    /// Whether somebody has paused a container. Fails with [`EngineError::NotFound`] if there is no such
+    /// container.
     pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
         Ok(self.inspect(id).await?.state.status == "paused")
     }

@@ -31,6 +31,10 @@ impl Subject {
     pub(super) fn container(id: &str) -> Self {
         Self::Container(id.to_owned())
     }
+
+    pub(super) fn exec(id: &str) -> Self {
+        Self::Exec(id.to_owned())
+    }
 }
 
 impl Call {

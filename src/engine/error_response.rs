@@ -15,7 +15,7 @@ use crate::wire::docker;
 /// The error for an answer with a failure status.
 pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
     let message = message(status, body);
-    match (status.as_u16(), started(&call)) {
+    match (status.as_u16(), container_to_start(&call)) {
         // The request should be repeated with another API version.
         (400, _) if message.starts_with("client version ") && message.contains(" is too ") => {
             EngineError::Incompatible { reason: message }
@@ -103,7 +103,7 @@ fn not_found(call: Call, message: String) -> EngineError {
         Subject::Image(name)
     } else if let Some(name) = named("No such container:") {
         Subject::Container(name)
-    } else if call.verb == Call::CREATE || started(&call).is_some() {
+    } else if call.verb == Call::CREATE || container_to_start(&call).is_some() {
         return EngineError::Conflict { call, message };
     } else {
         call.subject
@@ -144,8 +144,8 @@ fn is_half_removed(call: &Call, message: &str) -> bool {
         && message == "layer does not exist"
 }
 
-/// The container that the call starts. The start of an exec does not count.
-fn started(call: &Call) -> Option<String> {
+/// The container that the call should start. The start of an exec does not count.
+fn container_to_start(call: &Call) -> Option<String> {
     match &call.subject {
         Subject::Container(id) if call.verb == Call::START => Some(id.clone()),
         _ => None,

@@ -68,8 +68,8 @@ impl ExecState {
 }
 
 impl Engine {
-    /// Creates an exec and returns its id. Nothing runs yet. Fails with `NotFound` if there is no such
-    /// container, with `Conflict` if it is paused or does not run.
+    /// Creates an exec and returns its id. Nothing runs yet. Fails with [`EngineError::NotFound`] if there is
+    /// no such container, with [`EngineError::Conflict`] if it is paused or does not run.
     pub async fn create_exec(
         &self,
         container: &str,
@@ -97,20 +97,18 @@ impl Engine {
     /// writes the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
-    /// `NotFound` if there is no such exec, `Conflict` if it was started
-    /// before or its container no longer runs.
+    /// [`EngineError::NotFound`] if there is no such exec, [`EngineError::Conflict`] if it was started before
+    /// or its container no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
-        let start =
-            self.request(Method::POST, "start", Subject::Exec(exec.to_owned()), "/start")?;
+        let start = self.request(Method::POST, "start", Subject::exec(exec), "/start")?;
         self.hijack(start.with_json(&body)?, tty).await
     }
 
-    /// Inspects an exec. The engine forgets it some minutes after its end. Fails with `NotFound` if there
-    /// is no such exec.
+    /// Inspects an exec. The engine forgets it some minutes after its end. Fails with [`EngineError::NotFound`]
+    /// if there is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
-        let request =
-            self.request(Method::GET, Call::INSPECT, Subject::Exec(exec.to_owned()), "/json")?;
+        let request = self.request(Method::GET, Call::INSPECT, Subject::exec(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
         Ok(ExecState {
             running: stated.running,
@@ -120,20 +118,17 @@ impl Engine {
         })
     }
 
-    /// Resizes an exec's terminal. Waits until it has started. Fails with `NotFound` if there is no such
-    /// exec, with other errors if it has ended.
+    /// Resizes an exec's terminal. Waits until it has started. Fails with [`EngineError::NotFound`] if there is
+    /// no such exec, with other errors if it has ended.
     pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
         let tail = address::with_size("/resize", size);
-        self.done(
-            self.request(Method::POST, "resize", Subject::Exec(exec.to_owned()), &tail)?
-                .repeatable(),
-        )
-        .await
+        let resize = self.request(Method::POST, "resize", Subject::exec(exec), &tail)?;
+        self.done(resize.repeatable()).await
     }
 
     /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
-    /// container, because it determines the framing of the output. Fails with `NotFound` if there is no
-    /// such container, with `Conflict` if it is paused or does not run.
+    /// container, because it determines the framing of the output. Fails with [`EngineError::NotFound`] if
+    /// there is no such container, with [`EngineError::Conflict`] if it is paused or does not run.
     pub async fn attach(
         &self,
         container: &str,
@@ -154,8 +149,8 @@ impl Engine {
         self.hijack(attach, streams.tty).await
     }
 
-    /// Resizes the main process's terminal. Fails with `NotFound` if there is no such container, with
-    /// `Conflict` if it does not run.
+    /// Resizes the main process's terminal. Fails with [`EngineError::NotFound`] if there is no such container,
+    /// with [`EngineError::Conflict`] if it does not run.
     pub async fn resize_container(
         &self,
         container: &str,

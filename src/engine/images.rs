@@ -32,7 +32,7 @@ impl Engine {
         .await
     }
 
-    /// Inspects an image, by id or reference. Fails with `NotFound` if there is no such image.
+    /// Inspects an image, by id or reference. Fails with [`EngineError::NotFound`] if there is no such image.
     ///
     /// The engine also finds images by a prefix of their id. A caller that asked by name must check that
     /// the record has the name.
@@ -56,8 +56,8 @@ impl Engine {
         self.done(removal.repeatable()).await
     }
 
-    /// Loads an image archive in the format of `docker save`. Fails with the engine's message (`Failed`) if it
-    /// cannot load the archive.
+    /// Loads an image archive in the format of `docker save`. Fails with the engine's message
+    /// ([`EngineError::Failed`]) if it cannot load the archive.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
@@ -91,8 +91,8 @@ impl Engine {
         Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
     }
 
-    /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or
-    /// if the engine does not report them. Fails with `NotFound` if there is no such image.
+    /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or if
+    /// the engine does not report them. Fails with [`EngineError::NotFound`] if there is no such image.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let subject = Subject::Image(image.to_string());
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;

@@ -17,6 +17,7 @@ use super::{
     error::ExecError,
     process::{Exec, end_all},
 };
+use crate::error::chain;
 
 /// What may be left of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,18 +83,26 @@ impl Exec {
             match step {
                 Ok(next) => (left, until) = (next, None),
                 Err(error) if left == Leftover::MayStart => {
-                    warn!(container, %error, "cannot ask whether a command has started; it may run");
+                    warn!(
+                        container,
+                        error = chain(&error),
+                        "cannot ask whether a command has started; it may run"
+                    );
                     return Err(error);
                 }
                 Err(error)
                     if error.may_pass()
                         && Instant::now() < *until.get_or_insert(Instant::now() + PERSISTENCE) =>
                 {
-                    warn!(container, %error, "cannot kill a command yet; retrying");
+                    warn!(container, error = chain(&error), "cannot kill a command yet; retrying");
                     sleep(KILL_AGAIN).await;
                 }
                 Err(error) => {
-                    warn!(container, %error, "cannot kill a command; it keeps running");
+                    warn!(
+                        container,
+                        error = chain(&error),
+                        "cannot kill a command; it keeps running"
+                    );
                     return Err(error);
                 }
             }

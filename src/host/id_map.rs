@@ -35,20 +35,23 @@ use super::{
     netns::on_own_thread,
 };
 
-/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them, if there is one. Mounts
-/// below `source` are included unchanged, also those that are mounted later; mounts at `target` do not appear
-/// at `source`. Creates the mount point: a file for a file, otherwise a directory. With `without_devices`,
-/// device nodes in it cannot be opened.
+/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them. Mounts below `source` are
+/// included unchanged, also those that are mounted later; mounts at `target` do not appear at `source`.
+/// Creates the mount point: a file for a file, otherwise a directory.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or access is denied.
-pub fn mount_copy(
+pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
+    attach_copy(source, target, Some(ids), 0)
+}
+
+/// As [`mount_mapped`], but device nodes in it cannot be opened. Without `ids` owners stay.
+pub fn mount_without_devices(
     source: &Path,
     target: &Path,
     ids: Option<BorrowedFd<'_>>,
-    without_devices: bool,
 ) -> Result<(), HostError> {
-    attach_copy(source, target, ids, if without_devices { MOUNT_ATTR_NODEV } else { 0 })
+    attach_copy(source, target, ids, MOUNT_ATTR_NODEV)
 }
 
 fn attach_copy(
@@ -265,7 +268,7 @@ impl Layers {
     }
 }
 
-/// Unmounts what [`mount_copy`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
+/// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
 /// point. Also succeeds if nothing is mounted there. Fails if the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).or_cannot("unmount", at)?;

@@ -83,10 +83,14 @@ pub fn is_of(pid: u32, at: &Path) -> bool {
     of_process.is_ok_and(|process| identity(at).is_ok_and(|pinned| process == pinned))
 }
 
-/// Whether a visible process is in the network namespace at `at`.
-pub fn is_used(at: &Path) -> bool {
-    let pids = Processes::new("/proc").pids().unwrap_or_default();
-    is_pinned(at) && pids.into_iter().any(|pid| is_of(pid, at))
+/// Whether a visible process is in the network namespace at `at`. Fails if the processes cannot be listed.
+pub fn is_used(at: &Path) -> Result<bool, HostError> {
+    if !is_pinned(at) {
+        return Ok(false);
+    }
+    let table = Path::new("/proc");
+    let pids = Processes::new(table).pids().or_cannot("list processes in", table)?;
+    Ok(pids.into_iter().any(|pid| is_of(pid, at)))
 }
 
 /// Removes the pin at `at` and its file. The namespace ends with its last process.

@@ -78,8 +78,7 @@ impl Processes {
 
     /// The pid of every process.
     pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
-        let listed = fs::read_dir(&self.root)?;
-        Ok(pids_of(listed.map(|entry| Ok(entry?.file_name()))))
+        pids_of(fs::read_dir(&self.root)?.map(|entry| Ok(entry?.file_name())))
     }
 
     /// The process with this pid, if there is one.
@@ -127,13 +126,13 @@ impl Processes {
     }
 
     /// Whether a process with the same mounts as dockbridge has its current directory in this one, whose path
-    /// has no links.
+    /// has no links. Also true if the table cannot be read: no process has certainly ended then.
     pub fn has_in(&self, directory: &Path) -> bool {
-        let mut pids = self.pids().into_iter().flatten();
+        let Ok(pids) = self.pids() else { return true };
         // A process that has ended has none, even if its parent has not waited for it.
         let is_there =
             |pid| self.current_directory(pid).is_some_and(|it| it.starts_with(directory));
-        pids.any(|pid| is_there(pid) && self.has_our_mounts(pid))
+        pids.into_iter().any(|pid| is_there(pid) && self.has_our_mounts(pid))
     }
 
     fn path(&self, pid: u32, name: &str) -> PathBuf {
@@ -152,9 +151,15 @@ impl Processes {
     }
 }
 
-/// The pids among the names of entries. An entry that cannot be read is left out.
-pub(super) fn pids_of(names: impl Iterator<Item = io::Result<OsString>>) -> Vec<u32> {
-    names.flatten().filter_map(|name| name.to_str()?.parse().ok()).collect()
+/// The pids among the names of entries. A directory has no more entries after its first error, so the pids
+/// before it are not all there are.
+pub(super) fn pids_of(
+    mut names: impl Iterator<Item = io::Result<OsString>>,
+) -> io::Result<Vec<u32>> {
+    names.try_fold(Vec::new(), |mut pids, name| {
+        pids.extend(name?.to_str().and_then(|name| name.parse::<u32>().ok()));
+        Ok(pids)
+    })
 }
 
 /// The values of a flag in a command line, written `--name=value` or `--name value`.

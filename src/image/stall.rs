@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::engine::pull::PullProgress;
 
 /// When any pull of this process last made progress. Clones share the value.
-#[derive(Clone, Default)]
-pub(super) struct LastProgress(Arc<Mutex<Option<Instant>>>);
+#[derive(Clone)]
+pub(super) struct LastProgress(Arc<Mutex<Instant>>);
 
 /// Detects the stall of one pull.
 pub(super) struct StallDetector {
@@ -80,6 +80,23 @@ enum Turn {
     MayWait,
 }
 
+impl LastProgress {
+    fn record(&self, now: Instant) {
+        let mut last = self.0.lock();
+        *last = now.max(*last);
+    }
+
+    fn last(&self) -> Instant {
+        *self.0.lock()
+    }
+}
+
+impl Default for LastProgress {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+}
+
 impl StallDetector {
     /// Starts now. Without a deadline, a pull is never stalled.
     pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
@@ -96,8 +113,7 @@ impl StallDetector {
     pub(super) fn record(&mut self, progress: &PullProgress, now: Instant) {
         if self.transfer.update(progress) {
             self.progressed_at = now;
-            let mut last = self.shared.0.lock();
-            *last = last.max(Some(now));
+            self.shared.record(now);
         }
     }
 
@@ -105,7 +121,7 @@ impl StallDetector {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
         let factor = self.transfer.deadline_factor();
-        let others = self.shared.0.lock().unwrap_or(self.progressed_at).max(self.progressed_at);
+        let others = self.progressed_at.max(self.shared.last());
         match self.transfer.turn() {
             Turn::MayWait if !self.waits_unseen => after(self.progressed_at, factor),
             Turn::Comes => after(self.progressed_at, factor),

@@ -5,7 +5,11 @@
 //! the container and removed after it. The code that creates a container holds the image's lock until the
 //! store shows the container.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 use tracing::{debug, warn};
@@ -15,7 +19,7 @@ use crate::{
     concurrency::blocking::blocking,
     engine::error::EngineError,
     error::{Failure, Kind, chain},
-    host::{file, overlay},
+    host::overlay,
     model::{engine::EngineInfo, id::ImageId, label, record::Observed},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::unstarted::unstarted,
@@ -105,7 +109,9 @@ impl ImageFiles {
     pub async fn restore_directories(&self) {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
-            Err(error) => warn!(%error, "cannot list the images pinned for containers"),
+            Err(error) => {
+                warn!(error = chain(&error), "cannot list the images pinned for containers");
+            }
         }
         self.sweep().await;
         let now = self.store.snapshot();
@@ -135,10 +141,8 @@ impl ImageFiles {
     /// Removes the directories on this host that no container needs.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
-        let found = blocking(move || file::entries(&directories)).await.unwrap_or_default();
-        let names = found.iter().filter_map(|path| path.file_name()?.to_str());
-        let images = names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok());
-        self.release_all(images.collect()).await;
+        let found = blocking(move || images_in(&directories)).await;
+        self.release_all(found).await;
     }
 
     /// Skips a locked image: the code that has the lock releases the directory afterwards.
@@ -227,6 +231,13 @@ pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
     let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
     let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());
     unpacked.collect()
+}
+
+/// If an entry cannot be read, those before it.
+fn images_in(directories: &Path) -> Vec<ImageId> {
+    let Ok(entries) = fs::read_dir(directories) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| ImageId::try_from(name.replacen('-', ":", 1)).ok()).collect()
 }
 
 fn pin_name(image: &ImageId) -> String {

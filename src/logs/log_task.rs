@@ -159,10 +159,7 @@ impl LogTask {
             }
         } else if self.last_error.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
-        } else if self.failures > 1
-            // These usually pass by the next try.
-            || !matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
-        {
+        } else if !(self.failures == 1 && is_transient(error)) {
             warn!(%container, error = text, "cannot write the container log; retrying");
             self.last_error = Some(text);
         }
@@ -221,6 +218,11 @@ async fn poll(
     let polled = polling.await;
     info!(container = %container.id, "the file system of the container log answers again");
     polled
+}
+
+/// Whether the error usually passes by the next try.
+const fn is_transient(error: &LogError) -> bool {
+    matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
 }
 
 /// A log is busy if it was written to within this time, or grew by this much since the last poll. It is

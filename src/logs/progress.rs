@@ -26,12 +26,16 @@ pub(super) struct Progress {
     pub(super) remaining: Option<u64>,
 }
 
+/// A caller waited too long. This is the last known state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TimedOut(pub(super) Progress);
+
 /// Returns when the whole log of this run is written. Returns at once if an earlier caller waited too long
-/// for it, or if the container was started again. The error is the last known state.
+/// for it, or if the container was started again.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     run: Nanos,
-) -> Result<(), Progress> {
+) -> Result<(), TimedOut> {
     let give_up = Instant::now() + LONGEST_WAIT;
     loop {
         let now = *log.borrow_and_update();
@@ -43,7 +47,7 @@ pub(super) async fn completion(
             later.complete || later.bytes != now.bytes || later.ended != now.ended
         });
         let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
-            return Err(*log.borrow());
+            return Err(TimedOut(*log.borrow()));
         };
         // The log is no longer written.
         if !is_written {

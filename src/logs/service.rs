@@ -14,7 +14,7 @@ use super::{
     metrics::LogMetrics,
     poll::Shared,
     position_store::PositionStore,
-    progress::{Progress, completion, opening},
+    progress::{TimedOut, completion, opening},
     watches::Watches,
 };
 use crate::{
@@ -94,10 +94,10 @@ impl Logs {
             let id = container.id.clone();
             let Some(log) = all.observe(container, run) else { return };
             if let RunState::Ended(start) = run
-                && let Err(Progress { bytes, remaining, .. }) = completion(log, start).await
+                && let Err(TimedOut(late)) = completion(log, start).await
             {
                 warn!(
-                    container = %id, written = bytes, left = remaining,
+                    container = %id, written = late.bytes, left = late.remaining,
                     "container shown as exited before its whole log was written; the rest follows"
                 );
                 if let Some(log) = all.find(&id) {

@@ -133,18 +133,18 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
         return;
     }
     for refused in &next.selection.refused {
-        warn!(file = %refused.file, reason = %refused.reason, "network configuration file refused");
+        warn!(file = %refused.file, reason = refused.reason, "network configuration file refused");
     }
     match (next.selected(), &next.status_error) {
         (Some(selected), None) => {
             info!(network = %selected.list.name, file = %selected.file, "network is ready");
         }
         (Some(selected), Some(error)) => {
-            warn!(network = %selected.list.name, %error, "CNI STATUS failed; the network is not ready");
+            warn!(network = %selected.list.name, error, "CNI STATUS failed; the network is not ready");
         }
         (None, _) => {
             warn!(
-                reason = %next.reason(),
+                reason = next.reason(),
                 "no usable network configuration; no pod is connected until there is one"
             );
         }

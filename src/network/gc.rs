@@ -84,12 +84,23 @@ impl ActiveAttachments {
 /// stale only if dockbridge or cri-dockerd made it and its namespace is gone.
 pub(super) fn split_stale(
     entries: Vec<CachedResult>,
-    mut live: HashSet<AttachmentKey>,
+    live: HashSet<AttachmentKey>,
 ) -> (Vec<CachedResult>, HashSet<AttachmentKey>) {
-    let is_stale = |entry: &CachedResult| !live.contains(&entry.into()) && is_abandoned(entry);
-    let (stale, used): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_stale);
-    live.extend(used.iter().map(AttachmentKey::from));
-    (stale, live)
+    let mut active = live;
+    let mut stale = Vec::new();
+    for entry in entries {
+        let key = AttachmentKey::from(&entry);
+        // Also if an earlier entry with the same key is in use.
+        if active.contains(&key) {
+            continue;
+        }
+        if is_abandoned(&entry) {
+            stale.push(entry);
+        } else {
+            active.insert(key);
+        }
+    }
+    (stale, active)
 }
 
 fn is_abandoned(entry: &CachedResult) -> bool {

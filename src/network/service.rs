@@ -293,8 +293,8 @@ impl Network {
         let found = found.inspect_err(|error| {
             debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting it without an attachment");
         });
-        let ip = |ip| json!({ "address": ip, "interface": 0 });
-        let ips: Vec<Value> = found.ok()?.iter().map(ip).collect();
+        let ips: Vec<Value> =
+            found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
         let result = json!({
             "cniVersion": "1.0.0",
             "interfaces": [{ "name": INTERFACE, "sandbox": intent.pod.netns }],

@@ -21,6 +21,7 @@ use super::{plugin::check_name, service::Shared};
 use crate::{
     concurrency::backoff::Backoff,
     config::settings::NriSettings,
+    error::chain,
     host::{file, plugin_process::PluginProcess},
 };
 
@@ -43,16 +44,17 @@ impl Shared {
     pub(super) async fn launch_all(self: &Arc<Self>) {
         let directory = &self.settings.plugin_dir;
         let mut paths = file::entries(directory).unwrap_or_else(|error| {
-            warn!(directory = %directory.display(), %error, "cannot list the NRI plugins to start; starting none");
+            warn!(directory = %directory.display(), error = chain(&error), "cannot list the NRI plugins to start; starting none");
             Vec::new()
         });
         paths.retain(|path| is_executable(path));
-        let launched = paths.into_iter().filter_map(|path| {
-            let plugin = installed(&self.settings, &path);
-            let refused = |error: &String| warn!(plugin = %path.display(), error, "not starting an NRI plugin");
-            let plugin = plugin.inspect_err(refused).ok()?;
-            Some(self.keep_running(path, plugin))
-        });
+        let mut launched = Vec::new();
+        for path in paths {
+            match installed(&self.settings, &path) {
+                Ok(plugin) => launched.push(self.keep_running(path, plugin)),
+                Err(error) => warn!(plugin = %path.display(), error, "not starting an NRI plugin"),
+            }
+        }
         join_all(launched).await;
     }
 
@@ -61,7 +63,7 @@ impl Shared {
         loop {
             let began = Instant::now();
             if let Err(error) = self.run(&path, &plugin).await {
-                warn!(plugin = %path.display(), %error, "cannot start an NRI plugin; retrying");
+                warn!(plugin = %path.display(), error = chain(&error), "cannot start an NRI plugin; retrying");
             }
             if began.elapsed() > LONGEST_PAUSE {
                 backoff.succeeded();

@@ -75,7 +75,7 @@ impl Shared {
                     });
                 }
                 Err(error) => {
-                    warn!(%error, "cannot accept an NRI plugin; retrying");
+                    warn!(error = chain(&error), "cannot accept an NRI plugin; retrying");
                     sleep(ACCEPT_RETRY).await;
                 }
             }

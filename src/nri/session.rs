@@ -84,9 +84,11 @@ impl Shared {
         let registering = time::timeout(limit, registration(connection, calls)).await;
         let late = || CloseReason::Timeout { method: "RegisterPlugin", limit };
         let (index, name) = registering.map_err(|_| late())??;
-        let external = InstalledPlugin { index, name, config: String::new() };
-        // The name of its file counts, whatever name it registers.
-        let InstalledPlugin { index, name, config } = installed.unwrap_or(external);
+        let (index, name, config) = match installed {
+            // The name of its file counts, whatever name it registers.
+            Some(InstalledPlugin { index, name, config }) => (index, name, config),
+            None => (index, name, String::new()),
+        };
         let (connection, metrics) = (connection.clone(), self.metrics.clone());
         let limit = self.settings.request_timeout;
         let mut plugin = Plugin { index, name, events: 0, connection, limit, metrics };

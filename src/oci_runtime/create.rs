@@ -117,7 +117,7 @@ fn mount(
                 if !mapped.without_devices {
                     continue;
                 }
-                id_map::mount_copy(source, &target, None, true)?;
+                id_map::mount_without_devices(source, &target, None)?;
             }
             Err(error) => return Err(error),
         }
@@ -136,7 +136,7 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
                 .mount_mapped(target, ids.as_fd(), root)
                 .map_err(|e| explained(e, "the root file system", "overlays need Linux 5.19"))
         }
-        None => id_map::mount_copy(&engine, target, Some(ids.as_fd()), true)
+        None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
             .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
     }
 }
@@ -161,7 +161,10 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
         }
         // The container's root user can remove what the container's own mounts forbid, but not what the
         // mounts forbid from which they were made.
-        None => id_map::mount_copy(source, target, Some(ids.as_fd()), mapped.without_devices),
+        None if mapped.without_devices => {
+            id_map::mount_without_devices(source, target, Some(ids.as_fd()))
+        }
+        None => id_map::mount_mapped(source, target, ids.as_fd()),
     };
     mounted.map_err(|e| explained(e, &what, kernel))
 }

@@ -107,8 +107,8 @@ impl EditsDirectory {
             }
             older => {
                 return Err(malformed(format!(
-                    "version {older} is older than version {VERSION} of this runtime: restart \
-                     dockbridge and remove the container. kubelet then creates another one"
+                    "version {older} is older than version {VERSION} of this runtime: the container \
+                     must be replaced, so delete its pod"
                 )));
             }
         }

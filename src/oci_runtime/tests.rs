@@ -276,7 +276,9 @@ fn edits_of_another_version_are_refused_where_they_are_needed() {
     fs::write(&process, text).unwrap();
     let exec = CommandLine { id: ID.to_owned(), process: Some(process), ..CommandLine::default() };
     directory.write(ID, &OciEdits::default()).unwrap();
-    for (version, hint) in [(1, "is older than version"), (5, "is newer than version")] {
+    for (version, hint) in
+        [(1, "must be replaced, so delete its pod"), (5, "is newer than version")]
+    {
         let fields = json!({"version": version, "engine": "e"});
         fs::write(directory.file(ID), fields.to_string()).unwrap();
         let refused = create::prepare(&directory, ID, &bundle).unwrap_err().to_string();

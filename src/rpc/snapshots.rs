@@ -7,7 +7,10 @@ use tonic::Status;
 use tracing::warn;
 
 use super::runtime::RuntimeRpc;
-use crate::store::{settings::SYNC_TIMEOUT, snapshot::Snapshot};
+use crate::{
+    error::chain,
+    store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
+};
 
 impl RuntimeRpc {
     /// The current snapshot for callers, or the reason why there is none yet.
@@ -28,7 +31,11 @@ impl RuntimeRpc {
         }
         join_all(listed.into_iter().map(async |id| {
             if let Err(error) = self.store.inspected(id).await {
-                warn!(id, %error, "docker inspect failed; answering from docker's list");
+                warn!(
+                    id,
+                    error = chain(&error),
+                    "docker inspect failed; answering from docker's list"
+                );
             }
         }))
         .await;

@@ -57,7 +57,7 @@ impl Sandboxes {
             Err(error) => return Err(error.into()),
             Ok(_) => return Ok(false),
         }
-        if self.mount(id, |at| Ok(netns::is_used(at))).await? {
+        if self.mount(id, netns::is_used).await? {
             return Ok(false);
         }
         self.deps.network.detach_unknown(id, &self.pin_of(id)).await?;

@@ -53,7 +53,10 @@ impl Sandboxes {
         if self.mode == NetworkMode::Cni
             && let Err(error) = self.deps.network.gc(&self.live_attachments()).await
         {
-            warn!(%error, "CNI GC failed; leftovers of plugins stay until dockbridge starts again");
+            warn!(
+                error = chain(&error),
+                "CNI GC failed; leftovers of plugins stay until dockbridge starts again"
+            );
         }
     }
 
@@ -86,7 +89,10 @@ impl Sandboxes {
         }
         let released = self.deps.network.release_stale(&self.live_attachments()).await;
         if let Err(error) = &released {
-            warn!(%error, "cannot release the networks of pods that are gone; retrying");
+            warn!(
+                error = chain(error),
+                "cannot release the networks of pods that are gone; retrying"
+            );
         }
         released.is_ok()
     }

@@ -167,14 +167,16 @@ fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError
     if let Some(path) = &args.daemon_json {
         return Ok(path.clone());
     }
-    let named = daemon.and_then(|it| Some((it.pid, it.flags.config_file.as_deref()?)));
-    match named {
+    let Some(daemon) = daemon else { return Ok(PathBuf::from(USUAL_FILE)) };
+    match &daemon.flags.config_file {
         // Only dockerd knows the directory to which a relative path refers.
-        Some((pid, path)) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
-            "dockerd (process {pid}) was started with --config-file {path:?}: name the file with \
+        Some(path) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
+            "dockerd (process {}) was started with --config-file {path:?}: name the file with \
              --daemon-json",
+            daemon.pid
         ))),
-        named => Ok(PathBuf::from(named.map_or(USUAL_FILE, |(_, path)| path))),
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Ok(PathBuf::from(USUAL_FILE)),
     }
 }
 

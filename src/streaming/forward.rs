@@ -23,7 +23,7 @@ use super::{
         stream::{OfferedStream, Receiver, Sender},
     },
 };
-use crate::model::record::SandboxRecord;
+use crate::{error::chain, model::record::SandboxRecord};
 
 /// A connection to forward.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
 async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<()>>) {
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
-        Some(place) => dial::connect(place, port).await,
+        Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
         None => Err("the pod no longer has a network".to_owned()),
     };
     let reason = match socket {

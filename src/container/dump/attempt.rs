@@ -116,7 +116,7 @@ impl Attempt {
         if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
             let directory = self.directory();
             let directory = directory.display();
-            warn!(%directory, %error, "cannot remove the files of a checkpoint; the next start retries");
+            warn!(%directory, error = chain(&error), "cannot remove the files of a checkpoint; the next start retries");
         }
         made
     }

@@ -43,7 +43,7 @@ impl HostCheck {
         Some(Self(Arc::new(Slot { number, _permit: permit })))
     }
 
-    /// Starts with the next path. Fails with `DeadlineExceeded` if another check hangs at this path.
+    /// Starts with the next path. Fails with kind `DeadlineExceeded` if another check hangs there.
     pub(in crate::container) fn at(&self, path: &Path) -> Result<(), Failure> {
         let mut running = running();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {

@@ -43,16 +43,16 @@ fn a_directory_and_a_file_are_shown_with_other_owners() {
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "text").unwrap();
     chown(source.join("file"), Some(7), Some(8)).unwrap();
-    mount_copy(&source, &target, Some(ids.as_fd()), false).unwrap();
+    mount_mapped(&source, &target, ids.as_fd()).unwrap();
     assert_eq!(owner(&target), (FIRST, FIRST));
     assert_eq!(owner(&target.join("file")), (FIRST + 7, FIRST + 8));
     assert!(!is_without_devices(&target), "a volume may have some");
     unmount(&target).unwrap();
-    mount_copy(&source, &target, Some(ids.as_fd()), true).unwrap();
+    mount_without_devices(&source, &target, Some(ids.as_fd())).unwrap();
     assert!(is_without_devices(&target));
     unmount(&target).unwrap();
     assert!(!target.exists());
-    mount_copy(&source.join("file"), &target, Some(ids.as_fd()), false).unwrap();
+    mount_mapped(&source.join("file"), &target, ids.as_fd()).unwrap();
     assert_eq!(owner(&target), (FIRST + 7, FIRST + 8));
     unmount(&target).unwrap();
     unmount(&target).unwrap();
@@ -102,7 +102,7 @@ fn mounts_below_a_volume_outlive_its_copy() {
     tmpfs(&source);
     tmpfs(&below);
     fs::write(below.join("file"), "text").unwrap();
-    mount_copy(&source, &target, Some(ids.as_fd()), false).unwrap();
+    mount_mapped(&source, &target, ids.as_fd()).unwrap();
     assert!(target.join("below/file").exists());
     tmpfs(&later);
     fs::write(later.join("file"), "text").unwrap();

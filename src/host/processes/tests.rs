@@ -98,9 +98,19 @@ fn the_real_table_shows_this_process() {
     assert!(table.all().unwrap().contains(&own));
 }
 
+/// The kernel lists pids in their order, and std ends the list after an error.
 #[test]
-fn an_entry_that_cannot_be_read_does_not_hide_the_other_pids() {
-    let unreadable = || Err(std::io::ErrorKind::Other.into());
-    let names = [Ok("12".into()), unreadable(), Ok("self".into()), Ok("7".into())];
-    assert_eq!(pids_of(names.into_iter()), [12, 7]);
+fn a_part_of_the_table_does_not_count_as_the_whole_table() {
+    let names = || ["self", "7", "12"].map(|name| Ok(name.into())).into_iter();
+    assert_eq!(pids_of(names()).unwrap(), [7, 12]);
+    let too_early = [Err(std::io::ErrorKind::OutOfMemory.into())];
+    pids_of(names().chain(too_early)).unwrap_err();
+}
+
+#[test]
+fn nothing_counts_as_ended_if_the_table_cannot_be_read() {
+    let root = tempfile::tempdir().unwrap();
+    let table = Processes::new(root.path().join("absent"));
+    table.all().unwrap_err();
+    assert!(table.has_in(root.path()));
 }

@@ -68,7 +68,7 @@ pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> S
 fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigList, String>)>> {
     let listed = fs::read_dir(directory)?;
     let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.retain(|path| is_list(path).is_some() && !path.is_dir());
+    paths.retain(|path| Form::of(path).is_some() && !path.is_dir());
     paths.sort();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(paths.iter().map(|path| (name(path), read(path))).collect())
@@ -76,11 +76,13 @@ fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigL
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
     let text = text(path)?;
-    if is_list(path) == Some(true) {
-        let directory = path.parent().unwrap_or(path);
-        return NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)));
+    match Form::of(path) {
+        Some(Form::List) => {
+            let directory = path.parent().unwrap_or(path);
+            NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
+        }
+        _ => NetworkConfigList::from_single(&text),
     }
-    NetworkConfigList::from_single(&text)
 }
 
 /// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.
@@ -123,12 +125,19 @@ async fn negotiate(
     Ok(list.with_version(version))
 }
 
-/// Whether a file has a list of plugins, or a single one. None for other files.
-fn is_list(path: &Path) -> Option<bool> {
-    match path.extension()?.to_str()? {
-        "conf" | "json" => Some(false),
-        "conflist" => Some(true),
-        _ => None,
+/// Whether a file has a single plugin or a list of plugins.
+enum Form {
+    Single,
+    List,
+}
+
+impl Form {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "conf" | "json" => Some(Self::Single),
+            "conflist" => Some(Self::List),
+            _ => None,
+        }
     }
 }
 

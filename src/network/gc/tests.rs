@@ -39,6 +39,12 @@ fn only_abandoned_attachments_of_dockers_shims_are_stale() {
 }
 
 #[test]
+fn an_entry_in_use_protects_later_ones_of_the_same_attachment() {
+    let entries = vec![entry("a", None, true), entry("a", Some("/nowhere/n"), true)];
+    assert_eq!(released(entries), Vec::<String>::new());
+}
+
+#[test]
 fn a_live_pod_is_active_even_without_its_namespace() {
     let node = TestNode::new();
     let pod = node.pod('a');

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     file::Files,
-    paths::GroupFiles,
+    paths::{Controller, GroupFiles},
     text::{count, fill, limit, pressure},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// The usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
     let places = files.places;
-    let (hierarchy, place) = places.directory("cpuacct")?;
+    let (hierarchy, place) = places.directory(Controller::Cpuacct)?;
     let mut reading = match hierarchy {
         Hierarchy::V2 => v2(files.text(place, "cpu.stat")?)?,
         Hierarchy::V1 => {
@@ -31,7 +31,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
         {
             modes(text, &mut reading);
         }
-        match places.directory("cpu") {
+        match places.directory(Controller::Cpu) {
             Some((Hierarchy::V1, place)) => v1_limits(place, hierarchy, &mut reading, files),
             Some((Hierarchy::V2, place)) if hierarchy == Hierarchy::V2 => {
                 v2_limits(place, places.requested_shares, &mut reading, files);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     file::Files,
-    paths::GroupFiles,
+    paths::{Controller, GroupFiles},
     text::{nested, operations, pressure},
 };
 use crate::{
@@ -18,7 +18,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<IoReading> {
     let text = paths.pressure.as_ref().and_then(|directory| files.text(directory, "io.pressure"));
     let pressure = text.and_then(pressure);
     let at = (files.options.now)();
-    let devices = match paths.directory("blkio").filter(|_| files.is_detailed()) {
+    let devices = match paths.directory(Controller::Blkio).filter(|_| files.is_detailed()) {
         Some((Hierarchy::V2, directory)) => files.uncached.text(directory, "io.stat").map(v2),
         Some((Hierarchy::V1, directory)) => v1(directory, files.uncached),
         None => None,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     file::Files,
-    paths::GroupFiles,
+    paths::{Controller, GroupFiles},
     text::{fill, flat, pressure},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 /// The memory and swap usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<SwapReading>)> {
     let places = files.places;
-    let (hierarchy, place) = places.directory("memory")?;
+    let (hierarchy, place) = places.directory(Controller::Memory)?;
     let (usage, limit) = match hierarchy {
         Hierarchy::V1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
         Hierarchy::V2 => ("memory.current", "memory.max"),

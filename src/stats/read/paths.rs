@@ -14,11 +14,43 @@ use crate::{
     },
 };
 
+/// A controller, with its name on version 1. On version 2 all files are in the only directory of the cgroup.
+///
+/// The order matters: the directory of the first one that a cgroup has tells whether the cgroup exists, and
+/// which processes it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Controller {
+    Memory,
+    /// The usage of CPU time.
+    Cpuacct,
+    /// Reads and writes of disks.
+    Blkio,
+    Pids,
+    /// The limits of CPU time.
+    Cpu,
+    Hugetlb,
+}
+
+impl Controller {
+    const ALL: [Self; 6] =
+        [Self::Memory, Self::Cpuacct, Self::Blkio, Self::Pids, Self::Cpu, Self::Hugetlb];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpuacct => "cpuacct",
+            Self::Blkio => "blkio",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+            Self::Hugetlb => "hugetlb",
+        }
+    }
+}
+
 /// Directories of a cgroup's files. Each controller may have a separate hierarchy.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stats) struct CgroupPaths {
-    /// By controller, with the names of version 1.
-    pub(super) controllers: BTreeMap<&'static str, (Hierarchy, PathBuf)>,
+    pub(super) controllers: BTreeMap<Controller, (Hierarchy, PathBuf)>,
     /// Version 2 has pressure with any controllers, also if version 1 is used for them.
     pub(super) pressure: Option<PathBuf>,
     /// Memory of the machine in bytes. A higher limit counts as no limit.
@@ -39,12 +71,12 @@ pub(in crate::stats) struct ReadOptions {
 impl CgroupPaths {
     /// The paths of a cgroup that was found.
     pub(in crate::stats) fn of(group: &Cgroup, machine_memory: u64) -> Self {
-        let found = |name| {
-            let (hierarchy, place) = group.directory(name)?;
-            Some((name, (hierarchy, place.to_owned())))
+        let found = |controller: Controller| {
+            let (hierarchy, place) = group.directory(controller.name())?;
+            Some((controller, (hierarchy, place.to_owned())))
         };
         Self {
-            controllers: CONTROLLERS.into_iter().filter_map(found).collect(),
+            controllers: Controller::ALL.into_iter().filter_map(found).collect(),
             pressure: group.v2().map(Path::to_owned),
             machine_memory,
             requested_shares: 0,
@@ -67,8 +99,8 @@ impl CgroupPaths {
     }
 
     /// The directory of a controller's files, and their version.
-    pub(super) fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
-        self.controllers.get(controller).map(|(hierarchy, place)| (*hierarchy, place.as_path()))
+    pub(super) fn directory(&self, controller: Controller) -> Option<(Hierarchy, &Path)> {
+        self.controllers.get(&controller).map(|(hierarchy, place)| (*hierarchy, place.as_path()))
     }
 
     pub(in crate::stats) fn exists(&self) -> bool {
@@ -82,8 +114,8 @@ impl CgroupPaths {
     }
 
     fn any(&self) -> Option<&Path> {
-        let first = CONTROLLERS.into_iter().find_map(|name| self.directory(name));
-        first.map(|(_, place)| place).or(self.pressure.as_deref())
+        let first = self.controllers.values().next().map(|(_, place)| place);
+        first.or(self.pressure.as_ref()).map(PathBuf::as_path)
     }
 }
 
@@ -114,6 +146,3 @@ impl GroupFiles<'_> {
         text::limit(self.text(directory, name)?)
     }
 }
-
-/// Version 2 has all of them in one directory.
-const CONTROLLERS: [&str; 6] = ["memory", "cpuacct", "blkio", "pids", "cpu", "hugetlb"];

@@ -12,7 +12,7 @@ use std::{
 use super::{
     file::Files,
     group,
-    paths::{CgroupPaths, ReadOptions},
+    paths::{CgroupPaths, Controller, ReadOptions},
 };
 use crate::{
     host::cgroup::Hierarchy,
@@ -60,18 +60,18 @@ fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
         let size = options.page_sizes.first();
         size.map(|size| format!("hugetlb.{size}.{file}")).unwrap_or_default()
     };
-    let lower = |name: &str, hierarchy, place: &Path| {
-        let file = match (name, hierarchy) {
-            ("cpuacct", Hierarchy::V1) => "cpuacct.usage",
-            ("cpu", Hierarchy::V1) => "cpu.cfs_quota_us",
-            ("cpuacct" | "cpu", Hierarchy::V2) => "cpu.max",
-            ("memory", Hierarchy::V1) => "memory.usage_in_bytes",
-            ("memory", Hierarchy::V2) => "memory.current",
-            ("blkio", Hierarchy::V1) => "blkio.throttle.io_service_bytes_recursive",
-            ("blkio", Hierarchy::V2) => "io.stat",
-            ("pids", _) => "pids.max",
-            (_, Hierarchy::V1) => &pages("usage_in_bytes"),
-            (_, Hierarchy::V2) => &pages("current"),
+    let lower = |controller, hierarchy, place: &Path| {
+        let file = match (controller, hierarchy) {
+            (Controller::Cpuacct, Hierarchy::V1) => "cpuacct.usage",
+            (Controller::Cpu, Hierarchy::V1) => "cpu.cfs_quota_us",
+            (Controller::Cpuacct | Controller::Cpu, Hierarchy::V2) => "cpu.max",
+            (Controller::Memory, Hierarchy::V1) => "memory.usage_in_bytes",
+            (Controller::Memory, Hierarchy::V2) => "memory.current",
+            (Controller::Blkio, Hierarchy::V1) => "blkio.throttle.io_service_bytes_recursive",
+            (Controller::Blkio, Hierarchy::V2) => "io.stat",
+            (Controller::Pids, _) => "pids.max",
+            (Controller::Hugetlb, Hierarchy::V1) => &pages("usage_in_bytes"),
+            (Controller::Hugetlb, Hierarchy::V2) => &pages("current"),
         };
         first_with(place, file).unwrap_or_else(|| place.to_owned())
     };
@@ -79,7 +79,7 @@ fn lower(top: &CgroupPaths, options: &ReadOptions) -> CgroupPaths {
     let pressure = top.pressure.as_ref();
     CgroupPaths {
         controllers: controllers
-            .map(|(name, (hierarchy, top))| (*name, (*hierarchy, lower(name, *hierarchy, top))))
+            .map(|(one, (hierarchy, top))| (*one, (*hierarchy, lower(*one, *hierarchy, top))))
             .collect(),
         pressure: pressure
             .map(|top| first_with(top, "cpu.pressure").unwrap_or_else(|| top.clone())),

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use thiserror::Error;
 use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
@@ -14,10 +15,19 @@ use tokio::{
 
 use crate::{
     concurrency::blocking::blocking,
-    error::chain,
-    host::{netns, processes::Processes},
+    host::{error::HostError, netns, processes::Processes},
     model::{attachment::Attachment, network::NetworkMode, record::SandboxRecord},
 };
+
+#[derive(Debug, Error)]
+pub(super) enum DialError {
+    #[error("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")]
+    Refused { port: u16, first: io::Error, second: io::Error },
+    #[error(transparent)]
+    Network(#[from] HostError),
+    #[error("the pod has ended")]
+    Ended,
+}
 
 /// The network namespace to connect in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,37 +67,34 @@ struct Sockets {
 }
 
 /// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6. Each attempt
-/// takes at most [`TIMEOUT`]. The error is a text.
-pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, String> {
+/// takes at most [`TIMEOUT`].
+pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
     let opened = blocking(move || open_in(&place)).await?;
     let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
         Ok(stream) => return Ok(stream),
         Err(error) => error,
     };
     let second = reach(opened.second, (Ipv6Addr::LOCALHOST, port).into()).await;
-    second.map_err(|second| {
-        format!("cannot connect to port {port}: 127.0.0.1: {first}; ::1: {second}")
-    })
+    second.map_err(|second| DialError::Refused { port, first, second })
 }
 
 /// The inner thread ends with this call, so that a port whose packets are dropped does not keep it.
-fn open_in(place: &PodNetwork) -> Result<Sockets, String> {
+fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
     let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
-    let within = |path: &Path| netns::within(path, || Ok(open())).map_err(|error| chain(&error));
     match place {
         PodNetwork::Host => Ok(open()),
-        PodNetwork::Pinned(path) => within(path),
+        PodNetwork::Pinned(path) => Ok(netns::within(path, || Ok(open()))?),
         PodNetwork::OfProcess { pid, container } => {
             let table = Processes::new(PROCESS_TABLE);
             let who = || {
                 let found = table.get(*pid).filter(|_| table.is_in_cgroup(*pid, container));
-                found.map(|one| one.who).ok_or_else(|| ENDED.to_owned())
+                found.map(|one| one.who).ok_or(DialError::Ended)
             };
             let before = who()?;
             let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
-            let sockets = within(&path)?;
+            let sockets = netns::within(&path, || Ok(open()))?;
             // The pid was the same process before and after, so this is the pod's namespace.
-            if who()? == before { Ok(sockets) } else { Err(ENDED.to_owned()) }
+            if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
         }
     }
 }
@@ -101,4 +108,3 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
 /// A loopback connection is answered at once, unless a packet filter drops the request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";
-pub(super) const ENDED: &str = "the pod has ended";

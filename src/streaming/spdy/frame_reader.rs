@@ -97,8 +97,7 @@ impl FrameReader {
             ..StreamState::default()
         });
         let (sender, inbox) = self.window.stream();
-        let (used, control) = (false.into(), self.control.clone());
-        let handle = SharedStream { id, life: Arc::clone(&life), used, control, _place: place };
+        let handle = SharedStream::new(id, Arc::clone(&life), self.control.clone(), place);
         offer.send(OfferedStream::new(headers, handle, inbox, self.outbox.clone()));
         let sender = (!last).then_some(sender);
         self.streams.insert(id, OpenStream { life, sender });

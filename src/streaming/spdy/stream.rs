@@ -184,14 +184,23 @@ impl StreamState {
 /// Shared by both halves of a stream. When the last half is dropped, the stream is reset.
 #[derive(Debug)]
 pub(super) struct SharedStream {
-    pub(super) id: u32,
-    pub(super) life: Arc<StreamState>,
-    pub(super) used: AtomicBool,
-    pub(super) control: ControlQueue,
-    pub(super) _place: StreamPlace,
+    id: u32,
+    life: Arc<StreamState>,
+    used: AtomicBool,
+    control: ControlQueue,
+    _place: StreamPlace,
 }
 
 impl SharedStream {
+    pub(super) fn new(
+        id: u32,
+        life: Arc<StreamState>,
+        control: ControlQueue,
+        place: StreamPlace,
+    ) -> Self {
+        Self { id, life, used: AtomicBool::new(false), control, _place: place }
+    }
+
     fn reset(&self, status: ResetReason) {
         if self.life.has_ended() || self.life.aborted.swap(true, Ordering::AcqRel) {
             return;

@@ -209,27 +209,45 @@ pub(super) fn process(state: &InspectState, created_at: Nanos) -> Process {
     if state.running || matches!(state.status.as_str(), "running" | "paused" | "restarting") {
         return Process::Running { pid: u32::try_from(state.pid).unwrap_or(0), started_at };
     }
-    let has_ended = finished_at.is_set() && started_at.is_set();
+    if finished_at.is_set() && started_at.is_set() {
+        return ended(state, started_at, finished_at);
+    }
     // If the start failed, Docker leaves the container in "created" with the runtime's exit code.
-    let has_failed = state.exit_code != 0 || finished_at.is_set();
-    let reason = match state.status.as_str() {
+    if state.exit_code != 0 || finished_at.is_set() {
+        return never_ran(state, created_at);
+    }
+    match state.status.as_str() {
+        "created" => Process::Created,
+        "exited" | "dead" | "removing" => never_ran(state, created_at),
+        _ => Process::Unknown,
+    }
+}
+
+fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process {
+    let reason = match state.exit_code {
         // Docker also sets it if only a child process was killed, with any exit code.
-        _ if has_ended && state.oom_killed => ExitReason::OomKilled,
-        _ if has_ended && state.exit_code == 0 => ExitReason::Completed,
-        _ if has_ended => ExitReason::Error,
-        _ if has_failed => ExitReason::CannotRun,
-        "created" => return Process::Created,
-        "exited" | "dead" | "removing" => ExitReason::CannotRun,
-        _ => return Process::Unknown,
+        _ if state.oom_killed => ExitReason::OomKilled,
+        0 => ExitReason::Completed,
+        _ => ExitReason::Error,
     };
-    // Docker records the start after the runtime has returned. If the process has already ended, its finish
-    // time is before that start time.
-    let (started_at, finished_at) = match reason {
-        ExitReason::CannotRun => (created_at, created_at),
-        _ => (started_at, finished_at.max(started_at)),
-    };
+    // Docker records the start after the runtime has returned. If the process has already
+    // ended, its finish time is before that start time.
+    exited(state, reason, started_at, finished_at.max(started_at))
+}
+
+fn never_ran(state: &InspectState, created_at: Nanos) -> Process {
+    exited(state, ExitReason::CannotRun, created_at, created_at)
+}
+
+fn exited(
+    state: &InspectState,
+    reason: ExitReason,
+    started_at: Nanos,
+    finished_at: Nanos,
+) -> Process {
     let exit_code = i32::try_from(state.exit_code).unwrap_or(i32::MAX);
-    Process::Exited { started_at, finished_at, exit_code, reason, message: state.error.clone() }
+    let message = state.error.clone();
+    Process::Exited { started_at, finished_at, exit_code, reason, message }
 }
 
 /// An RFC 3339 time. Docker's year 1 and unreadable times are unset.

@@ -15,64 +15,52 @@ use crate::{
     wire::cri,
 };
 
-/// The security context of a sandbox, for its pause container. Containers have the same fields.
+/// The security context of a sandbox, for its pause container.
 #[expect(deprecated, reason = "older callers know only the deprecated seccomp field")]
 pub(super) fn sandbox(
     given: &cri::LinuxSandboxSecurityContext,
 ) -> Result<SandboxSecurity, ParseError> {
-    let given = given.clone();
-    let ContainerSecurity {
-        identity, privileged, readonly_rootfs, seccomp, apparmor, selinux, ..
-    } = container(&cri::LinuxContainerSecurityContext {
-        run_as_user: given.run_as_user,
-        run_as_group: given.run_as_group,
-        supplemental_groups: given.supplemental_groups,
-        supplemental_groups_policy: given.supplemental_groups_policy,
+    let requested = RequestedUser {
+        user: given.run_as_user,
+        username: "",
+        group: given.run_as_group,
+        supplemental: &given.supplemental_groups,
+        policy: given.supplemental_groups_policy,
+    };
+    Ok(SandboxSecurity {
+        identity: identity(&requested)?,
         privileged: given.privileged,
         readonly_rootfs: given.readonly_rootfs,
-        seccomp: given.seccomp,
-        seccomp_profile_path: given.seccomp_profile_path,
-        apparmor: given.apparmor,
-        selinux_options: given.selinux_options,
-        ..cri::LinuxContainerSecurityContext::default()
-    })?;
-    let unknown = false;
-    Ok(SandboxSecurity {
-        identity,
-        privileged,
-        readonly_rootfs,
-        seccomp,
-        apparmor,
-        selinux,
-        unknown,
+        seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
+        apparmor: apparmor(given.apparmor.as_ref(), "")?,
+        selinux: selinux(given.selinux_options.as_ref()).at("selinux_options")?,
+        unknown: false,
     })
 }
 
-/// The security context of a container, without its namespaces. A newer field has priority over the deprecated
-/// one.
+/// The security context of a container, without its namespaces.
 #[expect(deprecated, reason = "older callers know only the deprecated profile fields")]
 pub(super) fn container(
     given: &cri::LinuxContainerSecurityContext,
 ) -> Result<ContainerSecurity, ParseError> {
+    let requested = RequestedUser {
+        user: given.run_as_user,
+        username: &given.run_as_username,
+        group: given.run_as_group,
+        supplemental: &given.supplemental_groups,
+        policy: given.supplemental_groups_policy,
+    };
     let paths = |items: &[String]| text::each(items, |item| text::path(item));
     Ok(ContainerSecurity {
-        identity: identity(given)?,
+        identity: identity(&requested)?,
         privileged: given.privileged,
         readonly_rootfs: given.readonly_rootfs,
         no_new_privs: given.no_new_privs,
         capabilities: capabilities(given.capabilities.as_ref()).at("capabilities")?,
         masked_paths: paths(&given.masked_paths).at("masked_paths")?,
         readonly_paths: paths(&given.readonly_paths).at("readonly_paths")?,
-        seccomp: match &given.seccomp {
-            Some(stated) => profile(stated, text::path).map(Some).at("seccomp"),
-            None => {
-                legacy_profile(&given.seccomp_profile_path, text::path).at("seccomp_profile_path")
-            }
-        }?,
-        apparmor: match &given.apparmor {
-            Some(stated) => profile(stated, apparmor_name).map(Some).at("apparmor"),
-            None => legacy_profile(&given.apparmor_profile, apparmor_name).at("apparmor_profile"),
-        }?,
+        seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
+        apparmor: apparmor(given.apparmor.as_ref(), &given.apparmor_profile)?,
         selinux: selinux(given.selinux_options.as_ref()).at("selinux_options")?,
         stated: true,
     })
@@ -108,8 +96,17 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
     Ok((mode, target))
 }
 
-fn identity(requested: &cri::LinuxContainerSecurityContext) -> Result<Identity, ParseError> {
-    let user = match (requested.run_as_user, requested.run_as_username.as_str()) {
+/// The user and group fields of both kinds of security context.
+struct RequestedUser<'a> {
+    user: Option<cri::Int64Value>,
+    username: &'a str,
+    group: Option<cri::Int64Value>,
+    supplemental: &'a [i64],
+    policy: i32,
+}
+
+fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
+    let user = match (requested.user, requested.username) {
         (None, "") => RunAs::Image,
         (Some(uid), "") => RunAs::Uid(numeric_id(uid.value).at("run_as_user")?),
         (None, name) => RunAs::Name(user_name(name).at("run_as_username")?),
@@ -117,17 +114,15 @@ fn identity(requested: &cri::LinuxContainerSecurityContext) -> Result<Identity, 
             return Err(ParseError::invalid("conflicts with run_as_user")).at("run_as_username");
         }
     };
-    let group =
-        requested.run_as_group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
+    let group = requested.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
     let has_user = group.is_none() || user != RunAs::Image;
     ParseError::unless(has_user, "needs a user").at("run_as_group")?;
-    let supplemental_groups = text::each(&requested.supplemental_groups, |gid| numeric_id(*gid));
+    let supplemental_groups = text::each(requested.supplemental, |gid| numeric_id(*gid));
     Ok(Identity {
         user,
         group,
         supplemental_groups: supplemental_groups.at("supplemental_groups")?,
-        groups_policy: groups_policy(requested.supplemental_groups_policy)
-            .at("supplemental_groups_policy")?,
+        groups_policy: groups_policy(requested.policy).at("supplemental_groups_policy")?,
     })
 }
 
@@ -176,6 +171,27 @@ fn ambient(name: &str) -> Result<String, ParseError> {
     match capability(name)?.as_str() {
         "ALL" => Err(ParseError::invalid("cannot be ALL: name each one")),
         name => Ok(name.to_owned()),
+    }
+}
+
+/// The newer field has priority over the deprecated one.
+fn seccomp(
+    given: Option<&cri::SecurityProfile>,
+    legacy: &str,
+) -> Result<Option<Profile>, ParseError> {
+    match given {
+        Some(profile) => self::profile(profile, text::path).map(Some).at("seccomp"),
+        None => legacy_profile(legacy, text::path).at("seccomp_profile_path"),
+    }
+}
+
+fn apparmor(
+    given: Option<&cri::SecurityProfile>,
+    legacy: &str,
+) -> Result<Option<Profile>, ParseError> {
+    match given {
+        Some(profile) => self::profile(profile, apparmor_name).map(Some).at("apparmor"),
+        None => legacy_profile(legacy, apparmor_name).at("apparmor_profile"),
     }
 }
 

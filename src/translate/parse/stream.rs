@@ -17,7 +17,12 @@ pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     Ok(ExecSpec {
         container: object_id("container_id", &request.container_id)?,
         command: command(&request.cmd).at("cmd")?,
-        streams: streams([request.stdin, request.stdout, request.stderr, request.tty])?,
+        streams: streams(Streams {
+            stdin: request.stdin,
+            stdout: request.stdout,
+            stderr: request.stderr,
+            tty: request.tty,
+        })?,
     })
 }
 
@@ -25,7 +30,12 @@ pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
 pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
     Ok(AttachSpec {
         container: object_id("container_id", &request.container_id)?,
-        streams: streams([request.stdin, request.stdout, request.stderr, request.tty])?,
+        streams: streams(Streams {
+            stdin: request.stdin,
+            stdout: request.stdout,
+            stderr: request.stderr,
+            tty: request.tty,
+        })?,
     })
 }
 
@@ -37,11 +47,12 @@ pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, Pa
     })
 }
 
-fn streams([stdin, stdout, stderr, tty]: [bool; 4]) -> Result<Streams, ParseError> {
-    let has_any = stdin || stdout || stderr;
+fn streams(streams: Streams) -> Result<Streams, ParseError> {
+    let has_any = streams.stdin || streams.stdout || streams.stderr;
     ParseError::unless(has_any, "one of stdin, stdout and stderr must be set").at("stdin")?;
-    ParseError::unless(!(tty && stderr), "a terminal has no separate stderr").at("stderr")?;
-    Ok(Streams { stdin, stdout, stderr, tty })
+    let is_possible = !(streams.tty && streams.stderr);
+    ParseError::unless(is_possible, "a terminal has no separate stderr").at("stderr")?;
+    Ok(streams)
 }
 
 fn forwarded(port: i32) -> Result<u16, ParseError> {
