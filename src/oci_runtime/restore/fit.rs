@@ -79,6 +79,13 @@ impl Images {
         self.check_files(target.config)?;
         let mounts = self.only::<Mount>("mountpoints-")?;
         mounts::check(&mounts, target.config, target.exists)?;
+        let file_systems = mounts::file_systems(&mounts, target.config);
+        for name in self.names("mountpoints-") {
+            self.change(&name, |entry| match file_systems.get(&decoded::<Mount>(entry)?.device) {
+                Some(own) => merged(entry, own),
+                None => Ok(entry.to_vec()),
+            })?;
+        }
         let mut links = Links::default();
         for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
             let of_image = tmpfs::check(bytes, target.config)
