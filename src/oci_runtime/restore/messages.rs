@@ -6,6 +6,8 @@ use prost::Message;
 /// `inventory.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Inventory {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) version: Option<u32>,
     /// The namespaces of CRIU itself. What a process has in common with them is the host's.
     #[prost(message, optional, tag = "3")]
     pub(super) host: Option<Namespaces>,
@@ -183,6 +185,17 @@ pub(super) struct OpenFile {
     pub(super) unix_socket: Option<UnixSocket>,
     #[prost(message, optional, tag = "19")]
     pub(super) terminal: Option<Terminal>,
+}
+
+/// Who gets signals about an open file, and who asked for them. A part of the message of each kind of file.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Owner {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) uid: u32,
+    #[prost(uint32, required, tag = "2")]
+    pub(super) effective_uid: u32,
+    #[prost(uint32, required, tag = "5")]
+    pub(super) pid: u32,
 }
 
 /// A file that CRIU opens by its path.

@@ -21,8 +21,15 @@ pub(super) fn check(
         let path = &recursive.destination;
         return Err(format!("a recursively read-only mount cannot be restored: {path}"));
     }
+    if mounts.len() > MOST_MOUNTS {
+        return Err("it has too many mounts".to_owned());
+    }
     let (mut by_path, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for mount in mounts {
+        // CRIU ends a path at a NUL.
+        if mount.path.contains('\0') || mount.root.contains('\0') {
+            return Err("it has a mount with a NUL in its path".to_owned());
+        }
         check_flags(mount, config)?;
         // CRIU uses both as a part of a path on the node.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
@@ -52,12 +59,14 @@ pub(super) fn check(
         // A part of the mount above it, such as `/proc/sys`, is mounted there again.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
         let is_whole = mount.root == "/" || parts(&mount.root) == below;
+        // CRIU unpacks the content of a tmpfs into what is mounted.
+        let is_whole = is_whole && (mount.kind != TMPFS || mount.root == "/");
         if mount.outside.is_none() && !path.is_empty() && !is_whole {
             return Err(format!("its mount at {} has {}", mount.path, mount.root));
         }
         check_mount(mount, path, config)?;
     }
-    check_devices(mounts)?;
+    check_devices(mounts, config)?;
     let wanted = config.mounts.iter().map(|mount| &mount.destination);
     let linux = &config.linux;
     let hidden = linux.masked_paths.iter().chain(&linux.readonly_paths).filter(|path| exists(path));
@@ -124,14 +133,18 @@ pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
 
 /// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
 /// one of the node or the root.
-fn check_devices(mounts: &[Mount]) -> Result<(), String> {
+fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
+    let is_masked =
+        |it: &Mount| config.linux.masked_paths.iter().any(|path| parts(path) == parts(&it.path));
     let is_inside = |it: &&Mount| it.outside.is_none() && !parts(&it.path).is_empty();
     // runc hides files with the container's own device.
     let is_masking = |it: &Mount| it.outside.as_deref() == Some("/dev/null");
     for mount in mounts.iter().filter(is_inside) {
         let is_other = |it: &&Mount| {
             it.device == mount.device
-                && (!is_inside(it) || it.kind != mount.kind)
+                && it.id != mount.id
+                && (!is_inside(it) || it.kind != mount.kind || it.kind == TMPFS)
+                && !(is_masked(it) && is_masked(mount))
                 && !is_masking(it)
         };
         if let Some(other) = mounts.iter().find(is_other) {
@@ -239,6 +252,7 @@ fn kinds(kind: &str) -> &'static [u32] {
     }
 }
 
+const MOST_MOUNTS: usize = 1_000;
 pub(super) const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
 const TERMINALS: u32 = 6;

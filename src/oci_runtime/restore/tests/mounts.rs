@@ -21,7 +21,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 28] = [
+    let cases: [(&str, Change); 31] = [
         ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
             "leaves the container",
@@ -61,6 +61,9 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("propagates", at("/data", Box::new(|it| it.master = Some(3)))),
         ("propagates", at("/", Box::new(|it| it.shared = Some(3)))),
         ("deleted root", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
+        ("at /dev has /sub", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
+        ("/sys/fs/cgroup is that at", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
+        ("a NUL", at("/data", Box::new(|it| it.path = "/data\0x".to_owned()))),
         // MS_REC, and MS_BIND and MS_MOVE.
         ("/data has flags", at("/data", Box::new(|it| it.flags |= 1 << 14))),
         ("/dev has flags", at("/dev", Box::new(|it| it.file_system_flags = Some(1 << 12)))),
