@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     ffi::OsStr,
     io::{self, Read},
+    ops::Range,
     os::unix::ffi::OsStrExt as _,
     path::{Component, Path, PathBuf},
 };
@@ -18,8 +19,8 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
     let mut content = MultiGzDecoder::new(bytes).take(LARGEST);
     let (mut links, mut names, mut left) = (BTreeSet::new(), Names::default(), LARGEST_EXTENSIONS);
     let mut archive = Archive::new(&mut content);
-    for (number, entry) in archive.entries().map_err(damaged)?.raw(true).enumerate() {
-        let mut entry = entry.map_err(damaged)?;
+    for (number, entry) in intact(archive.entries())?.raw(true).enumerate() {
+        let mut entry = intact(entry)?;
         check_header(entry.header())?;
         let kind = entry.header().entry_type();
         if EXTENSIONS.contains(&kind) {
@@ -39,36 +40,38 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
         }
         check_device(entry.header(), path, config)?;
     }
-    drop(archive);
-    if !is_zero(&mut content).map_err(damaged)? {
+    if !intact(is_zero(&mut content))? {
         return Err("has content after its end".to_owned());
     }
     if content.limit() == 0 { Err("is too large".to_owned()) } else { Ok(links) }
 }
 
-fn damaged(error: io::Error) -> String {
-    format!("is damaged: {error}")
+fn intact<T>(read: io::Result<T>) -> Result<T, String> {
+    read.map_err(|error| format!("is damaged: {error}"))
 }
 
 /// The two readers differ in the sizes of other entries, and in other ways to write numbers and prefixes.
 fn check_header(header: &Header) -> Result<(), String> {
-    let bytes = header.as_bytes();
-    let is_known_format = [&b"ustar  \0"[..], b"ustar\x0000"].contains(&&bytes[MAGIC]);
+    let is_known_format = [&b"ustar  \0"[..], b"ustar\x0000"].contains(&field(header, MAGIC));
     let kind = header.entry_type();
     let has_content = kind == EntryType::Regular || EXTENSIONS.contains(&kind);
     if !has_content && !WITHOUT_CONTENT.contains(&kind) {
         return Err("has an entry of an unknown kind".to_owned());
     }
-    let size = header.entry_size().map_err(damaged)?;
+    let size = intact(header.entry_size())?;
     let is_named_directory = kind == EntryType::Regular && header.path_bytes().ends_with(b"/");
     if !is_known_format
-        || !is_octal(&bytes[SIZE])
+        || !is_octal(field(header, SIZE))
         || size != 0 && !has_content
         || is_named_directory
     {
         return Err("has an entry that programs read in different ways".to_owned());
     }
     Ok(())
+}
+
+fn field(header: &Header, place: Range<usize>) -> &[u8] {
+    header.as_bytes().get(place).unwrap_or_default()
 }
 
 fn is_octal(field: &[u8]) -> bool {
@@ -89,7 +92,7 @@ fn check_device(header: &Header, path: &Path, config: &Config) -> Result<(), Str
         && matches!(number, (Some(1), Some(3 | 5 | 7..=9)) | (Some(5), Some(0..=2)));
     let mut own = config.linux.devices.iter();
     let is_allowed = is_standard || own.any(|it| number == (Some(it.major), Some(it.minor)));
-    if !is_allowed || !is_octal(&header.as_bytes()[MAJOR]) || !is_octal(&header.as_bytes()[MINOR]) {
+    if !is_allowed || !is_octal(field(header, MAJOR)) || !is_octal(field(header, MINOR)) {
         let path = path.display();
         return Err(format!("has the device {path}, which the new container does not have"));
     }
@@ -108,7 +111,7 @@ struct Names {
 impl Names {
     fn add(&mut self, entry: &mut Entry<'_, impl Read>) -> Result<(), String> {
         let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).map_err(damaged)?;
+        intact(entry.read_to_end(&mut bytes))?;
         let twice = || Err("has an entry with two names".to_owned());
         let kind = entry.header().entry_type();
         if kind == EntryType::XHeader {
@@ -117,7 +120,7 @@ impl Names {
             }
             let mut keys = BTreeSet::new();
             for extension in PaxExtensions::new(&bytes) {
-                let extension = extension.map_err(damaged)?;
+                let extension = intact(extension)?;
                 let (key, value) = (extension.key_bytes(), extension.value_bytes());
                 if !keys.insert(key.to_vec()) {
                     return twice();
@@ -187,7 +190,7 @@ const WITHOUT_CONTENT: [EntryType; 6] = [
 ];
 const PAX: [&[u8]; 7] = [b"mtime", b"atime", b"ctime", b"uid", b"gid", b"uname", b"gname"];
 /// Fields of a header.
-const SIZE: std::ops::Range<usize> = 124..136;
-const MAGIC: std::ops::Range<usize> = 257..265;
-const MAJOR: std::ops::Range<usize> = 329..337;
-const MINOR: std::ops::Range<usize> = 337..345;
+const SIZE: Range<usize> = 124..136;
+const MAGIC: Range<usize> = 257..265;
+const MAJOR: Range<usize> = 329..337;
+const MINOR: Range<usize> = 337..345;
