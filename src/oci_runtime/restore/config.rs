@@ -128,6 +128,13 @@ impl Mount {
         self.kind == "bind" || self.has("bind") || self.has("rbind")
     }
 
+    /// Options that the file system itself gets, unlike flags.
+    pub(super) fn file_system_options(&self) -> Vec<&str> {
+        let own = ["newinstance", "inode32", "inode64", "noswap"];
+        let options = self.options.iter().map(String::as_str);
+        options.filter(|it| it.contains('=') || own.contains(it)).collect()
+    }
+
     pub(super) fn has(&self, option: &str) -> bool {
         self.options.iter().any(|it| it == option)
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{
     config::Config,
-    image::{Image, decoded, merged},
+    image::{Image, decoded, merged, part},
     images::Images,
     messages::{
         CgroupDirectory, CgroupMember, CgroupSet, Cgroups, Controller, Core, HostNames, Inventory,
@@ -79,6 +79,13 @@ impl Images {
         self.check_files(target.config)?;
         let mounts = self.only::<Mount>("mountpoints-")?;
         mounts::check(&mounts, target.config, target.exists)?;
+        let file_systems = mounts::file_systems(&mounts, target.config);
+        for name in self.names("mountpoints-") {
+            self.change(&name, |entry| match file_systems.get(&decoded::<Mount>(entry)?.device) {
+                Some(own) => merged(entry, own),
+                None => Ok(entry.to_vec()),
+            })?;
+        }
         let mut links = Links::default();
         for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
             let of_image = tmpfs::check(bytes, target.config)
@@ -116,6 +123,10 @@ impl Images {
     /// A namespace that the images do not separate from that of CRIU is that of the node.
     fn check_namespaces(&self, config: &Config) -> Result<(), String> {
         let inventory = self.read::<Inventory>("inventory.img")?;
+        // Images of version 1 have another form.
+        if inventory.first().and_then(|it| it.version) != Some(VERSION) {
+            return Err("its images have an unknown version".to_owned());
+        }
         let node = inventory.first().and_then(|it| it.host.clone()).unwrap_or_default();
         let of_root = format!("ids-{}.img", self.tree()?.first().map_or(0, |root| root.pid));
         let first = self.read::<Namespaces>(&of_root)?;
@@ -155,6 +166,11 @@ impl Images {
     }
 
     fn check_files(&self, config: &Config) -> Result<(), String> {
+        for entry in &self.image("files.img")?.entries {
+            for (file, owner) in OWNERS {
+                rights::check_owner(&decoded(&part(&part(entry, file)?, owner)?)?, config)?;
+            }
+        }
         for file in self.read::<OpenFile>("files.img")? {
             sockets::check(&file, config)?;
             if !OPEN_FILES.contains(&file.kind) {
@@ -229,7 +245,7 @@ impl Images {
 
     /// The processes stay in the cgroup into which the runtime puts CRIU. The images cannot name another one.
     fn fit_cgroups(&mut self, config: &Config) -> Result<(), String> {
-        let inventory = Inventory { cgroups: Some(NO_CGROUPS), host: None };
+        let inventory = Inventory { cgroups: Some(NO_CGROUPS), ..Inventory::default() };
         self.change("inventory.img", |entry| merged(entry, &inventory))?;
         if config.has_namespace("cgroup") {
             // The runtime tells CRIU which path replaces this one. The controller without a name is that of
@@ -332,6 +348,23 @@ const ENDED: u32 = 2;
 /// CRIU's numbers of open files that every process may have: files, pipes, sockets, events, watches, signals,
 /// terminals, timers and memory.
 const OPEN_FILES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 18, 20];
+/// The fields of `files.img` that CRIU's message of each of them has, with the field of the owner in it.
+const OWNERS: [(u32, u32); 13] = [
+    (3, 5),
+    (4, 13),
+    (6, 6),
+    (7, 11),
+    (8, 3),
+    (9, 3),
+    (10, 3),
+    (12, 3),
+    (13, 4),
+    (16, 9),
+    (18, 4),
+    (19, 4),
+    (20, 4),
+];
+const VERSION: u32 = 2;
 /// runc's name for the network namespace that it gets from the engine.
 const POD_NETWORK: &str = "extRootNetNS";
 /// As for a process of a new container. CRIU then changes nothing.

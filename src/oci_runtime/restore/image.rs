@@ -3,7 +3,7 @@
 use bytes::Buf;
 use prost::{
     Message,
-    encoding::{DecodeContext, decode_key, skip_field},
+    encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 
 /// An image, whose entries are still encoded.
@@ -16,11 +16,13 @@ pub(super) struct Image {
 impl Image {
     /// Splits an image. Fails with the reason if it is cut off.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let has_two = COMMON.iter().any(|magic| bytes.starts_with(&magic.to_le_bytes()));
         let (magic, mut rest) =
-            bytes.split_at_checked(if has_two { 8 } else { 4 }).ok_or("it is cut off")?;
+            bytes.split_at_checked(if has_two(bytes) { 8 } else { 4 }).ok_or("it is cut off")?;
         let mut entries = Vec::new();
         while !rest.is_empty() {
+            if entries.len() >= MOST_ENTRIES {
+                return Err("it has too many entries".to_owned());
+            }
             let (length, after) = rest.split_first_chunk().ok_or("it is cut off")?;
             let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
             let (entry, after) = after.split_at_checked(length).ok_or("it is cut off")?;
@@ -32,7 +34,8 @@ impl Image {
 
     /// The first entry of an image that has other content after it.
     pub(super) fn first<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
-        let rest = bytes.get(8..).and_then(<[u8]>::split_first_chunk).ok_or("it is cut off")?;
+        let start = if has_two(bytes) { 8 } else { 4 };
+        let rest = bytes.get(start..).and_then(<[u8]>::split_first_chunk).ok_or("it is cut off")?;
         let (length, rest) = (u32::from_le_bytes(*rest.0), rest.1);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         decoded(rest.get(..length).ok_or("it is cut off")?)
@@ -53,6 +56,10 @@ impl Image {
         }
         bytes
     }
+}
+
+fn has_two(bytes: &[u8]) -> bool {
+    COMMON.iter().any(|magic| bytes.starts_with(&magic.to_le_bytes()))
 }
 
 /// Decodes an entry or a part of one.
@@ -76,6 +83,19 @@ pub(super) fn merged(mut message: &[u8], changes: &impl Message) -> Result<Vec<u
     Ok(kept)
 }
 
+/// The encoded part of a message with this tag.
+pub(super) fn part(message: &[u8], wanted: u32) -> Result<Vec<u8>, String> {
+    let mut part = Vec::new();
+    fields(message, |tag, mut field| {
+        let is_part = matches!(decode_key(&mut field), Ok((_, WireType::LengthDelimited)));
+        if tag == wanted && is_part && decode_varint(&mut field).is_ok() {
+            // Decoders merge a part that is there twice.
+            part.extend_from_slice(field);
+        }
+    })?;
+    Ok(part)
+}
+
 /// Calls `visit` with the tag and the bytes of each field.
 fn fields(mut rest: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<(), String> {
     while rest.has_remaining() {
@@ -88,6 +108,7 @@ fn fields(mut rest: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<(), Stri
     Ok(())
 }
 
+const MOST_ENTRIES: usize = 100_000;
 /// Before the magic number of the kind. The inventory has none of them.
 const COMMON: [u32; 2] = [0x5456_4319, 0x5510_5940];
 
@@ -117,6 +138,8 @@ mod tests {
 
     #[test]
     fn an_image_is_split_and_joined() {
+        let many = [&[0; 4][..], &vec![0; 4 * (MOST_ENTRIES + 1)]].concat();
+        assert!(Image::read(&many).unwrap_err().contains("too many"));
         let image = Image::new(7, &HostNames { host: "pod".to_owned() });
         assert_eq!(Image::read(&image.bytes()).unwrap(), image);
         let bytes = image.bytes();

@@ -18,7 +18,7 @@ impl Images {
         self.0.keys().filter(|name| name.starts_with(start)).cloned().collect()
     }
 
-    fn image(&self, name: &str) -> Result<Image, String> {
+    pub(super) fn image(&self, name: &str) -> Result<Image, String> {
         let bytes = self.0.get(name).ok_or_else(|| format!("it has no {name}"))?;
         Image::read(bytes).map_err(|reason| format!("its {name} is damaged: {reason}"))
     }

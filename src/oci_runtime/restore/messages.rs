@@ -6,6 +6,8 @@ use prost::Message;
 /// `inventory.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Inventory {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) version: Option<u32>,
     /// The namespaces of CRIU itself. What a process has in common with them is the host's.
     #[prost(message, optional, tag = "3")]
     pub(super) host: Option<Namespaces>,
@@ -185,6 +187,17 @@ pub(super) struct OpenFile {
     pub(super) terminal: Option<Terminal>,
 }
 
+/// Who gets signals about an open file, and who asked for them. A part of the message of each kind of file.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Owner {
+    #[prost(uint32, required, tag = "1")]
+    pub(super) uid: u32,
+    #[prost(uint32, required, tag = "2")]
+    pub(super) effective_uid: u32,
+    #[prost(uint32, required, tag = "5")]
+    pub(super) pid: u32,
+}
+
 /// A file that CRIU opens by its path.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RegularFile {
@@ -329,19 +342,36 @@ pub(super) struct Mount {
     pub(super) root: String,
     #[prost(string, required, tag = "7")]
     pub(super) path: String,
+    #[prost(string, optional, tag = "9")]
+    pub(super) options: Option<String>,
     #[prost(uint32, optional, tag = "10")]
     pub(super) shared: Option<u32>,
+    /// The group of mounts from which it receives changes.
+    #[prost(uint32, optional, tag = "11")]
+    pub(super) master: Option<u32>,
     #[prost(bool, optional, tag = "12")]
     pub(super) by_plugin: Option<bool>,
     /// The old form of `outside`.
     #[prost(bool, optional, tag = "13")]
     pub(super) is_outside: Option<bool>,
+    /// CRIU would make its root and remove it again.
+    #[prost(bool, optional, tag = "16")]
+    pub(super) is_deleted: Option<bool>,
     /// Flags of the file system, without those of the mount.
     #[prost(uint32, optional, tag = "17")]
     pub(super) file_system_flags: Option<u32>,
     /// The runtime's name for a source outside of the container.
     #[prost(string, optional, tag = "18")]
     pub(super) outside: Option<String>,
+}
+
+/// What CRIU passes to the kernel for the file system of a [`Mount`].
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FileSystem {
+    #[prost(string, required, tag = "8")]
+    pub(super) source: String,
+    #[prost(string, required, tag = "9")]
+    pub(super) options: String,
 }
 
 /// `netns-N.img`.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     config::{self, Config},
-    messages::Mount,
+    messages::{FileSystem, Mount},
 };
 use crate::model::path::parts;
 
@@ -21,8 +21,16 @@ pub(super) fn check(
         let path = &recursive.destination;
         return Err(format!("a recursively read-only mount cannot be restored: {path}"));
     }
+    if mounts.len() > MOST_MOUNTS {
+        return Err("it has too many mounts".to_owned());
+    }
     let (mut by_path, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for mount in mounts {
+        // CRIU ends a path at a NUL.
+        if mount.path.contains('\0') || mount.root.contains('\0') {
+            return Err("it has a mount with a NUL in its path".to_owned());
+        }
+        check_flags(mount, config)?;
         // CRIU uses both as a part of a path on the node.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
             return Err(format!("its mount at {} leaves the container", mount.path));
@@ -51,12 +59,14 @@ pub(super) fn check(
         // A part of the mount above it, such as `/proc/sys`, is mounted there again.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
         let is_whole = mount.root == "/" || parts(&mount.root) == below;
+        // CRIU unpacks the content of a tmpfs into what is mounted.
+        let is_whole = is_whole && (mount.kind != TMPFS || mount.root == "/");
         if mount.outside.is_none() && !path.is_empty() && !is_whole {
             return Err(format!("its mount at {} has {}", mount.path, mount.root));
         }
         check_mount(mount, path, config)?;
     }
-    check_devices(mounts)?;
+    check_devices(mounts, config)?;
     let wanted = config.mounts.iter().map(|mount| &mount.destination);
     let linux = &config.linux;
     let hidden = linux.masked_paths.iter().chain(&linux.readonly_paths).filter(|path| exists(path));
@@ -64,6 +74,29 @@ pub(super) fn check(
         Some(path) => Err(format!("it has no mount at {path}, and the new container has one")),
         None => Ok(()),
     }
+}
+
+/// The source and options of the new container's file systems, by their numbers in the checkpoint. CRIU compares those
+/// of mounts with the same number.
+pub(super) fn file_systems(mounts: &[Mount], config: &Config) -> BTreeMap<u32, FileSystem> {
+    let inside = mounts.iter().filter(|it| it.outside.is_none() && !parts(&it.path).is_empty());
+    let own = inside.filter_map(|mount| {
+        let is_at = |it: &String| parts(it) == parts(&mount.path);
+        let is_masked = config.linux.masked_paths.iter().any(is_at);
+        let planned = config.mounts.iter().find(|it| is_at(&it.destination));
+        let (source, mut options) = match planned {
+            _ if is_masked => ("tmpfs", Vec::new()),
+            Some(it) if it.kind == "cgroup" && mount.kind == TMPFS => ("tmpfs", vec!["mode=755"]),
+            Some(it) if it.kind != "cgroup" => (it.source.as_str(), it.file_system_options()),
+            _ => return None,
+        };
+        let label = format!("context=\"{}\"", config.linux.mount_label);
+        if !config.linux.mount_label.is_empty() && [TMPFS, TERMINALS].contains(&mount.kind) {
+            options.push(&label);
+        }
+        Some((mount.device, FileSystem { source: source.to_owned(), options: options.join(",") }))
+    });
+    own.collect()
 }
 
 /// Whose files a mount has.
@@ -100,19 +133,53 @@ pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
 
 /// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
 /// one of the node or the root.
-fn check_devices(mounts: &[Mount]) -> Result<(), String> {
+fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
+    let is_masked =
+        |it: &Mount| config.linux.masked_paths.iter().any(|path| parts(path) == parts(&it.path));
     let is_inside = |it: &&Mount| it.outside.is_none() && !parts(&it.path).is_empty();
     // runc hides files with the container's own device.
     let is_masking = |it: &Mount| it.outside.as_deref() == Some("/dev/null");
     for mount in mounts.iter().filter(is_inside) {
         let is_other = |it: &&Mount| {
             it.device == mount.device
-                && (!is_inside(it) || it.kind != mount.kind)
+                && it.id != mount.id
+                && (!is_inside(it) || it.kind != mount.kind || it.kind == TMPFS)
+                && !(is_masked(it) && is_masked(mount))
                 && !is_masking(it)
         };
         if let Some(other) = mounts.iter().find(is_other) {
             return Err(format!("its mount at {} is that at {}", mount.path, other.path));
         }
+    }
+    Ok(())
+}
+
+/// CRIU passes the flags to the kernel, where others would bind, move or change a mount of the node.
+fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
+    let of_file_system = mount.file_system_flags.unwrap_or_default();
+    if mount.flags & !MOUNT_FLAGS != 0 || of_file_system & !FILE_SYSTEM_FLAGS != 0 {
+        return Err(format!("its mount at {} has flags that no checkpoint has", mount.path));
+    }
+    if mount.is_deleted == Some(true) {
+        return Err(format!("its mount at {} has a deleted root", mount.path));
+    }
+    // The propagation of a volume can also need that of the root.
+    let is_external = mount.outside.is_some();
+    let is_at = |it: &&config::Mount| parts(&it.destination) == parts(&mount.path);
+    let mut planned = config.mounts.iter().filter(|it| !is_external || is_at(it));
+    let given = |number: Option<u32>| number.unwrap_or_default() != 0;
+    let is_shared = |it: &config::Mount| it.has("shared") || it.has("rshared");
+    let is_slave = |it: &config::Mount| it.has("slave") || it.has("rslave") || is_shared(it);
+    if given(mount.shared) && !planned.clone().any(is_shared)
+        || given(mount.master) && !planned.any(is_slave)
+    {
+        return Err(format!("its mount at {} propagates to or from the node", mount.path));
+    }
+    // The kernel changes the only file system of cgroups by these options.
+    let options = mount.options.iter().flat_map(|it| it.split(','));
+    let is_known = |it: &str| it.is_empty() || CGROUP_OPTIONS.contains(&it);
+    if mount.kind == CGROUPS && !is_external && !options.into_iter().all(is_known) {
+        return Err(format!("its mount at {} has unknown options", mount.path));
     }
     Ok(())
 }
@@ -138,9 +205,6 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
             if (it.is_bind() || cgroups.is_some()) && parts(source) == path =>
         {
             needed = flags(it);
-            if mount.shared.unwrap_or_default() != 0 && !it.has("shared") && !it.has("rshared") {
-                return Err(format!("its mount at {} propagates to the node", mount.path));
-            }
         }
         (Some(source), None)
             if linux.devices.iter().any(|it| is_at(&it.path) && it.path == *source) => {}
@@ -148,7 +212,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
             needed = if config.root.readonly { READ_ONLY } else { 0 };
         }
         // Without the namespace, it would have the cgroups of the node.
-        (None, Some(_)) if mount.kind == CGROUP && !config.has_namespace("cgroup") => {
+        (None, Some(_)) if mount.kind == CGROUPS && !config.has_namespace("cgroup") => {
             return unknown();
         }
         (None, Some(it)) if !it.is_bind() && kinds(&it.kind).contains(&mount.kind) => {
@@ -182,14 +246,27 @@ fn kinds(kind: &str) -> &'static [u32] {
         "tmpfs" => &[TMPFS],
         "devpts" => &[TERMINALS],
         "mqueue" => &[14],
-        // With version 1, a tmpfs with a mount for each controller.
-        "cgroup" => &[TMPFS, CGROUP, 23],
+        // With version 1, a tmpfs. The runtime binds its controllers from outside.
+        "cgroup" => &[TMPFS, CGROUPS],
         _ => &[],
     }
 }
 
+const MOST_MOUNTS: usize = 1_000;
 pub(super) const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
 const TERMINALS: u32 = 6;
-/// A controller of version 1.
-const CGROUP: u32 = 12;
+/// Version 2.
+const CGROUPS: u32 = 23;
+const CGROUP_OPTIONS: [&str; 6] = [
+    "nsdelegate",
+    "favordynmods",
+    "memory_localevents",
+    "memory_recursiveprot",
+    "memory_hugetlb_accounting",
+    "pids_localevents",
+];
+/// `ro`, `nosuid`, `nodev`, `noexec`, those of access times and the kinds of propagation.
+const MOUNT_FLAGS: u32 = 0xf | 0x400 | 0x800 | 1 << 21 | 1 << 24 | 0xf << 17;
+/// `ro`, `sync` in both of CRIU's forms, `mand` and `dirsync`.
+const FILE_SYSTEM_FLAGS: u32 = READ_ONLY | 4 | 16 | 64 | 128;

@@ -64,13 +64,18 @@ impl Images {
             }
         }
         let files = self.read::<OpenFile>("files.img")?;
-        let made = self.made()?;
+        let (made, linked) = self.made()?;
         let terminals = files.iter().filter_map(|file| file.terminal);
         let terminals: BTreeSet<u32> = terminals.map(|it| it.file.unwrap_or(it.id)).collect();
         for OpenFile { regular, watches, unix_socket, terminal, .. } in &files {
             check_flags(regular.as_ref().map_or(0, |it| it.flags))?;
             check_flags(terminal.map_or(0, |it| it.flags))?;
             if let Some(file) = regular {
+                let name = file.path.rsplit('/').next().unwrap_or_default();
+                let number = name.strip_prefix("link_remap.").unwrap_or_default();
+                if linked.contains(&file.id) && number.parse::<u32>().is_err() {
+                    return Err(format!("its file {} would be removed", file.path));
+                }
                 let use_ = Use {
                     mount: file.mount.and_then(|mount| u32::try_from(mount).ok()),
                     is_made: made.contains(&file.id),
@@ -91,15 +96,17 @@ impl Images {
         Ok(located)
     }
 
-    /// The numbers of the open files that CRIU makes because they were deleted.
-    fn made(&self) -> Result<BTreeSet<u32>, String> {
-        let mut made = BTreeSet::new();
+    /// The numbers of the open files that CRIU makes because they were deleted, and of the links to them, which CRIU
+    /// removes afterwards.
+    fn made(&self) -> Result<(BTreeSet<u32>, BTreeSet<u32>), String> {
+        let (mut made, mut linked) = (BTreeSet::new(), BTreeSet::new());
         if self.0.contains_key(REMADE) {
             for Remade { file, from, kind } in self.read::<Remade>(REMADE)? {
                 made.insert(file);
                 match kind {
                     None | Some(LINKED) => {
                         made.insert(from);
+                        linked.insert(from);
                     }
                     Some(GHOST) => {}
                     Some(_) => {
@@ -116,7 +123,7 @@ impl Images {
                 return Err(format!("its {name} is neither a file, a directory nor a named pipe"));
             }
         }
-        Ok(made)
+        Ok((made, linked))
     }
 
     /// The kernel lets only root map the first pages, which an attack on the kernel can use.
@@ -156,11 +163,13 @@ impl Places<'_> {
     }
 
     fn socket(&self, name: &[u8], directory: Option<&str>) -> Result<Vec<Located>, String> {
-        // The kernel ends it at a NUL. One at the start marks a name that is no path.
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        // A NUL at the start marks a name that is no path.
+        let name =
+            if name.starts_with(b"\0") { b"" } else { name.strip_suffix(b"\0").unwrap_or(name) };
         let name = str::from_utf8(name).map_err(|_| "it has a socket whose path is no text")?;
         if name.is_empty() {
-            return Ok(Vec::new());
+            let directory = directory.map(|path| self.open(path, Use::default())).transpose()?;
+            return Ok(directory.flatten().into_iter().collect());
         }
         let path = match directory {
             Some(directory) if !name.starts_with('/') => format!("{directory}/{name}"),
@@ -184,15 +193,19 @@ impl Places<'_> {
             format!("tmpfs-{}.tar.gz.img", mount.id),
         ];
         let links = images.iter().filter_map(|name| self.links.0.get(name));
-        let path: PathBuf = below.iter().collect();
-        links.flatten().any(|link| path.starts_with(link))
+        // CRIU reads the second if there is no first.
+        let starts = (0..=below.len()).filter_map(|length| below.get(..length));
+        let starts: Vec<PathBuf> = starts.map(|names| names.iter().collect()).collect();
+        links.flat_map(|it| starts.iter().filter(|start| it.contains(*start))).next().is_some()
     }
 
     /// The mount is that of the first `length` parts of the path.
     fn locate(&self, path: &str, length: usize, use_: Use) -> Result<Option<Located>, String> {
         let refused = |what: &str| Err(format!("its file {path} {what}"));
         let names = parts(path);
-        let is_exact = path.strip_prefix('/').is_some_and(|rest| rest == names.join("/"));
+        // CRIU ends a path at a NUL.
+        let is_exact = !path.contains('\0')
+            && path.strip_prefix('/').is_some_and(|rest| rest == names.join("/"));
         if !is_exact {
             return refused("is not a path from the root");
         }

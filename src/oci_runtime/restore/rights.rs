@@ -2,7 +2,7 @@
 
 use super::{
     config::Config,
-    messages::{Credentials, Thread},
+    messages::{Credentials, Owner, Thread},
 };
 
 /// Fails with the first right that the new container does not give.
@@ -54,6 +54,18 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// CRIU becomes this user before it asks the kernel for the signals.
+pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> {
+    let user = &config.process.user;
+    let may_change = user.uid == 0 && config.allows("CAP_SETUID");
+    let is_own = [owner.uid, owner.effective_uid].iter().all(|uid| *uid == user.uid);
+    // A number of a process in the node's namespace can be another one now.
+    if owner.pid != 0 && (!config.has_namespace("pid") || !is_own && !may_change) {
+        return Err("it has an open file that sends signals to other processes".to_owned());
+    }
+    Ok(())
 }
 
 fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> {

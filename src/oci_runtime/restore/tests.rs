@@ -126,8 +126,9 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
     let before = images.clone();
     fit(&mut images, &config).unwrap();
     for (name, bytes) in &before.0 {
-        let is_changed =
-            ["core-", "inventory", "seccomp", "utsns-"].iter().any(|it| name.starts_with(it));
+        let is_changed = ["core-", "inventory", "mountpoints-", "seccomp", "utsns-"]
+            .iter()
+            .any(|it| name.starts_with(it));
         assert_eq!(images.0[name] != *bytes, is_changed, "{name}");
     }
     assert_eq!(entry::<HostNames>(&images, "utsns-12.img").host, "pod-two");

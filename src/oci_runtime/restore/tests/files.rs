@@ -1,5 +1,6 @@
 //! Namespaces, open files and sockets.
 
+use prost::Message as _;
 use serde_json::json;
 
 use super::{
@@ -7,8 +8,8 @@ use super::{
         image::merged,
         images::Images,
         messages::{
-            InternetSocket, Inventory, Namespaces, NetlinkSocket, Network, OpenFile, SocketOptions,
-            Watch, Watches,
+            InternetSocket, Inventory, Namespaces, NetlinkSocket, Network, OpenFile, Owner,
+            SocketOptions, Watch, Watches,
         },
     },
     change, change_file, fit, fixture, without_capabilities,
@@ -48,7 +49,7 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let (mut images, config) = fixture();
         all(&mut images, none.clone());
         if let Some(host) = host {
-            let inventory = Inventory { host: Some(host), cgroups: None };
+            let inventory = Inventory { host: Some(host), ..Inventory::default() };
             change(&mut images, "inventory.img", &|entry| merged(entry, &inventory).unwrap());
         }
         let refused = fit(&mut images, &config).unwrap_err();
@@ -63,6 +64,33 @@ fn namespaces_and_files_of_the_node_are_refused() {
     let other = Network { outside: Some("other".to_owned()) };
     change(&mut images, "netns-10.img", &|entry| merged(entry, &other).unwrap());
     assert!(fit(&mut images, &config).unwrap_err().contains("network"));
+}
+
+#[test]
+fn other_versions_of_images_are_refused() {
+    let (mut images, config) = fixture();
+    let inventory = Inventory { version: Some(1), ..Inventory::default() };
+    change(&mut images, "inventory.img", &|entry| merged(entry, &inventory).unwrap());
+    assert!(fit(&mut images, &config).unwrap_err().contains("unknown version"));
+}
+
+#[test]
+fn signals_of_files_stay_in_the_container() {
+    let with = |owner: Owner| {
+        let (mut images, config) = without_capabilities();
+        // A pipe, whose owner is field 4 of field 18.
+        let owner = owner.encode_to_vec();
+        let bytes =
+            [&[0x92, 1, owner.len() as u8 + 2, 0x22, owner.len() as u8][..], &owner].concat();
+        change(&mut images, "files.img", &|entry| [entry, &bytes].concat());
+        fit(&mut images, &config)
+    };
+    let own = Owner { uid: 0, effective_uid: 0, pid: 7 };
+    with(own).unwrap();
+    for owner in [Owner { uid: 5, ..own }, Owner { effective_uid: 5, ..own }] {
+        assert!(with(owner).unwrap_err().contains("sends signals"));
+        with(Owner { pid: 0, ..owner }).unwrap();
+    }
 }
 
 #[test]

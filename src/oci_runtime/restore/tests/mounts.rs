@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{
     super::{
-        image::{decoded, merged},
-        messages::Mount,
+        image::{Image, decoded, merged},
+        messages::{FileSystem, Mount},
     },
     change, fit, fixture,
 };
@@ -21,7 +21,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             }
         })
     };
-    let cases: [(&str, Change); 21] = [
+    let cases: [(&str, Change); 31] = [
         ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
             "leaves the container",
@@ -58,6 +58,21 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/dev is that at /", at("/dev", Box::new(|it| it.device = 193))),
         ("/proc/sys is that at /dev", at("/dev", Box::new(|it| it.device = 197))),
         ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
+        ("propagates", at("/data", Box::new(|it| it.master = Some(3)))),
+        ("propagates", at("/", Box::new(|it| it.shared = Some(3)))),
+        ("deleted root", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
+        ("at /dev has /sub", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
+        ("/sys/fs/cgroup is that at", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
+        ("a NUL", at("/data", Box::new(|it| it.path = "/data\0x".to_owned()))),
+        // MS_REC, and MS_BIND and MS_MOVE.
+        ("/data has flags", at("/data", Box::new(|it| it.flags |= 1 << 14))),
+        ("/dev has flags", at("/dev", Box::new(|it| it.file_system_flags = Some(1 << 12)))),
+        ("/dev has flags", at("/dev", Box::new(|it| it.file_system_flags = Some(1 << 13)))),
+        // Version 2 without a cgroup namespace.
+        (
+            "a mount at /sys/fs/cgroup",
+            at("/sys/fs/cgroup", Box::new(|it| (it.kind, it.options) = (23, Some(String::new())))),
+        ),
     ];
     for (reason, mutate) in cases {
         let (mut images, config) = fixture();
@@ -73,6 +88,50 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         });
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+}
+
+#[test]
+fn sources_and_options_become_those_of_the_new_container() {
+    let (mut images, mut config) = fixture();
+    config["linux"]["mountLabel"] = json!("a:b");
+    let own = FileSystem { source: "/".to_owned(), options: "release_agent=/x".to_owned() };
+    change(&mut images, "mountpoints-13.img", &|entry| {
+        let is_memory = decoded::<Mount>(entry).unwrap().kind == 5;
+        if is_memory { merged(entry, &own).unwrap() } else { entry.to_vec() }
+    });
+    fit(&mut images, &config).unwrap();
+    let entries = Image::read(&images.0["mountpoints-13.img"]).unwrap().entries;
+    let at = |path: &str| {
+        let entry = entries.iter().find(|it| decoded::<Mount>(it).unwrap().path == path);
+        let FileSystem { source, options } = decoded(entry.unwrap()).unwrap();
+        (source, options)
+    };
+    for (path, source, options) in [
+        ("/dev", "tmpfs", "mode=755,size=65536k,context=\"a:b\""),
+        ("/proc/acpi", "tmpfs", "context=\"a:b\""),
+        ("/sys/fs/cgroup", "tmpfs", "mode=755,context=\"a:b\""),
+        ("/proc", "proc", ""),
+        ("/proc/sys", "proc", ""),
+        ("/dev/mqueue", "mqueue", ""),
+    ] {
+        assert_eq!(at(path), (source.to_owned(), options.to_owned()), "{path}");
+    }
+    let (mut images, mut config) = fixture();
+    config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
+    for (options, is_refused) in
+        [("nsdelegate,memory_recursiveprot", false), ("release_agent=/x", true)]
+    {
+        change(&mut images, "mountpoints-13.img", &|entry| {
+            let mut mount: Mount = decoded(entry).unwrap();
+            if mount.path == "/sys/fs/cgroup" {
+                mount.kind = 23;
+                mount.flags |= 1;
+                mount.options = Some(options.to_owned());
+            }
+            merged(entry, &mount).unwrap()
+        });
+        assert_eq!(fit(&mut images.clone(), &config).is_err(), is_refused, "{options}");
     }
 }
 

@@ -5,12 +5,14 @@ use serde_json::json;
 
 use super::{
     super::{
+        config::Config,
         image::{Image, decoded, merged},
         messages::{
             Area, FileHandle, GhostFile, Memory, Mount, OpenFile, RegularFile, Remade, Terminal,
             UnixSocket, Watch, Watches,
         },
         paths::Located,
+        tmpfs,
     },
     change, change_file, fit, fixture,
 };
@@ -85,6 +87,7 @@ fn paths_that_lead_elsewhere_are_refused() {
         ("//data/count", DATA, "not a path from the root"),
         ("data/count", DATA, "not a path from the root"),
         ("", ROOT, "not a path from the root"),
+        ("/data/count\0", DATA, "not a path from the root"),
         ("/data/count", ROOT, "another one hides"),
         ("/proc/self/exe", ROOT, "another one hides"),
         // The links of Docker's own /dev.
@@ -143,6 +146,11 @@ fn links_in_a_tmpfs_are_found_under_each_name() {
         (EntryType::Symlink, "other", Some(("path", "a")), true),
         (EntryType::Symlink, "other", Some(("GNU.sparse.name", "a")), true),
         (EntryType::XGlobalHeader, "other", None, true),
+        (EntryType::GNUSparse, "other", None, true),
+        (EntryType::Directory, "other", Some(("size", "0")), true),
+        (EntryType::Symlink, "other", Some(("path", "a\0b")), true),
+        (EntryType::Symlink, "other", Some(("linkpath", "a\0b")), true),
+        (EntryType::Symlink, "other", Some(("mtime", "1")), false),
         (EntryType::Symlink, "other", None, false),
         (EntryType::Symlink, "a/c", None, false),
         (EntryType::Directory, "a", None, false),
@@ -150,6 +158,39 @@ fn links_in_a_tmpfs_are_found_under_each_name() {
         let refused = with_entry(kind, name, extension);
         assert_eq!(refused.is_err(), is_refused, "{kind:?} {name} {extension:?}");
     }
+}
+
+#[test]
+fn entries_of_a_tmpfs_that_programs_read_in_different_ways_are_refused() {
+    use tar::EntryType;
+    type Change = fn(&mut [u8; 512]);
+    let kinds = [EntryType::Regular, EntryType::Directory, EntryType::Link, EntryType::Symlink];
+    let with = |kind: EntryType, content: usize, change: Change, after: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_path("a").unwrap();
+        header.set_size(content as u64);
+        change(header.as_mut_bytes());
+        header.set_cksum();
+        let bytes = [header.as_bytes(), &vec![b'x'; content][..], &[0; 1024], after].concat();
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        std::io::Write::write_all(&mut packed, &bytes).unwrap();
+        tmpfs::check(&packed.finish().unwrap(), &Config::default())
+    };
+    for kind in kinds {
+        assert_eq!(with(kind, 0, |_| (), &[0; 9000]).is_ok(), true, "{kind:?}");
+        assert_eq!(with(kind, 512, |_| (), b"").is_ok(), kind == EntryType::Regular, "{kind:?}");
+    }
+    let changes: [Change; 4] = [
+        |it| it[124] = b'+',
+        |it| it[124..136].copy_from_slice(&[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        |it| it[263..265].copy_from_slice(b"99"),
+        |it| it[1] = b'/',
+    ];
+    for change in changes {
+        with(EntryType::Regular, 0, change, b"").unwrap_err();
+    }
+    assert!(with(EntryType::Regular, 0, |_| (), b"x").unwrap_err().contains("after its end"));
 }
 
 #[test]
@@ -197,8 +238,10 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         assert!(refused.contains("deleted below a directory"), "{path}: {refused}");
     }
     for (kind, from, is_refused) in [
-        (None, 1, false),
-        (Some(0), 1, false),
+        // Files that CRIU would remove.
+        (None, 1, true),
+        (Some(0), 1, true),
+        (None, 99, false),
         (Some(2), 1, true),
         (Some(9), 1, true),
         // Both names of a linked file.
@@ -208,6 +251,17 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         let file = OpenFile { kind: 1, id: COUNT, regular, ..OpenFile::default() };
         let remade = Remade { file: 6, from, kind };
         assert_eq!(with(COUNT, &file, &[remade]).is_err(), is_refused, "{kind:?} {from}");
+    }
+    for (path, is_refused) in [
+        ("/data/link_remap.5", false),
+        ("/data/link_remap.", true),
+        ("/data/link_remap.x", true),
+        ("/data/count", true),
+    ] {
+        let regular = Some(regular(COUNT, path, DATA));
+        let file = OpenFile { kind: 1, id: COUNT, regular, ..OpenFile::default() };
+        let remade = Remade { file: 6, from: COUNT, kind: Some(0) };
+        assert_eq!(with(COUNT, &file, &[remade]).is_err(), is_refused, "{path}");
     }
     // A mount that CRIU would make writable.
     let (mut images, mut config) = fixture();
@@ -279,6 +333,8 @@ fn sockets_and_watches_have_paths_of_the_container() {
         (b"x.sock", Some("/proc/1/cwd")),
         (b"/data/x", Some("/proc/1/cwd")),
         (b"/\xff", None),
+        (b"/data/x\0y", None),
+        (b"\0abstract", Some("/proc/1/cwd")),
     ] {
         assert!(socket(name, directory).is_err(), "{name:?} {directory:?}");
     }
