@@ -28,14 +28,14 @@ use crate::support::{bridge::docker, fake_dockerd::server::FakeDockerd};
 
 /// Starts the program as systemd does, with the socket as descriptor 3.
 fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
-    start_for("$$", room, listen, socket)
+    start_with("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=cri", room, listen, socket)
 }
 
-/// The same with sockets for the process `pid`.
-fn start_for(pid: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
+/// The same with other variables of systemd. Descriptor 4 is the same socket.
+fn start_with(variables: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     let place = |name: &str| room.join(name).display().to_string();
     let mut command = Command::new("sh");
-    let script = format!("exec 3<&0 0</dev/null; LISTEN_PID={pid} LISTEN_FDS=1 exec \"$@\"");
+    let script = format!("exec 3<&0 4<&0 0</dev/null; {variables} exec \"$@\"");
     command.args(["-c", &script, "sh"]);
     command.args([env!("CARGO_BIN_EXE_dockbridge"), "serve", "--network", "docker"]);
     command.args(["--streaming-addr", "127.0.0.1:0", "--listen", listen]);
@@ -52,8 +52,7 @@ fn start_for(pid: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     if room.join("dockbridge.toml").exists() {
         command.env("DOCKBRIDGE_CONFIG", place("dockbridge.toml"));
     }
-    command.env("LISTEN_FDNAMES", "cri").env("NOTIFY_SOCKET", place("notify"));
-    command.env("WATCHDOG_USEC", "20000000");
+    command.env("NOTIFY_SOCKET", place("notify")).env("WATCHDOG_USEC", "20000000");
     command.env("PATH", format!("{}:{}", room.display(), std::env::var("PATH").unwrap()));
     command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()
@@ -161,11 +160,17 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
     let path = room.path().join("cri.sock");
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
     let systemd = UnixListener::bind(&path).unwrap();
-    for listen in ["fd://", "fd://cri", path.to_str().unwrap()] {
+    let one = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=cri";
+    let two = "LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=other:cri";
+    let path_of_socket = path.to_str().unwrap();
+    for (variables, listen) in
+        [(one, "fd://"), (one, "fd://cri"), (one, path_of_socket), (two, "fd://cri")]
+    {
         // This caller connects before the service starts.
         let early = path.clone();
         let waiting = tokio::spawn(async move { answer(&early).await });
-        let mut served = start(room.path(), listen, systemd.try_clone().unwrap().into());
+        let socket = systemd.try_clone().unwrap().into();
+        let mut served = start_with(variables, room.path(), listen, socket);
         let answered = timeout(SOON, waiting).await.unwrap().unwrap();
         assert_eq!(answered, version, "{listen}");
         heard(&notify, "READY=1").await;
@@ -185,7 +190,12 @@ async fn sockets_that_a_parent_got_are_left_alone() {
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
     let of_parent = UnixListener::bind(room.path().join("parent.sock")).unwrap();
     let path = room.path().join("cri.sock");
-    let mut served = start_for("1", room.path(), path.to_str().unwrap(), of_parent.into());
+    let mut served = start_with(
+        "LISTEN_PID=1 LISTEN_FDS=1 LISTEN_FDNAMES=cri",
+        room.path(),
+        path.to_str().unwrap(),
+        of_parent.into(),
+    );
     heard(&notify, "READY=1").await;
     assert_eq!(answer(&path).await, version);
     served.kill().await.unwrap();
@@ -194,15 +204,21 @@ async fn sockets_that_a_parent_got_are_left_alone() {
 #[tokio::test]
 async fn what_cannot_be_served_is_refused_with_its_name() {
     let room = tempfile::tempdir().unwrap();
-    let listening = || UnixListener::bind(room.path().join("cri.sock")).unwrap();
+    let socket = UnixListener::bind(room.path().join("cri.sock")).unwrap();
+    let listening = || OwnedFd::from(socket.try_clone().unwrap());
     let (plain, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    for (listen, socket, reason) in [
-        ("fd://cri", plain.into(), "descriptor 3 (\"cri\"), passed by the socket unit, is not a "),
-        ("fd://cri", other.into(), "descriptor 3 (\"cri\"), passed by the socket unit, is not a "),
-        ("fd://x", listening().into(), "--listen fd://x: systemd passed only \"cri\" at "),
+    let unusable = "descriptor 3 (\"cri\"), passed by the socket unit, is not a ";
+    let wrong = "LISTEN_PID, LISTEN_FDS or LISTEN_FDNAMES is wrong: ";
+    for (count, listen, socket, reason) in [
+        ("1", "fd://cri", plain.into(), unusable),
+        ("1", "fd://cri", other.into(), unusable),
+        ("1", "fd://x", listening(), "--listen fd://x: systemd passed only \"cri\" at "),
+        ("one", "fd://cri", listening(), wrong),
+        ("2", "fd://cri", listening(), wrong),
     ] {
-        let ended = start(room.path(), listen, socket).wait_with_output();
+        let variables = format!("LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES=cri");
+        let ended = start_with(&variables, room.path(), listen, socket).wait_with_output();
         let ended = timeout(SOON, ended).await.unwrap().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{said}");
