@@ -140,6 +140,12 @@ impl<'a> Disturber<'a> {
             self.told.all_may_end(true);
         }
         self.told.count(DEATHS);
+        // With live-restore, an engine that lists no running container when it is stopped ends those that it is starting.
+        let run = ["run", "-d", "--network", "none", &self.stage.world.image, "sleep", "100000"];
+        let listed = match how {
+            Event::RestartEngine if survive => Some(self.stage.engine.docker(&run).await?),
+            _ => None,
+        };
         let word = if how == Event::KillEngine { "kill" } else { "stop" };
         self.stage.engine.control(&[word]).await?;
         self.meanwhile(rest, with_kill).await?;
@@ -148,6 +154,9 @@ impl<'a> Disturber<'a> {
         self.live = lives;
         if !survive {
             self.told.all_may_end(false);
+        }
+        if let Some(id) = listed {
+            self.stage.engine.docker(&["rm", "-f", &id]).await?;
         }
         Ok(format!("away for {rest:.1?}, pods survive: {survive}, dockbridge killed: {with_kill}"))
     }
