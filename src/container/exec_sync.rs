@@ -385,11 +385,11 @@ async fn collect(
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
 
-/// The error if the engine has not started the command, or not reported its end, in time.
+/// The error if the engine has not started the command, or has not reported its end, in time.
 fn late(id: &str, limit: Duration) -> Failure {
     let text = format!(
-        "command in container {id} timed out after {}s and the docker engine has not started it in that \
-         time, or not reported its end; it is killed if it starts later",
+        "command in container {id} timed out after {}s: the docker engine has not started it in that \
+         time, or has not reported its end; it is killed if it starts later",
         limit.as_secs()
     );
     Failure::new(Kind::Unavailable, text)
