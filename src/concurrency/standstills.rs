@@ -24,7 +24,7 @@ pub struct Standstills {
 struct LostTime {
     /// In all standstills that have ended.
     total: Duration,
-    /// The begin of the current one.
+    /// The start of the current one.
     since: Option<Instant>,
     ended: Instant,
 }

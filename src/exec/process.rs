@@ -392,7 +392,7 @@ const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 /// for containerd.
 const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
-/// How often a kill is tried before a process counts as unkillable. This takes some seconds on an idle
+/// How often a kill is tried before a process counts as unkillable. This takes a few seconds on an idle
 /// machine.
 const LEAST_TRIES: u32 = 20;
 
