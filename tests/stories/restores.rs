@@ -363,7 +363,7 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     else {
         return Ok(());
     };
-    // A file that takes some time: its content is a hole.
+    // A file that takes a while to unpack: its content is a hole.
     let large = archive.with_file_name("large");
     fs::create_dir(&large)?;
     let (archive, large) = (archive.display().to_string(), large.display().to_string());
