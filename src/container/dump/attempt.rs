@@ -206,13 +206,13 @@ impl Attempt {
             })?;
         }
         self.complete().await?;
-        let (archive, stood_still_ms) = (self.spec.location.display(), report.stood_still_ms);
+        let (archive, frozen_ms) = (self.spec.location.display(), report.frozen_ms);
         match self.pod {
             None => {
-                info!(container = self.id(), %archive, bytes, stood_still_ms, "container checkpointed");
+                info!(container = self.id(), %archive, bytes, frozen_ms, "container checkpointed");
             }
             Some(_) => {
-                info!(sandbox = self.id(), %archive, bytes, stood_still_ms, "pod checkpointed");
+                info!(sandbox = self.id(), %archive, bytes, frozen_ms, "pod checkpointed");
             }
         }
         Ok(())

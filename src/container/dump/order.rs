@@ -43,7 +43,7 @@ pub(super) struct Part {
 /// The report of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Report {
-    pub(super) stood_still_ms: u64,
+    pub(super) frozen_ms: u64,
     pub(super) failure: Option<Failure>,
 }
 

@@ -35,8 +35,8 @@ pub fn run(directory: &Path) -> ExitCode {
     let failure = dump(&order, directory).err();
     // If this fails, the server thaws the containers.
     let _ = order::thaw(&order.parts);
-    let stood_still_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    match order::write(directory, REPORT, &Report { stood_still_ms, failure }) {
+    let frozen_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match order::write(directory, REPORT, &Report { frozen_ms, failure }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
