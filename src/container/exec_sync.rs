@@ -159,7 +159,7 @@ fn has_ended(node: &Node, container: &str) -> bool {
     !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
 }
 
-/// When the timeout of a command expires. The time in which its container stood still does not count: the
+/// When the timeout of a command expires. The time in which its container was frozen does not count: the
 /// command could do nothing.
 #[derive(Clone)]
 struct Deadline {

@@ -131,7 +131,7 @@ impl Engine {
         &self.shared.metrics
     }
 
-    /// The containers that stand still. The engine cannot start a command in them.
+    /// The containers that are frozen for a checkpoint. The engine cannot start a command in them.
     pub fn standstills(&self) -> &Standstills {
         &self.shared.standstills
     }

@@ -72,8 +72,7 @@ impl Exec {
         &self.shared.id
     }
 
-    /// Starts the process and connects to it, once the container does not stand still. Must be called only
-    /// once.
+    /// Starts the process and connects to it, once the container is not frozen. Must be called only once.
     ///
     /// # Errors
     /// The engine fails. [`ExecError::after_start`] says whether the command may still start.

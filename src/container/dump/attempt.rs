@@ -270,8 +270,8 @@ impl Attempt {
             () = tell => {}
         }
         detached::ended(&directory).await;
-        // The program may have been killed by somebody. Nothing else knows which containers stand still, so this does
-        // not give up.
+        // The program may have been killed by somebody. Nothing else knows which containers are frozen, so this
+        // does not give up.
         let thaw = |parts: Vec<Part>| blocking(move || order::thaw(&parts));
         while let Err(error) = thaw(parts.to_vec()).await {
             let (id, error) = (self.id(), chain(&error));

@@ -19,7 +19,7 @@ use crate::{
 /// The order to the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The containers, which stand still together.
+    /// The containers, which are frozen at the same time.
     pub(super) parts: Vec<Part>,
     /// The unfinished archives, which the next dockbridge removes.
     pub(super) drafts: Vec<PathBuf>,

@@ -42,7 +42,7 @@ pub fn run(directory: &Path) -> ExitCode {
     }
 }
 
-/// All containers stand still before the first one is saved.
+/// All containers are frozen before the first one is saved.
 fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
     let each = |step: &dyn Fn(&Part) -> Result<(), Cause>| {
         order.parts.iter().try_for_each(|part| {
@@ -72,5 +72,5 @@ fn other(error: &HostError) -> Cause {
 
 /// The command that starts this program. It is not for people, so the command line does not list it.
 pub(super) const COMMAND: &str = "dump-container";
-/// How long the processes may take to stand still. A process that waits for a dead disk does not.
+/// How long the processes may take to freeze. A process that waits for a dead disk does not freeze.
 const FREEZE_LIMIT: Duration = Duration::from_secs(10);
