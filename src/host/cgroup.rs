@@ -126,7 +126,7 @@ impl Cgroups {
             }
         }
         found.ok_or_else(|| {
-            let reason = format!("process {pid} is in no control group of {owner}");
+            let reason = format!("process {pid} is not in any control group of {owner}");
             io::Error::new(io::ErrorKind::NotFound, reason)
         })
     }

@@ -1,4 +1,5 @@
-//! CheckpointPod and RestorePod with a real CRIU: two containers that depend on each other count on together.
+//! CheckpointPod and RestorePod with a real CRIU: two containers that depend on each other continue to count
+//! together.
 
 use std::{
     fs,
@@ -24,8 +25,9 @@ use crate::{
     },
 };
 
-/// Two containers count over a connection and into a volume. In each restored pod both count on, and neither is ahead of
-/// the other. The pod has another address, and calls work as in any pod, also after a restart of dockbridge.
+/// Two containers count over a connection and into a volume. In each restored pod both continue to count, and
+/// neither is ahead of the other. The pod has another address, and calls work as in any pod, also after a
+/// restart of dockbridge.
 pub(crate) async fn count_on_together(world: World) -> Outcome {
     let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
         return Ok(());

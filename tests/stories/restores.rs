@@ -1,4 +1,5 @@
-//! Containers that start from a checkpoint, with a real CRIU: they count on in a new pod, with the rights of that pod.
+//! Containers that start from a checkpoint, with a real CRIU: they continue to count in a new pod, with the
+//! rights of that pod.
 
 use std::{
     fs,

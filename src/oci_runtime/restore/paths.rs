@@ -210,7 +210,7 @@ impl Places<'_> {
             return refused("is not a normalized absolute path");
         }
         let above = names.get(..length).unwrap_or_default();
-        let Some(mount) = self.mount_of(above) else { return refused("is on no mount") };
+        let Some(mount) = self.mount_of(above) else { return refused("is not on any mount") };
         if use_.mount.is_some_and(|number| number != mount.id) {
             return refused("is on a mount that another one hides");
         }
