@@ -185,7 +185,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
 }
 
 /// dockbridge is killed or stopped, and the engine restarts, at random moments of checkpoints. The container
-/// runs on each time, and nothing is left.
+/// keeps running each time, and nothing is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "crashed_checkpoint").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -273,7 +273,7 @@ pub(crate) fn data(stage: &Stage) -> PathBuf {
     stage.folders.shared.join("data")
 }
 
-/// Waits until the counter has counted on. Fails if it has left out a number or begun again.
+/// Waits until the counter has continued to count. Fails if it has left out a number or begun again.
 async fn goes_on(stage: &Stage) -> Outcome {
     let file = data(stage).join("count");
     let count = || fs::read_to_string(&file).unwrap_or_default();

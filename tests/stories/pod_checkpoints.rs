@@ -180,7 +180,8 @@ fn volume(stage: &Stage, name: &str) -> Outcome<PathBuf> {
     Ok(data)
 }
 
-/// Waits until both have counted on. Fails if one has left out a number, or began before or after the other.
+/// Waits until both have continued to count. Fails if one has left out a number, or began before or after
+/// the other.
 async fn together(data: &Path) -> Outcome {
     let count = |name: &str| {
         let text = fs::read_to_string(data.join(name))?;

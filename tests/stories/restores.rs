@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// The counter counts on in another pod: its processes, pipe, open files, changed and deleted files. Its name, host
-/// name, cgroup, log and volume are those of the new container. The next start is a fresh one.
+/// The counter continues to count in another pod: its processes, pipe, open files, changed and deleted files.
+/// Its name, host name, cgroup, log and volume are those of the new container. The next start is a fresh one.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
     else {
@@ -125,7 +125,7 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         cri.remove_container(&id).await?;
     }
     ensure_eq!(fs::read_to_string(&data)?, "", "a refused checkpoint has run");
-    // More than the checkpoint has is given to none.
+    // No process gets more rights than it has in the checkpoint.
     let id = cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
     cri.start(&id).await?;
     numbers(&data).await?;
@@ -487,7 +487,8 @@ fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     container
 }
 
-/// Waits until the counter has counted on, without leaving out a number. Returns its first number.
+/// Waits until the counter has continued to count, without leaving out a number. Returns its first
+/// number.
 async fn numbers(file: &Path) -> Outcome<u32> {
     let mut looks = Looks::every(Duration::from_millis(20));
     loop {
