@@ -203,7 +203,7 @@ clean: ## Remove everything that was built
 
 # The parts run one after the other, also after a failure. tests/env/suite.sh prints the result.
 .PHONY: test
-test: toolchain ## The tests that decide about a change: test-unit, test-stories, test-runtime (ENGINE=bookworm, JOBS=…)
+test: toolchain ## The tests that each change must pass: test-unit, test-stories, test-runtime (ENGINE=bookworm, JOBS=…)
 	@$(SUITE) test-unit test-stories test-runtime
 
 .PHONY: test-all

@@ -24,5 +24,6 @@ if tagged=$(git rev-parse --quiet --verify "v$version^{commit}"); then
     [ "$tagged" = "$(git rev-parse HEAD)" ] || complain "the tag v$version is on another commit: raise the version"
 fi
 ! grep -q '^> \*\*Owners:\*\*' SECURITY.md || echo "release: SECURITY.md has no address for reports yet. The owners must add one before they publish."
+! grep -q '^Maintainer:.*\.example>$' packaging/deb/*.control || echo "release: the packages have no Maintainer and Homepage yet. The owners must add them before they publish."
 [ "$failed" = 0 ] && echo "release: $(git rev-parse --short HEAD) is version $version in all files"
 exit "$failed"

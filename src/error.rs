@@ -122,7 +122,7 @@ pub fn shortened(mut text: String) -> String {
     text
 }
 
-/// An error with all its causes on one line, without repetitions.
+/// An error with all its causes on one line, without repetitions and the kernel's numbers of errors.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -134,7 +134,18 @@ pub fn chain(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    without_numbers(&text)
+}
+
+/// The text without the numbers in "Permission denied (os error 13)": operators need only the words.
+pub fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        words.push_str(rest.strip_prefix(')').unwrap_or(rest));
+    }
+    words
 }
 
 /// gRPC carries the text in a header. Clients and servers often refuse headers larger than 8 to 16 KiB, and

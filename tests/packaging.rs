@@ -51,6 +51,23 @@ fn the_example_configuration_has_the_defaults_as_comments() {
 }
 
 #[test]
+fn examples_for_kubelet_kubeadm_and_crictl_name_the_default_socket() {
+    let socket = resolve(Vec::new(), None, &|_| None).unwrap().settings.listen;
+    let Listen::Path(socket) = socket else { panic!("{socket:?}") };
+    for (file, keys) in [
+        ("kubelet.conf", &["containerRuntimeEndpoint"][..]),
+        ("kubeadm.yaml", &["criSocket"]),
+        ("crictl.yaml", &["runtime-endpoint", "image-endpoint"]),
+    ] {
+        let text = fs::read_to_string(format!("packaging/examples/{file}")).unwrap();
+        for key in keys {
+            let line = format!("{key}: unix://{}", socket.display());
+            assert!(text.lines().any(|it| it.trim_start() == line), "{file}: {line}");
+        }
+    }
+}
+
+#[test]
 fn manual_pages_and_completions_know_every_setting_and_command() {
     let directory = tempfile::tempdir().unwrap();
     documents::write_all(directory.path()).unwrap();

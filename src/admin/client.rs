@@ -34,7 +34,7 @@ pub enum ClientError {
     Here(#[from] io::Error),
     #[error("cannot write the answer")]
     Output(#[source] io::Error),
-    #[error("cannot make the request")]
+    #[error("cannot build the request")]
     Request(#[from] http::Error),
 }
 

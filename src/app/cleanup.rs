@@ -84,8 +84,8 @@ async fn wait_until_inspected(store: &Store) -> bool {
     }
 }
 
-/// Inspects containers that have a log but are in no list, because they were removed or renamed. A hook of
-/// the store cleans up after removed ones.
+/// Inspects containers that have a log but that no list shows, because they were removed or renamed. A
+/// hook of the store cleans up after removed ones.
 async fn refresh_unlisted(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {

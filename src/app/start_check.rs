@@ -48,7 +48,7 @@ fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }
 
-/// When an engine starts, its socket appears within some seconds.
+/// When an engine starts, its socket appears within a few seconds.
 const AGAIN: Duration = Duration::from_secs(2);
 /// How long an engine that accepts connections may take to answer. It starts its containers first.
 const PATIENCE: Duration = Duration::from_secs(120);

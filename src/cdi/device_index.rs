@@ -73,7 +73,7 @@ impl DeviceIndex {
         let errors: String = errors.map(|problem| format!("; unreadable: {problem}")).collect();
         let directories = directories.join(", ");
         Failure::unmet(format!(
-            "CDI device {device:?} is in no specification of {directories}{errors}"
+            "CDI device {device:?} is not defined in any specification of {directories}{errors}"
         ))
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::subject::Subject;
+use crate::error::without_numbers;
 
 /// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,17 +34,26 @@ pub struct Findings(pub Vec<Finding>);
 impl Finding {
     /// A finding without anything to do.
     pub fn ok(subject: Subject, seen: impl Into<String>) -> Self {
-        Self { severity: Severity::Ok, subject, seen: seen.into(), advice: String::new() }
+        Self::new(Severity::Ok, subject, seen, "")
     }
 
     /// A finding about something that will fail later.
     pub fn warn(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { severity: Severity::Warn, subject, seen: seen.into(), advice: advice.into() }
+        Self::new(Severity::Warn, subject, seen, advice)
     }
 
     /// A finding that prevents pods from running.
     pub fn fail(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { severity: Severity::Fail, subject, seen: seen.into(), advice: advice.into() }
+        Self::new(Severity::Fail, subject, seen, advice)
+    }
+
+    fn new(
+        severity: Severity,
+        subject: Subject,
+        seen: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self { severity, subject, seen: without_numbers(&seen.into()), advice: advice.into() }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     model::engine::{ApiVersion, EngineInfo},
 };
 
-/// What decides about pulls: the engine's settings, and the files in its directory of registries.
+/// What determines pulls: the engine's settings, and the files in its directory of registries.
 pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
     let (mut findings, mut mirrors) = (Vec::new(), Vec::new());
     let mut hub = engine.hub_mirrors.clone();

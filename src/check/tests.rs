@@ -297,6 +297,7 @@ fn places_are_tried_and_left_clean() {
     fs::write(&file, "").unwrap();
     let blocked = paths::directory(Subject::State, "--state-dir", &file.join("below"));
     assert_eq!(blocked.severity, Severity::Fail, "{blocked:?}");
+    assert!(blocked.seen.ends_with(": Not a directory"), "{blocked:?}");
     assert_eq!(paths::listen(&at(&file)).severity, Severity::Fail);
     assert!(paths::listen(&at(&deep)).seen.ends_with("is free"));
     let socket = home.path().join("s");

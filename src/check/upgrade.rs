@@ -37,7 +37,7 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
                 Finding::warn(Subject::Pod, seen, DRAIN)
             }
             (true, true) => {
-                Finding::ok(Subject::Pod, format!("{named} keeps running, {running} containers"))
+                Finding::ok(Subject::Pod, format!("{named} keeps running: {running} containers"))
             }
             (false, _) => Finding::ok(Subject::Pod, format!("{named} has ended")),
         });

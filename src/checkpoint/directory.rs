@@ -141,7 +141,7 @@ impl Checkpoints {
         self.in_order(path, move |path| replace(path, &bytes, durability)).await
     }
 
-    /// Runs `work` on a blocking thread, unless a later call for the same file ran already.
+    /// Runs `work` on a blocking thread, unless a later call for the same file has already run.
     async fn in_order(
         &self,
         path: PathBuf,

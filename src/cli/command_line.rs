@@ -22,7 +22,7 @@ use crate::{
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
 pub enum Command {
-    /// Serve the CRI until a signal comes (the default)
+    /// Serve the CRI until a signal arrives (the default)
     #[default]
     Serve,
     /// Print every setting with its source

@@ -1,5 +1,5 @@
 //! Calls that outlive their caller, blocking work, locks and other values by name, a limit of connections,
-//! pauses between attempts, and containers that stand still.
+//! pauses between attempts, and frozen containers.
 //!
 //! tonic drops a handler at the client's deadline. A call that changes Docker or the network must not stop
 //! half-way then: it runs as a separate task for which the handler waits, and a repeated call joins the

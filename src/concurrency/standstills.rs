@@ -1,7 +1,7 @@
-//! Containers that stand still for a moment, because they are checkpointed.
+//! Containers that are frozen for a moment, because they are checkpointed. This is called a standstill.
 //!
-//! A container that stands still cannot start a command and does not react to a stop signal. Calls that need
-//! it to move wait here, and a standstill waits until these calls are done.
+//! A frozen container cannot start a command and does not react to a stop signal. Calls that need it to run
+//! wait here, and a standstill waits until these calls are done.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,12 +24,12 @@ pub struct Standstills {
 struct LostTime {
     /// In all standstills that have ended.
     total: Duration,
-    /// The begin of the current one.
+    /// The start of the current one.
     since: Option<Instant>,
     ended: Instant,
 }
 
-/// A container stands still while this exists.
+/// A container is frozen while this exists.
 #[derive(Debug)]
 pub struct Standstill {
     container: String,
@@ -38,7 +38,7 @@ pub struct Standstill {
 }
 
 impl Standstills {
-    /// Begins a standstill, once no call needs the container to move.
+    /// Begins a standstill, once no call needs the container to run.
     pub async fn begin(&self, container: &str) -> Standstill {
         let held = self.locks.write(container).await;
         let now = Instant::now();
@@ -50,12 +50,12 @@ impl Standstills {
         Standstill { container, lost, _held: held }
     }
 
-    /// Waits until the container does not stand still. While the guard exists, no standstill begins.
+    /// Waits until the container is not frozen. While the guard exists, no standstill begins.
     pub async fn moving(&self, container: &str) -> OwnedRwLockReadGuard<()> {
         self.locks.read(container).await
     }
 
-    /// How long the container has stood still so far, in all standstills together.
+    /// How long the container has been frozen so far, in all standstills together.
     pub fn lost(&self, container: &str) -> Duration {
         self.lost.lock().get(container).map_or(Duration::ZERO, |time| {
             time.total + time.since.map_or(Duration::ZERO, |since| since.elapsed())

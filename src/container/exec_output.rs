@@ -13,7 +13,7 @@ use crate::{exec::follow::Sink, model::stream::Source};
 /// Memory for the output of all commands. Clones share it.
 ///
 /// If no memory is free, the command waits, and its process is blocked. A command with a place never waits
-/// again, so commands cannot wait for each other in a circle.
+/// again, so commands cannot block each other in a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct OutputMemory {
     /// Bytes for commands of up to [`LARGE`].

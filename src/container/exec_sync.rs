@@ -159,7 +159,7 @@ fn has_ended(node: &Node, container: &str) -> bool {
     !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
 }
 
-/// When the timeout of a command expires. The time in which its container stood still does not count: the
+/// When the timeout of a command expires. The time in which its container was frozen does not count: the
 /// command could do nothing.
 #[derive(Clone)]
 struct Deadline {
@@ -385,11 +385,11 @@ async fn collect(
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
 
-/// The error if the engine has not started the command, or not reported its end, in time.
+/// The error if the engine has not started the command, or has not reported its end, in time.
 fn late(id: &str, limit: Duration) -> Failure {
     let text = format!(
-        "command in container {id} timed out after {}s and the docker engine has not started it in that \
-         time, or not reported its end; it is killed if it starts later",
+        "command in container {id} timed out after {}s: the docker engine has not started it in that \
+         time, or has not reported its end; it is killed if it starts later",
         limit.as_secs()
     );
     Failure::new(Kind::Unavailable, text)

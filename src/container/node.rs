@@ -93,7 +93,7 @@ impl Node {
         let limit = limit.max(STANDSTILL_TIMEOUT);
         timeout(limit, self.engine.standstills().moving(id.as_str())).await.map_err(|_| {
             let text = format!(
-                "container {id} stands still for a checkpoint that has not ended after {}s; try again",
+                "container {id} is frozen for a checkpoint that has not ended after {}s; try again",
                 limit.as_secs()
             );
             Failure::new(Kind::DeadlineExceeded, text)

@@ -145,7 +145,7 @@ impl Node {
         if self.live.current().restore_images.iter().any(|pattern| pattern.matches(image)) {
             return Ok(());
         }
-        let reason = "the setting restore-images, which allows it, does not name the image";
+        let reason = "the setting restore-images does not allow the image";
         Err(refused(named, Kind::FailedPrecondition, reason))
     }
 }

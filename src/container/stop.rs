@@ -73,7 +73,7 @@ impl Containers {
         grace: Duration,
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), Failure> {
-        // A container that stands still does not react to the signal.
+        // A frozen container does not react to the signal.
         let _moving = self.node.moving(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;

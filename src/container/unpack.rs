@@ -174,7 +174,7 @@ async fn write(
         Err(error) => return Ok(Err(error)),
         Ok(opened) => opened,
     };
-    // Its files are then unpacked beside it.
+    // Its files are then unpacked next to it.
     let mut left = free / 2;
     loop {
         let piece = tokio::select! {

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     concurrency::{single_flight::SingleFlight, standstills::Standstills},
-    error::WithKind,
+    error::{WithKind, without_numbers},
     model::{engine::ApiVersion, reference::printable},
     telemetry::trace::TRACED,
     wire::docker,
@@ -131,7 +131,7 @@ impl Engine {
         &self.shared.metrics
     }
 
-    /// The containers that stand still. The engine cannot start a command in them.
+    /// The containers that are frozen for a checkpoint. The engine cannot start a command in them.
     pub fn standstills(&self) -> &Standstills {
         &self.shared.standstills
     }
@@ -369,8 +369,7 @@ impl Engine {
     fn unreachable(&self, error: &legacy::Error) -> EngineError {
         let cause = cause_of::<io::Error>(error);
         let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
-        // Only developers need the number, and the text before it has the name of the error.
-        let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
+        let reason = without_numbers(&text);
         let advice = match cause.map(io::Error::kind) {
             Some(io::ErrorKind::NotFound) => {
                 "no socket is there: start docker, or point dockbridge at the right socket"

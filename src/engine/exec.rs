@@ -105,8 +105,8 @@ impl Engine {
         self.hijack(start.with_json(&body)?, tty).await
     }
 
-    /// Inspects an exec. The engine forgets it some minutes after its end. Fails with [`EngineError::NotFound`]
-    /// if there is no such exec.
+    /// Inspects an exec. The engine forgets it a few minutes after its end. Fails with
+    /// [`EngineError::NotFound`] if there is no such exec.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let request = self.request(Method::GET, Call::INSPECT, Subject::exec(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
-//!    ▲ └─it can no longer start─▶ nothing ◀─two looks, and the engine says so─ Uncertain
+//!    ▲ └─it can no longer start─▶ nothing ◀─two scans, and the engine says so─ Uncertain
 //!    └─ Running, if the engine has started no process
 //! ```
 

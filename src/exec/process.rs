@@ -72,8 +72,7 @@ impl Exec {
         &self.shared.id
     }
 
-    /// Starts the process and connects to it, once the container does not stand still. Must be called only
-    /// once.
+    /// Starts the process and connects to it, once the container is not frozen. Must be called only once.
     ///
     /// # Errors
     /// The engine fails. [`ExecError::after_start`] says whether the command may still start.
@@ -392,7 +391,7 @@ const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 /// for containerd.
 const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
-/// How often a kill is tried before a process counts as unkillable. This takes some seconds on an idle
+/// How often a kill is tried before a process counts as unkillable. This takes a few seconds on an idle
 /// machine.
 const LEAST_TRIES: u32 = 20;
 

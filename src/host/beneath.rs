@@ -76,7 +76,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     })
 }
 
-/// As [`append`], for an existing file.
+/// Like [`append`], for an existing file.
 ///
 /// # Errors
 /// There is no such file, the path is not a file, or access is denied.

@@ -126,7 +126,7 @@ impl Cgroups {
             }
         }
         found.ok_or_else(|| {
-            let reason = format!("process {pid} is in no control group of {owner}");
+            let reason = format!("process {pid} is not in any control group of {owner}");
             io::Error::new(io::ErrorKind::NotFound, reason)
         })
     }
@@ -337,8 +337,8 @@ fn file_name(file: &str) -> io::Result<&str> {
     }
 }
 
-/// The controllers (empty for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the
-/// directory that is `owner`'s; none if there is none.
+/// The controllers (empty for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the directory
+/// that is `owner`'s; none if there is no such directory.
 pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;

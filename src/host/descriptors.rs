@@ -31,8 +31,8 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Enough for some hundred pods with their logs and streams. It is not larger, because child programs may
-/// close all possible descriptors one by one.
+/// Enough for a few hundred pods with their logs and streams. It is not larger, because child programs
+/// may close all possible descriptors one by one.
 const ENOUGH: u64 = 16_384;
 /// The usual limit.
 pub const USUAL: usize = 1024;

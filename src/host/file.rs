@@ -46,7 +46,8 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), 
     replace_for(Readers::Owner, path, bytes, durability)
 }
 
-/// Writes `bytes` beside `path` and renames them over it: readers see old or new, never a part.
+/// Writes `bytes` to a file next to `path` and renames it to `path`: readers see old or new, never a
+/// part.
 pub fn replace_for(
     readers: Readers,
     path: &Path,
@@ -207,7 +208,7 @@ fn write_draft(
     }
 }
 
-/// Whether this is the name of a draft, in a directory with no other writer.
+/// Whether this is the name of a draft. For directories without other writers.
 pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
@@ -255,8 +256,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Whether this is the name of a draft of a process that has ended, in a directory with other
-/// writers.
+/// Whether this is the name of a draft whose writer has ended. For directories with several writers.
 pub fn is_abandoned_draft(name: &str) -> bool {
     let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(DRAFT));
     let writer = inner.and_then(|rest| rest.rsplit_once('.')).map(|(_, writer)| writer);

@@ -29,7 +29,7 @@ impl Freezer {
         freezer.directory.join(freezer.switch()).exists().then_some(freezer)
     }
 
-    /// Freezes all processes, and returns when they stand still.
+    /// Freezes all processes, and returns when all of them have stopped.
     ///
     /// # Errors
     /// A process does not stop in time. The cgroup may be frozen in part, so it must be thawed.

@@ -45,7 +45,7 @@ pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result
     attach_copy(source, target, Some(ids), 0)
 }
 
-/// As [`mount_mapped`], but device nodes in it cannot be opened. Without `ids` owners stay.
+/// Like [`mount_mapped`], but device nodes in it cannot be opened. Without `ids`, owners do not change.
 pub fn mount_without_devices(
     source: &Path,
     target: &Path,
@@ -126,8 +126,8 @@ impl Overlay {
         found.overlay(&mount.point)
     }
 
-    /// As [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no links.
-    /// Also fails if nothing is at the path.
+    /// Like [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no
+    /// links. Also fails if nothing is at the path.
     pub fn mount_part_mapped(
         &self,
         part: &Path,
@@ -179,7 +179,7 @@ impl Overlay {
         attach(&overlay, target)
     }
 
-    /// The overlay as a mount that is nowhere yet. Changes the calling thread for good.
+    /// The overlay as a mount that is not attached yet. Changes the calling thread permanently.
     fn mount_apart(
         &self,
         place: &Path,
@@ -297,7 +297,7 @@ fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
     change(mount, &attributes, 0)
 }
 
-/// Makes a copy, and the mounts below it, followers of what they were copied from.
+/// Makes a copy, and the mounts below it, receive the changes of the mounts that they were copied from.
 fn follow(copy: &OwnedFd) -> io::Result<()> {
     let attributes =
         MountAttributes { propagation: MsFlags::MS_SLAVE.bits(), ..MountAttributes::default() };

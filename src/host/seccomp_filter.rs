@@ -9,8 +9,8 @@ use nix::{
     unistd::Pid,
 };
 
-/// The filter that the process installed last, as an array of `struct sock_filter`. None if it has none. The process
-/// is stopped for a moment.
+/// The filter that the process installed last, as an array of `struct sock_filter`. None if it has no filter.
+/// The process is stopped for a moment.
 ///
 /// # Errors
 /// There is no such process, another process traces it, or this process has a filter itself.

@@ -182,7 +182,7 @@ fn attribute_names(of: &impl AsFd) -> io::Result<Vec<u8>> {
     Ok(names)
 }
 
-/// Checks that the entry was not replaced between two looks.
+/// Checks that the entry was not replaced between two reads of its properties.
 fn same(before: &Metadata, now: &File) -> io::Result<()> {
     let now = now.metadata()?;
     if (now.dev(), now.ino()) == (before.dev(), before.ino()) {

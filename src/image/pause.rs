@@ -50,8 +50,9 @@ impl Images {
         Ok(id)
     }
 
-    /// Whether the image that has the name may be used. If the operator named it, any image may. In place
-    /// of the built-in image, an image that somebody pulled or tagged under its name may not.
+    /// Whether the image that has the name may be used. If the operator set the name, any image may be
+    /// used. For the name of the built-in image, only the built-in image may be used, and none that
+    /// somebody pulled or tagged.
     fn may_be_pause(&self, id: &ImageId) -> bool {
         self.live.current().sandbox_image.is_some() || archive::is_of(id.as_str())
     }

@@ -117,7 +117,7 @@ impl StallDetector {
         }
     }
 
-    /// When the pull will count as stalled if no message arrives; none for never.
+    /// The time at which the pull will count as stalled if no message arrives. None if it never will.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
         let factor = self.transfer.deadline_factor();

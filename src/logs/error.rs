@@ -36,7 +36,7 @@ pub enum LogError {
     #[error("no log is written for container {id}")]
     Unknown { id: String },
     /// dockbridge is stopping, or the task that writes logs has ended.
-    #[error("dockbridge is stopping: logs are not written any more")]
+    #[error("dockbridge is stopping: logs are no longer written")]
     Closed,
 }
 

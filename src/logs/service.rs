@@ -157,7 +157,7 @@ impl Logs {
         while log.changed().await.is_ok() {}
     }
 
-    /// As [`Self::forget`] without waiting, for a container that another client has removed.
+    /// Like [`Self::forget`] without waiting, for a container that another client has removed.
     pub fn gone(&self, id: &str) {
         if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
             drop(all.forget(&id));

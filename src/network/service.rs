@@ -151,7 +151,7 @@ impl Network {
         Ok(intent)
     }
 
-    /// Connects a pod: raises `lo`, runs ADD, caches the result.
+    /// Connects a pod: brings up `lo`, runs ADD, caches the result.
     ///
     /// # Errors
     /// The first failure. [`Network::detach`] undoes what plugins did before it.
@@ -389,7 +389,7 @@ fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, R
     Ok(result::primary_first(found, &intent.pod_cidrs))
 }
 
-/// Checks that the namespace is the pod's own, and raises its `lo`.
+/// Checks that the namespace is the pod's own, and brings up its `lo`.
 fn prepare_namespace(path: &Path) -> Result<(), Failure> {
     let path_text = path.display();
     let refuse = |reason| {

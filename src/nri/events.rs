@@ -166,7 +166,8 @@ impl Nri {
         Ok(wanted)
     }
 
-    /// A container has ended. If it is still being started, the result of the start decides about events.
+    /// A container has ended. If it is still being started, the result of the start determines the
+    /// events.
     pub async fn stop_container(&self, id: &str) {
         let Some(mut turn) = self.turn().await else { return };
         if turn.plugins.containers.stage_of(id) != Some(Stage::Starting) {

@@ -67,8 +67,8 @@ pub fn prepare(
     done
 }
 
-/// Who may read `config.json`. With a user namespace also the pod's root, as which hooks such as NVIDIA's read it.
-/// containerd does the same for user namespaces that it knows.
+/// Who may read `config.json`. With a user namespace also the pod's root, because hooks such as NVIDIA's run as
+/// the pod's root. containerd does the same for user namespaces that it knows.
 fn readers(bundle: &Path, edits: &OciEdits) -> Result<Readers, HostError> {
     let Some(users) = &edits.users else { return Ok(Readers::Owner) };
     file::ensure_passable_by(bundle, Some(users.gids.host))?;

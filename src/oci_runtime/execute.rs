@@ -233,7 +233,7 @@ fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
     Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
 }
 
-/// Replaces this process by the lower runtime. Returns only when that fails.
+/// Replaces this process with the lower runtime. Returns only when that fails.
 fn replace(line: &CommandLine) -> OciRuntimeError {
     let failed = command(line).exec();
     // The report of this error must not end this process if nobody reads it.
@@ -292,7 +292,7 @@ fn now() -> String {
 pub const NAME: &str = "dockbridge-runtime";
 /// The annotation in the answer to `features`.
 pub const VERSION: &str = "io.dockbridge.runtime.version";
-/// The variable that tells an inner call the container of the outer one.
+/// The variable by which an outer call passes the container's id to an inner call.
 pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
 /// The commands that end a container. A paused one is resumed for its end.
 const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];

@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Records the limits of a pod. They are kept over restarts. Fails if the sandbox is unknown, a plugin
-    /// refuses, or the limits cannot be saved.
+    /// Records the limits of a pod. They are kept across restarts. Fails if the sandbox is unknown, a
+    /// plugin refuses, or the limits cannot be saved.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let missing = || Failure::missing(format_args!("sandbox {id}"));

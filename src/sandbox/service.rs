@@ -115,7 +115,7 @@ impl Sandboxes {
     }
 }
 
-/// Makes one failure of the failures of independent steps, with the kind of the first.
+/// Combines the failures of independent steps into one, with the kind of the first.
 pub(super) fn gather(causes: impl IntoIterator<Item = Failure>) -> Result<(), Failure> {
     let causes: Vec<Failure> = causes.into_iter().collect();
     let Some(first) = causes.first() else { return Ok(()) };

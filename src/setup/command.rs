@@ -241,6 +241,6 @@ const PROGRAMS: [&str; 6] =
 const SYSTEMD: u32 = 1;
 /// Much more than the settings need.
 const MAX_FILE: u64 = 4 << 20;
-const LEFT_BEHIND: &str = "containers created with it do not start again: remove their pods";
+const LEFT_BEHIND: &str = "containers created with it cannot start again: remove their pods";
 /// Lines of a difference around the change.
 const CONTEXT: usize = 3;

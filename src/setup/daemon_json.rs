@@ -147,7 +147,7 @@ impl Members {
         }
     }
 
-    /// The members with this value in the place of the old one, or at the end.
+    /// The members with this value instead of the old one, or at the end.
     fn replaced(&self, name: &str, value: &str) -> Self {
         let mut members = self.clone();
         match members.0.iter_mut().find(|(own, _)| own == name) {

@@ -125,7 +125,7 @@ impl Collector {
         }
     }
 
-    /// Every figure that the machine keeps, with any value. Reads some dozen files.
+    /// Every figure that the machine keeps, with any value. Reads a few dozen files.
     pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
         let (options, mut files) = (read_options(Detail::Everything), Files::default());
         let cgroups = &self.groups.cgroups;

@@ -219,7 +219,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
 /// Changes within this time are handled together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Files in one step, which takes some milliseconds if they are in the cache.
+/// Files in one step, which takes a few milliseconds if they are in the cache.
 const STEP: usize = 2000;
 /// The rest after a step, as a multiple of its duration.
 const REST: u32 = 9;

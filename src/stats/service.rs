@@ -98,7 +98,7 @@ impl Stats {
         self.spread(targets, detail, Collector::pod).await
     }
 
-    /// The disks that figures refer to, as read some seconds ago.
+    /// The disks that figures refer to, as read a few seconds ago.
     pub fn disks(&self) -> Arc<Disks> {
         self.collector.disks.at(Instant::now())
     }

@@ -171,7 +171,7 @@ impl Store {
         time::timeout(timeout, found).await.ok().flatten()
     }
 
-    /// As [`Self::wait`], without a timeout. `None` if the store has ended.
+    /// Like [`Self::wait`], without a timeout. `None` if the store has ended.
     pub async fn when<T>(&self, mut find: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
         let mut published = self.published.clone();
         loop {

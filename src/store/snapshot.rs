@@ -247,7 +247,7 @@ pub(super) fn never_synced(reason: &str) -> Failure {
 
 /// The one spelling under which a name is stored and found. None if it is not a reference.
 ///
-/// If there is a digest, only the digest counts, as in the engine. A tag beside it has no effect.
+/// If there is a digest, only the digest counts, as in the engine. A tag in addition to it has no effect.
 pub(super) fn name_key(name: &str) -> Option<String> {
     let reference = ImageReference::parse(name).ok()?.with_default_tag();
     Some(match reference.digest() {

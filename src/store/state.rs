@@ -216,7 +216,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// An inspect shows what this is, or cannot show it.
+    /// An inspect has shown whose this object is, or cannot show it.
     fn clarify(&mut self, target: &Target) {
         if self.unclear.remove(target) && self.unclear.is_empty() {
             self.set_progress(Progress { containers_listed: true, ..self.progress });

@@ -17,7 +17,7 @@ pub struct StreamingMetrics {
 }
 
 impl StreamingMetrics {
-    /// What becomes of tokens: `issued`, `used`, `refused` (used too late, twice, for another kind, or
+    /// What happens to tokens: `issued`, `used`, `refused` (used too late, twice, for another kind, or
     /// unknown), or `full`: not issued, because too many are open.
     pub(super) fn token(&self, outcome: &'static str) {
         self.tokens.with([outcome]).inc();

@@ -304,7 +304,7 @@ const NAME: &str = "name";
 /// The start of this crate's targets.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// Spans that wait for the collector: those of some seconds on a busy node, less than a megabyte.
+/// Spans that wait for the collector: those of a few seconds on a busy node, less than a megabyte.
 const QUEUE: usize = 2048;
 /// The longest value of a span, in bytes.
 const LONGEST: usize = 256;

@@ -1,7 +1,7 @@
-//! Translates between the CRI and the Docker API, in four pure modules: [`parse`] (CRI request to
-//! model), [`plan`] (model to Docker request), [`observe`] (Docker response to model), [`render`]
-//! (model to CRI response). Beside them, [`limits`] does all four for the limits of containers, and [`nri`]
-//! merges what NRI plugins ask for. They do no I/O and use neither clock nor random numbers.
+//! Translates between the CRI and the Docker API, in four pure modules: [`parse`] (CRI request to model),
+//! [`plan`] (model to Docker request), [`observe`] (Docker response to model), [`render`] (model to CRI
+//! response). In addition, [`limits`] does all four for the limits of containers, and [`nri`] merges what
+//! NRI plugins ask for. They do no I/O and use neither clock nor random numbers.
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

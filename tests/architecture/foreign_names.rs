@@ -66,7 +66,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "other programs",
         paths: &["std::process::Command", "tokio::process", "std::os::unix::process::CommandExt"],
-        // The runtime replaces itself by another program, which is its purpose.
+        // The runtime replaces itself with another program, which is its purpose.
         only: &["host", "oci_runtime::execute"],
     },
     Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },

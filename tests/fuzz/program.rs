@@ -81,7 +81,7 @@ extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
 /// The system's allocator. It aborts when one input uses more memory than allowed.
 struct Bounded;
 
-// SAFETY: the system's allocator does everything. The rest only changes numbers.
+// SAFETY: the system's allocator does the work. The code here only updates counters.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed).saturating_add(layout.size());

@@ -26,7 +26,7 @@ pub(crate) fn draw() -> String {
     canvas.finish(516.0, "The way of a call through dockbridge", about)
 }
 
-/// A vertical arrow with words beside it.
+/// A vertical arrow with words next to it.
 struct Arrow {
     x: f64,
     from: f64,

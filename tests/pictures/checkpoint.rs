@@ -1,19 +1,19 @@
-//! A checkpoint of a container: what is saved while it stands still, and the container that starts from it.
+//! A checkpoint of a container: what is saved while it is frozen, and the container that starts from it.
 
 use super::canvas::Canvas;
 
 pub(crate) fn draw() -> String {
     let mut canvas = Canvas::new(
         "A checkpoint of a running container",
-        "the container stands still while it is saved, then runs on",
+        "the container is frozen while it is saved, then continues",
     );
     timeline(&mut canvas, 78.0, "container");
     canvas.rect((130.0, 78.0), (120.0, 36.0), "b");
     canvas.text(190.0, 100.8, "t mid", "runs");
     canvas.rect((254.0, 78.0), (70.0, 36.0), "c");
-    canvas.text(289.0, 100.8, "t mid", "still");
+    canvas.text(289.0, 100.8, "t mid", "frozen");
     canvas.rect((328.0, 78.0), (132.0, 36.0), "b");
-    canvas.text(394.0, 100.8, "t mid", "runs on");
+    canvas.text(394.0, 100.8, "t mid", "continues");
     canvas.line((289.0, 114.0), (289.0, 155.0), "e");
     canvas.text(297.0, 139.0, "s", "saved by CRIU");
     timeline(&mut canvas, 156.0, "archive");
@@ -32,7 +32,7 @@ pub(crate) fn draw() -> String {
     canvas.rect((289.0, 290.0), (171.0, 36.0), "a");
     canvas.text(374.5, 312.8, "t mid", "continues from there");
     canvas.text(130.0, 346.0, "s", "with its own name, address, log, rights and limits");
-    let about = "A container runs, stands still while CRIU saves it, and runs on. The archive has its memory and \
+    let about = "A container runs, is frozen while CRIU saves it, and continues. The archive has its memory and \
                  processes, the files that it changed, and its configuration, status and log. A container of \
                  another pod can continue from the archive, with the name, address, log, rights and limits of that pod.";
     canvas.finish(364.0, "A checkpoint of a running container", about)

@@ -48,9 +48,9 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     }
     let broken = shown(&folder.join("broken.yaml"));
     for (device, hints) in [
-        ("gadget=none", ["is in no specification of", shown(&folder).as_str()]),
+        ("gadget=none", ["is not defined in any specification of", shown(&folder).as_str()]),
         ("gadget=absent", ["gadget.yaml", "/dev/none-such"]),
-        ("broken=one", ["is in no specification of", &format!("{broken} line 3: ")]),
+        ("broken=one", ["is not defined in any specification of", &format!("{broken} line 3: ")]),
         ("twice=one", ["twice-a.json", "twice-b.json"]),
     ] {
         let message = refusal(&stage, (&sandbox, &pod), device).await?;
@@ -87,7 +87,10 @@ pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     has_the_gadget(&stage, &ids[0]).await?;
     ensure!(stage.folders.shared.join("hooked").exists(), "the hook was not run");
     let message = refusal(&stage, (&sandbox, &pod), "gadget=none").await?;
-    ensure!(message.contains("is in no specification of"), "an unknown device: {message:?}");
+    ensure!(
+        message.contains("is not defined in any specification of"),
+        "an unknown device: {message:?}"
+    );
     stage.cri.clear().await?;
     drop(configured);
     stage.engine.control(&["restart"]).await?;

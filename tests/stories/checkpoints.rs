@@ -1,4 +1,5 @@
-//! CheckpointContainer with a real CRIU: the container runs on, whatever happens to dockbridge and the engine.
+//! CheckpointContainer with a real CRIU: the container keeps running, whatever happens to dockbridge and the
+//! engine.
 
 use std::{
     collections::BTreeSet,
@@ -99,7 +100,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each refusal names its reason, and the container runs on.
+/// Each refusal names its reason, and the container keeps running.
 pub(crate) async fn refused(world: World) -> Outcome {
     let Some(stage) = stage(&world, "refused_checkpoint").await? else { return Ok(()) };
     let (cri, place) = (&stage.cri, &stage.folders.shared);
@@ -164,7 +165,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     denied(again, (Code::FailedPrecondition, "already being made"))?;
     ensure!(!stop.is_finished(), "the stop did not wait");
     let removal = stage.cri.remove_container(&id).await;
-    denied(removal, (Code::DeadlineExceeded, "stands still for a checkpoint"))?;
+    denied(removal, (Code::DeadlineExceeded, "is frozen for a checkpoint"))?;
     drop(program);
     stop.await??;
     ensure_eq!(
@@ -174,7 +175,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     );
     nothing_left(&stage).await?;
     ensure!(!archive.exists(), "a checkpoint without a caller was kept");
-    // The command that waited may have been started, so the next dockbridge looks for it for some time.
+    // The command that waited may have been started, so the next dockbridge looks for it for a while.
     let mut looks = Looks::every(Duration::from_millis(100));
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
         ensure!(looks.again().await, "the record of the command is still there");
@@ -184,7 +185,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
 }
 
 /// dockbridge is killed or stopped, and the engine restarts, at random moments of checkpoints. The container
-/// runs on each time, and nothing is left.
+/// keeps running each time, and nothing is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "crashed_checkpoint").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -272,7 +273,7 @@ pub(crate) fn data(stage: &Stage) -> PathBuf {
     stage.folders.shared.join("data")
 }
 
-/// Waits until the counter has counted on. Fails if it has left out a number or begun again.
+/// Waits until the counter has continued to count. Fails if it has left out a number or begun again.
 async fn goes_on(stage: &Stage) -> Outcome {
     let file = data(stage).join("count");
     let count = || fs::read_to_string(&file).unwrap_or_default();

@@ -59,7 +59,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     }
     stage.engine.inside(&lasting, "until [ -e /on ]; do sleep 0.1; done").await?;
     ensure_eq!(stage.cri.container(&lasting).await?.state(), ContainerState::ContainerRunning);
-    // A kill outside is not mistaken for an OOM kill of the child.
+    // A kill from outside is not mistaken for an OOM kill of the child.
     let other = stage.up(&sandbox, &pod, &[stage.recipes.container("other", "sleep 600")]).await?;
     kill(&stage, &other[0]).await?;
     ensure_eq!(first_end(&stage.cri, &other[0]).await?, killed_somehow());

@@ -1,4 +1,5 @@
-//! CheckpointPod and RestorePod with a real CRIU: two containers that depend on each other count on together.
+//! CheckpointPod and RestorePod with a real CRIU: two containers that depend on each other continue to count
+//! together.
 
 use std::{
     fs,
@@ -24,8 +25,9 @@ use crate::{
     },
 };
 
-/// Two containers count over a connection and into a volume. In each restored pod both count on, and neither is ahead of
-/// the other. The pod has another address, and calls work as in any pod, also after a restart of dockbridge.
+/// Two containers count over a connection and into a volume. In each restored pod both continue to count, and
+/// neither is ahead of the other. The pod has another address, and calls work as in any pod, also after a
+/// restart of dockbridge.
 pub(crate) async fn count_on_together(world: World) -> Outcome {
     let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
         return Ok(());
@@ -178,7 +180,8 @@ fn volume(stage: &Stage, name: &str) -> Outcome<PathBuf> {
     Ok(data)
 }
 
-/// Waits until both have counted on. Fails if one has left out a number, or began before or after the other.
+/// Waits until both have continued to count. Fails if one has left out a number, or began before or after
+/// the other.
 async fn together(data: &Path) -> Outcome {
     let count = |name: &str| {
         let text = fs::read_to_string(data.join(name))?;

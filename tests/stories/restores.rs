@@ -1,4 +1,5 @@
-//! Containers that start from a checkpoint, with a real CRIU: they count on in a new pod, with the rights of that pod.
+//! Containers that start from a checkpoint, with a real CRIU: they continue to count in a new pod, with the
+//! rights of that pod.
 
 use std::{
     fs,
@@ -26,8 +27,8 @@ use crate::{
     },
 };
 
-/// The counter counts on in another pod: its processes, pipe, open files, changed and deleted files. Its name, host
-/// name, cgroup, log and volume are those of the new container. The next start is a fresh one.
+/// The counter continues to count in another pod: its processes, pipe, open files, changed and deleted files.
+/// Its name, host name, cgroup, log and volume are those of the new container. The next start is a fresh one.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
     else {
@@ -124,7 +125,7 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         cri.remove_container(&id).await?;
     }
     ensure_eq!(fs::read_to_string(&data)?, "", "a refused checkpoint has run");
-    // More than the checkpoint has is given to none.
+    // No process gets more rights than it has in the checkpoint.
     let id = cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
     cri.start(&id).await?;
     numbers(&data).await?;
@@ -363,7 +364,7 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     else {
         return Ok(());
     };
-    // A file that takes some time: its content is a hole.
+    // A file that takes a while to unpack: its content is a hole.
     let large = archive.with_file_name("large");
     fs::create_dir(&large)?;
     let (archive, large) = (archive.display().to_string(), large.display().to_string());
@@ -486,7 +487,8 @@ fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     container
 }
 
-/// Waits until the counter has counted on, without leaving out a number. Returns its first number.
+/// Waits until the counter has continued to count, without leaving out a number. Returns its first
+/// number.
 async fn numbers(file: &Path) -> Outcome<u32> {
     let mut looks = Looks::every(Duration::from_millis(20));
     loop {

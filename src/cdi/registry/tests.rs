@@ -314,7 +314,10 @@ async fn a_malformed_file_affects_its_own_devices_only() {
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     let text = error.to_string();
     let etc = host.root.path().join("etc").display().to_string();
-    assert!(text.contains("\"vendor.example/other=one\" is in no specification of"), "{text}");
+    assert!(
+        text.contains("\"vendor.example/other=one\" is not defined in any specification of"),
+        "{text}"
+    );
     for hint in ["b.yml line 3: ", "e.json line 1: ", "f.yaml: ", "g.json: cannot read"] {
         assert!(text.contains(&format!("; unreadable: {etc}/{hint}")), "{text} lacks {hint}");
     }
@@ -331,7 +334,7 @@ async fn a_device_unknown_to_an_engine_with_cdi_is_refused_only_where_its_direct
     host.one("etc/a.json", &json!({"hooks": [{}]}));
     host.registry().ensure_known(&["vendor.example/gadget=one".to_owned()]).await.unwrap();
     let error = known(host.registry()).await.unwrap_err();
-    assert!(error.to_string().contains("is in no specification of"), "{error}");
+    assert!(error.to_string().contains("is not defined in any specification of"), "{error}");
     known(Registry::new(vec![Path::new("/none-such").to_owned()])).await.unwrap();
     host.text("run/newer.json", "{\"cdiVersion\": \"7.0.0\", \"kind\": \"vendor.example/gadget\"}");
     known(host.registry()).await.unwrap();

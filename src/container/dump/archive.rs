@@ -1,4 +1,4 @@
-//! Writes the archive under a temporary name beside its place, and renames it.
+//! Writes the archive under a temporary name next to its final path, and renames it.
 
 use std::{
     fs::{self, File, OpenOptions},

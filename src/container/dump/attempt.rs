@@ -206,13 +206,13 @@ impl Attempt {
             })?;
         }
         self.complete().await?;
-        let (archive, stood_still_ms) = (self.spec.location.display(), report.stood_still_ms);
+        let (archive, frozen_ms) = (self.spec.location.display(), report.frozen_ms);
         match self.pod {
             None => {
-                info!(container = self.id(), %archive, bytes, stood_still_ms, "container checkpointed");
+                info!(container = self.id(), %archive, bytes, frozen_ms, "container checkpointed");
             }
             Some(_) => {
-                info!(sandbox = self.id(), %archive, bytes, stood_still_ms, "pod checkpointed");
+                info!(sandbox = self.id(), %archive, bytes, frozen_ms, "pod checkpointed");
             }
         }
         Ok(())
@@ -270,8 +270,8 @@ impl Attempt {
             () = tell => {}
         }
         detached::ended(&directory).await;
-        // The program may have been killed by somebody. Nothing else knows which containers stand still, so this does
-        // not give up.
+        // The program may have been killed by somebody. Nothing else knows which containers are frozen, so this
+        // does not give up.
         let thaw = |parts: Vec<Part>| blocking(move || order::thaw(&parts));
         while let Err(error) = thaw(parts.to_vec()).await {
             let (id, error) = (self.id(), chain(&error));

@@ -23,8 +23,8 @@ use crate::{
 
 impl Dumps {
     /// Takes over unfinished checkpoints: waits for the end of their programs in the background, then thaws the
-    /// containers and removes the files. Until then, the containers stand still for other calls. Must be
-    /// called before the first request.
+    /// containers and removes the files. Until then, other calls treat the containers as frozen. Must be called
+    /// before the first request.
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
         let found =

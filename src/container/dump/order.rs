@@ -19,7 +19,7 @@ use crate::{
 /// The order to the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The containers, which stand still together.
+    /// The containers, which are frozen at the same time.
     pub(super) parts: Vec<Part>,
     /// The unfinished archives, which the next dockbridge removes.
     pub(super) drafts: Vec<PathBuf>,
@@ -43,7 +43,7 @@ pub(super) struct Part {
 /// The report of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Report {
-    pub(super) stood_still_ms: u64,
+    pub(super) frozen_ms: u64,
     pub(super) failure: Option<Failure>,
 }
 

@@ -33,7 +33,7 @@ pub struct Dumps {
     /// This program, which also is the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
-    /// A container, and the place of its archive, are locked while a checkpoint is being made.
+    /// A container, and the path of its archive, are locked while a checkpoint is being made.
     pub(super) running: KeyedLocks,
 }
 
@@ -55,14 +55,14 @@ impl Dumps {
         }
     }
 
-    /// Writes archives of running containers, which stand still for a moment, all at the same one. `documents`
-    /// renders the files that describe a container.
+    /// Writes archives of running containers, which are all frozen at the same moment. `documents` renders the
+    /// files that describe a container.
     ///
     /// After the timeout, or if the caller disconnects, the work continues in the background until CRIU has
     /// ended, and is discarded.
     ///
     /// # Errors
-    /// See [`DumpError`]. The containers run on, and nothing is written.
+    /// See [`DumpError`]. The containers keep running, and nothing is written.
     pub async fn checkpoint(
         &self,
         spec: DumpSpec,
@@ -144,7 +144,7 @@ impl Dumps {
     }
 }
 
-/// The location without links and repeated slashes, so that all spellings of a place are the same.
+/// The location without links and repeated slashes, so that all spellings of a path are the same.
 fn canonical(location: &Path) -> PathBuf {
     let in_parent = || Some(location.parent()?.canonicalize().ok()?.join(location.file_name()?));
     location.canonicalize().ok().or_else(in_parent).unwrap_or_else(|| location.to_owned())

@@ -35,14 +35,14 @@ pub fn run(directory: &Path) -> ExitCode {
     let failure = dump(&order, directory).err();
     // If this fails, the server thaws the containers.
     let _ = order::thaw(&order.parts);
-    let stood_still_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    match order::write(directory, REPORT, &Report { stood_still_ms, failure }) {
+    let frozen_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match order::write(directory, REPORT, &Report { frozen_ms, failure }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// All containers stand still before the first one is saved.
+/// All containers are frozen before the first one is saved.
 fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
     let each = |step: &dyn Fn(&Part) -> Result<(), Cause>| {
         order.parts.iter().try_for_each(|part| {
@@ -72,5 +72,5 @@ fn other(error: &HostError) -> Cause {
 
 /// The command that starts this program. It is not for people, so the command line does not list it.
 pub(super) const COMMAND: &str = "dump-container";
-/// How long the processes may take to stand still. A process that waits for a dead disk does not.
+/// How long the processes may take to freeze. A process that waits for a dead disk does not freeze.
 const FREEZE_LIMIT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Which limits become of requested ones, and how they are shown.
+//! Which limits result from requested ones, and how they are shown.
 
 use std::{collections::BTreeMap, fs};
 

@@ -42,7 +42,7 @@ impl Cgroup {
         }
     }
 
-    /// As [`Self::limits`], without the lists.
+    /// Like [`Self::limits`], without the lists.
     pub fn numbers(&self, pid: u32) -> Limits {
         // This is read first: if the cgroup still has values after that, the process was in it.
         let score = self.oom_score_adj(pid);

@@ -57,7 +57,7 @@ fn a_tree_that_is_too_deep_is_refused() {
     let deep = (0..=MAX_DEPTH + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
     fs::create_dir_all(&deep).unwrap();
     let refused = relabel(&folder.path().join("d"), (NAME, "label"), &|| false).unwrap_err();
-    assert!(refused.source.to_string().contains("200 directories"), "{}", refused.source);
+    assert!(refused.source.to_string().contains("200 nested directories"), "{}", refused.source);
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl NetworkConfigList {
         Value::Object(self.raw.clone()).to_string()
     }
 
-    /// Whether it only raises `lo`. It is then not a pod network.
+    /// Whether it only brings up `lo`. It is then not a pod network.
     pub fn is_loopback(&self) -> bool {
         self.plugins.iter().all(|plugin| plugin.kind == "loopback")
     }

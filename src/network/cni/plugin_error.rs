@@ -74,7 +74,7 @@ impl PluginError {
     }
 }
 
-/// Makes one failure of the errors of a chain. All plugins were called.
+/// Combines the errors of a chain into one failure. All plugins were called.
 ///
 /// # Errors
 /// There is an error. The kind is that of the first one.

@@ -1,4 +1,5 @@
-//! Reads the archive of a checkpoint, which may come from anywhere. Nothing is written before all of it was looked at.
+//! Reads the archive of a checkpoint, which may come from anywhere. Nothing is written before all of it was
+//! checked.
 
 use std::{
     collections::HashSet,

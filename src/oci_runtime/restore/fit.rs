@@ -2,7 +2,7 @@
 //! the container may not have, and changes what must be the container's own.
 //!
 //! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
-//! each is checked that could bring along a right, a mount, a device or a namespace.
+//! each one that could give a right, a mount, a device or a namespace is checked.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ impl Images {
             match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
-                        "its {kind} namespace is not that of the node, and the new container has that of the node"
+                        "its {kind} namespace was its own, and the new container uses that of the node"
                     ));
                 }
                 (is_separate, true) if !is_separate || own == 0 => {

@@ -33,11 +33,11 @@ pub(super) fn check(
         check_flags(mount, config)?;
         // CRIU uses both as a part of a path on the node.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
-            return Err(format!("its mount at {} leaves the container", mount.path));
+            return Err(format!("its mount at {} leads out of the container", mount.path));
         }
         // CRIU takes the first of them for the parent of others.
         if !ids.insert(mount.id) {
-            return Err(format!("its mount at {} has the number of another one", mount.path));
+            return Err(format!("its mount at {} has the id of another mount", mount.path));
         }
         if by_path.insert(parts(&mount.path), mount).is_some() {
             return Err(format!("it has two mounts at {}", mount.path));
@@ -47,14 +47,14 @@ pub(super) fn check(
         // Otherwise a mount could be hidden below its own parent.
         let above = (0..path.len()).rev().find_map(|length| by_path.get(path.get(..length)?));
         if above.is_some_and(|above| above.id != mount.parent) {
-            return Err(format!("its mount {} is not below the one that contains it", mount.path));
+            return Err(format!("its mount at {} has the wrong parent mount", mount.path));
         }
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
             return Err(format!("it has a mount of an unknown kind at {}", mount.path));
         }
         // CRIU would then take most flags of the mount, such as read-only, for those of the file system.
         if mount.file_system_flags.is_none() {
-            return Err(format!("its mount at {} has no flags of a file system", mount.path));
+            return Err(format!("its mount at {} has no file system flags", mount.path));
         }
         // A part of the mount above it, such as `/proc/sys`, is mounted there again.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
@@ -148,7 +148,10 @@ fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
                 && !is_masking(it)
         };
         if let Some(other) = mounts.iter().find(is_other) {
-            return Err(format!("its mount at {} is that at {}", mount.path, other.path));
+            return Err(format!(
+                "its mounts {} and {} share a file system",
+                mount.path, other.path
+            ));
         }
     }
     Ok(())

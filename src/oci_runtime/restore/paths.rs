@@ -166,7 +166,7 @@ impl Places<'_> {
         // A NUL at the start marks a name that is no path.
         let name =
             if name.starts_with(b"\0") { b"" } else { name.strip_suffix(b"\0").unwrap_or(name) };
-        let name = str::from_utf8(name).map_err(|_| "it has a socket whose path is no text")?;
+        let name = str::from_utf8(name).map_err(|_| "it has a socket whose path is not UTF-8")?;
         if name.is_empty() {
             let directory = directory.map(|path| self.open(path, Use::default())).transpose()?;
             return Ok(directory.flatten().into_iter().collect());
@@ -207,10 +207,10 @@ impl Places<'_> {
         let is_exact = !path.contains('\0')
             && path.strip_prefix('/').is_some_and(|rest| rest == names.join("/"));
         if !is_exact {
-            return refused("is not a path from the root");
+            return refused("is not a normalized absolute path");
         }
         let above = names.get(..length).unwrap_or_default();
-        let Some(mount) = self.mount_of(above) else { return refused("is on no mount") };
+        let Some(mount) = self.mount_of(above) else { return refused("is not on any mount") };
         if use_.mount.is_some_and(|number| number != mount.id) {
             return refused("is on a mount that another one hides");
         }
@@ -233,7 +233,7 @@ impl Places<'_> {
                 return refused("has a link in its path");
             }
             Content::Memory | Content::Device => return Ok(None),
-            Content::Kernel => return refused("is one of the kernel's, which cannot be restored"),
+            Content::Kernel => return refused("is a file of the kernel, which cannot be restored"),
         };
         Ok(Some(Located { volume, path: below.join("/") }))
     }

@@ -47,7 +47,7 @@ impl Chains {
         Ok(())
     }
 
-    /// Puts the own filter below the first one that was installed before this.
+    /// Puts the new container's filter below the first filter that was installed before this one.
     fn based(&mut self, filter: u32, own: u32) -> Result<u32, String> {
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let mut first = index(filter);
@@ -67,7 +67,7 @@ impl Chains {
                 }
             }
         }
-        Err("its seccomp filters are a circle".to_owned())
+        Err("its seccomp filters form a cycle".to_owned())
     }
 
     pub(super) fn filters(self) -> Seccomp {

@@ -19,15 +19,15 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     if let Some(InternetSocket { port: 1.., .. }) = internet
         && internet.is_some_and(|socket| socket.port < first_free_port(config))
     {
-        needs("a socket with a reserved port", "CAP_NET_BIND_SERVICE")?;
+        needs("a socket on a reserved port", "CAP_NET_BIND_SERVICE")?;
     }
     if let Some(NetlinkSocket { protocol, groups, .. }) = &file.netlink_socket
         && groups.iter().any(|bits| *bits != 0)
     {
         match *protocol {
-            AUDIT => needs("a socket for the records of the audit", "CAP_AUDIT_READ")?,
+            AUDIT => needs("a socket for audit records", "CAP_AUDIT_READ")?,
             protocol if FREE_NETLINK.contains(&protocol) => {}
-            _ => needs("a socket for events of the kernel", "CAP_NET_ADMIN")?,
+            _ => needs("a socket for kernel events", "CAP_NET_ADMIN")?,
         }
     }
     let unix = file.unix_socket.as_ref().and_then(|socket| socket.options);

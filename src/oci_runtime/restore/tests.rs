@@ -89,7 +89,7 @@ fn change_thread_of(images: &mut Images, id: u32, of: &Thread) {
     });
 }
 
-/// Puts a file in the place of the open one with this number.
+/// Replaces the open file with this number.
 fn change_file(images: &mut Images, id: u32, file: &OpenFile) {
     let file = OpenFile { id, ..file.clone() };
     change(images, "files.img", &|entry| {

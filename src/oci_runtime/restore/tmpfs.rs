@@ -24,7 +24,7 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
         check_header(entry.header())?;
         let kind = entry.header().entry_type();
         if EXTENSIONS.contains(&kind) {
-            left = left.checked_sub(entry.size()).ok_or("has too large names or attributes")?;
+            left = left.checked_sub(entry.size()).ok_or("has oversized names or attributes")?;
             names.add(&mut entry)?;
             continue;
         }

@@ -36,7 +36,7 @@ impl Files {
         }
     }
 
-    /// As [`Self::text`], for a file that may be among those that stay open.
+    /// Like [`Self::text`], for a file that may be among those that stay open.
     pub(super) fn kept_text(
         &mut self,
         kept: &OpenFiles,

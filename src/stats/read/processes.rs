@@ -79,7 +79,7 @@ impl DescriptorCount {
 
 /// How many processes of one container are read.
 const MOST_PROCESSES: usize = 1_000;
-/// How many descriptors of one container are read. This takes some 10 ms on an idle machine.
+/// How many descriptors of one container are read. This takes about 10 ms on an idle machine.
 const MOST_DESCRIPTORS: usize = 10_000;
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) enum PodNetwork {
 }
 
 impl PodNetwork {
-    /// The sandbox's network. None if it has none, or no longer has one.
+    /// The sandbox's network. None if it has no network, or no longer has one.
     pub(super) fn of(sandbox: &SandboxRecord) -> Option<Self> {
         match sandbox.document.network {
             NetworkMode::Host => Some(Self::Host),

@@ -60,7 +60,7 @@ impl CgroupFile {
         }
     }
 
-    /// Replaces the limit in a status by the current value of the file. None if there is no limit.
+    /// Replaces the limit in a status with the current value of the file. None if there is no limit.
     pub fn show(&self, shown: &mut Resources, now: Option<String>) {
         match &self.limit {
             CgroupLimit::Hugepages(size) => {

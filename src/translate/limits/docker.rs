@@ -103,7 +103,7 @@ pub fn oom_score_adj(requested: i64, floor: i64) -> i64 {
     requested.max(floor).clamp(-1000, 1000)
 }
 
-/// Refuses swap that contradicts the memory limit beside it. `merged` are the limits after the change, of
+/// Refuses a swap limit that contradicts the memory limit. `merged` are the limits after the change, of
 /// which `asked` are new.
 fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
     let (memory, together) = (merged.memory_limit, merged.memory_swap_limit);

@@ -44,11 +44,11 @@ mod tests {
         ] {
             let requested =
                 Capabilities { add: words(add), drop: words(drop), ..Capabilities::default() };
-            assert_eq!(super::added(&requested), words(added), "added by +{add} -{drop}");
-            assert_eq!(super::dropped(&requested), words(dropped), "dropped by +{add} -{drop}");
+            assert_eq!(super::added(&requested), words(added), "added with +{add} -{drop}");
+            assert_eq!(super::dropped(&requested), words(dropped), "dropped with +{add} -{drop}");
             let requested =
                 Capabilities { ambient: words(add), drop: words(drop), ..Capabilities::default() };
-            assert_eq!(super::ambient(&requested), words(added), "ambient by +{add} -{drop}");
+            assert_eq!(super::ambient(&requested), words(added), "ambient with +{add} -{drop}");
         }
     }
 }

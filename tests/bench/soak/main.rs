@@ -190,8 +190,9 @@ async fn churn(
     Ok(lived)
 }
 
-/// Takes samples until it is dropped, and sometimes prints the progress. The moments are random: in step
-/// with the lives, all samples would show the same phase of a life, and a later phase when lives slow down.
+/// Takes samples until it is dropped, and sometimes prints the progress. The moments are random. At a fixed
+/// interval, samples could all show the same phase of a pod's life, and a later phase when pods take
+/// longer.
 async fn watch(sampler: &mut Sampler, length: Duration) -> Outcome {
     let begun = Instant::now();
     let mut told = begun;

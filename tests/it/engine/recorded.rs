@@ -42,7 +42,7 @@ async fn recorded_answers_are_read_as_recorded() {
     }
 }
 
-/// Writes what the client reads of the answers beside them.
+/// Writes what the client reads from the answers, next to them.
 async fn read_again(answers: &mut Value) {
     let newest: ApiVersion = answers["version"]["ApiVersion"].as_str().unwrap().parse().unwrap();
     let docker = FakeDockerd::start_speaking(newest.minor, 40).await;

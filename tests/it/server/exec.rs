@@ -274,7 +274,7 @@ async fn a_start_that_stalls_ends_at_the_timeout() {
     let (docker, bridge, id) = set().await;
     docker.inject(Rule::new("POST /exec/*/start", Fault::StalledHeaders).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
-    // The deadline is not the command's, so nothing is known about the container.
+    // The engine exceeded the deadline, not the command, so this says nothing about the container.
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(run(&bridge, &id, &["x"], 60).await.is_ok());
 }

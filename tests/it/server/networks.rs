@@ -338,8 +338,8 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
     }
 }
 
-/// While the engine starts a container, it shows nothing of it. So everything that the start needs must be
-/// known before.
+/// While the engine starts a container, it answers no inspect of it. So everything that the start needs must
+/// be known before.
 #[tokio::test]
 async fn a_pause_without_an_inspect_is_not_started() {
     let Some((_resident, docker, bridge)) = timed_stage().await else { return };

@@ -1,4 +1,4 @@
-//! Environment, command and mounts of a container: they are in no label, and are read from the inspect.
+//! Environment, command and mounts of a container: they are not in labels, and are read from the inspect.
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;

@@ -227,7 +227,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// dockbridge searches twice for commands that a killed dockbridge started, some seconds apart.
+    /// dockbridge searches twice for commands that a killed dockbridge started, a few seconds apart.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut left = Vec::new();

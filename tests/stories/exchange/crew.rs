@@ -1,4 +1,4 @@
-//! Pods of several kinds, a plain container beside them, and what became of each.
+//! Pods of several kinds, plain containers for comparison, and what happened to each.
 
 use std::{collections::BTreeMap, fmt, fs};
 
@@ -32,7 +32,7 @@ pub(super) enum Kind {
     Mapped,
 }
 
-/// What became of a process of a container.
+/// What happened to a process of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     Survives,
@@ -51,7 +51,7 @@ impl fmt::Display for Fate {
     }
 }
 
-/// What became of everything in an exchange.
+/// What happened to everything in an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     pub(super) plain: Vec<Fate>,
@@ -255,8 +255,9 @@ impl Crew {
         Ok(())
     }
 
-    /// What became of the plain containers and of the pods, and the pods' containers that did not survive,
-    /// although the plain container that the same engine started did. A pod has the worst fate of its containers.
+    /// What happened to the plain containers and to the pods, and the pods' containers that did not survive,
+    /// although the plain container that the same engine started did. A pod has the worst fate of its
+    /// containers.
     pub(super) async fn fates(&self, engine: &Engine) -> Outcome<Fates> {
         let ids: Vec<&str> = self.processes.keys().map(String::as_str).collect();
         let now = Process::of(engine, &ids, 0).await?;

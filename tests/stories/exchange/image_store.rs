@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// The engine does not show the pods, which continue to run. dockbridge says why, and removes nothing of them,
-/// so that they are as before after the way back.
+/// The engine does not show the pods, which continue to run. dockbridge says why, and removes nothing that
+/// belongs to them, so that they are as before once the store is switched back.
 pub(crate) async fn switched(world: World) -> Outcome {
     if world.docker_major < 25 {
         skip(Lack::YoungEngine);

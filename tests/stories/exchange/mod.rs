@@ -1,6 +1,6 @@
 //! The engine's programs are exchanged while pods run, as by an upgrade of Docker: dockerd, containerd, its
-//! shim and runc. dockbridge runs all the time. A container of `docker run` is the yardstick: in a step that
-//! it survives, no container of a pod ends. `make exchange` prints a table of all steps.
+//! shim and runc. dockbridge runs all the time. A container of `docker run` is compared with the pods: in a
+//! step that it survives, no container of a pod may end. `make exchange` prints a table of all steps.
 
 mod crew;
 pub(crate) mod image_store;

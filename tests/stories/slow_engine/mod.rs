@@ -64,7 +64,7 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each inspect gets a delay. Some hang and some fail, of pods and of containers.
+/// Each inspect gets a delay. Some inspects of pods and containers hang, and some fail.
 fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
     let mut mood = Mood::default();
     let (pods, containers) = crowd.ids();

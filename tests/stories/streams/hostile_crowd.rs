@@ -34,7 +34,7 @@ use crate::support::{
 enum Manner {
     /// Sends to a process that does not read.
     UnreadStdin,
-    /// Does not read what a process sends.
+    /// Does not read the output of a process.
     UnreadStdout,
     /// Sends half of something.
     HalfOpen,

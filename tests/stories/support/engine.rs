@@ -44,8 +44,8 @@ impl Engine {
         self.docker(&["exec", container, "sh", "-c", line]).await
     }
 
-    /// Creates a file that the container waits for. The container may then end before `docker exec` has the
-    /// exit code of its command, which also ends.
+    /// Creates a file that the container waits for. The container may then end, and its command with it,
+    /// before `docker exec` has the exit code.
     #[allow(dead_code, reason = "tests ask for it, measurements do not")]
     pub(crate) async fn let_go(&self, container: &str, file: &str) -> Outcome {
         self.try_docker(&["exec", container, "touch", file]).await.map(drop)

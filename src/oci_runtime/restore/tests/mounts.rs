@@ -22,9 +22,12 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         })
     };
     let cases: [(&str, Change); 31] = [
-        ("leaves the container", at("/data", Box::new(|it| it.path = "/data/../../x".to_owned()))),
         (
-            "leaves the container",
+            "leads out of the container",
+            at("/data", Box::new(|it| it.path = "/data/../../x".to_owned())),
+        ),
+        (
+            "leads out of the container",
             at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
         ),
         ("at /proc/sys has /fs", at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned()))),
@@ -39,7 +42,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             ),
         ),
         ("two mounts at /data", at("/etc/hosts", Box::new(|it| it.path = "/data/".to_owned()))),
-        ("is not below", at("/proc/keys", Box::new(|it| it.parent = 175))),
+        ("has the wrong parent", at("/proc/keys", Box::new(|it| it.parent = 175))),
         ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
         ("unknown kind", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
         ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
@@ -52,17 +55,17 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/proc lacks options", at("/proc", Box::new(|it| it.flags = 0))),
         ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
-        ("/data has no flags", at("/data", Box::new(|it| it.file_system_flags = None))),
-        ("has the number of another", at("/data", Box::new(|it| it.id = 865))),
-        ("/dev is that at /dev/shm", at("/dev", Box::new(|it| it.device = 63))),
-        ("/dev is that at /", at("/dev", Box::new(|it| it.device = 193))),
-        ("/proc/sys is that at /dev", at("/dev", Box::new(|it| it.device = 197))),
+        ("/data has no file system flags", at("/data", Box::new(|it| it.file_system_flags = None))),
+        ("has the id of another", at("/data", Box::new(|it| it.id = 865))),
+        ("/dev and /dev/shm share", at("/dev", Box::new(|it| it.device = 63))),
+        ("/dev and / share", at("/dev", Box::new(|it| it.device = 193))),
+        ("/proc/sys and /dev share", at("/dev", Box::new(|it| it.device = 197))),
         ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
         ("propagates", at("/data", Box::new(|it| it.master = Some(3)))),
         ("propagates", at("/", Box::new(|it| it.shared = Some(3)))),
         ("deleted root", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
         ("at /dev has /sub", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
-        ("/sys/fs/cgroup is that at", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
+        ("mounts /sys/fs/cgroup and", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
         ("a NUL", at("/data", Box::new(|it| it.path = "/data\0x".to_owned()))),
         // MS_REC, and MS_BIND and MS_MOVE.
         ("/data has flags", at("/data", Box::new(|it| it.flags |= 1 << 14))),

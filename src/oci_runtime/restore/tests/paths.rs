@@ -29,7 +29,7 @@ fn regular(id: u32, path: &str, mount: i32) -> RegularFile {
     RegularFile { id, flags: 0, path: path.to_owned(), mount: Some(mount) }
 }
 
-/// Fits the fixture with another file in the place of an open one.
+/// Fits the fixture after an open file was replaced.
 fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, String> {
     let (mut images, config) = fixture();
     change_file(&mut images, id, file);
@@ -75,19 +75,19 @@ fn files_are_looked_up_in_their_mounts() {
 #[test]
 fn paths_that_lead_elsewhere_are_refused() {
     for (path, mount, reason) in [
-        ("/proc/self/exe", 808, "one of the kernel's"),
-        ("/proc/1/root/etc/passwd", 808, "one of the kernel's"),
-        ("/proc", 808, "one of the kernel's"),
-        ("/proc/sys/kernel/core_pattern", 713, "one of the kernel's"),
-        ("/sys/fs/cgroup/memory/tasks", 845, "one of the kernel's"),
-        ("/dev/mqueue/x", 855, "one of the kernel's"),
-        ("/sys/firmware/x", 719, "one of the kernel's"),
-        ("/data/../proc/self/exe", ROOT, "not a path from the root"),
-        ("/data/./count", DATA, "not a path from the root"),
-        ("//data/count", DATA, "not a path from the root"),
-        ("data/count", DATA, "not a path from the root"),
-        ("", ROOT, "not a path from the root"),
-        ("/data/count\0", DATA, "not a path from the root"),
+        ("/proc/self/exe", 808, "a file of the kernel"),
+        ("/proc/1/root/etc/passwd", 808, "a file of the kernel"),
+        ("/proc", 808, "a file of the kernel"),
+        ("/proc/sys/kernel/core_pattern", 713, "a file of the kernel"),
+        ("/sys/fs/cgroup/memory/tasks", 845, "a file of the kernel"),
+        ("/dev/mqueue/x", 855, "a file of the kernel"),
+        ("/sys/firmware/x", 719, "a file of the kernel"),
+        ("/data/../proc/self/exe", ROOT, "not a normalized absolute path"),
+        ("/data/./count", DATA, "not a normalized absolute path"),
+        ("//data/count", DATA, "not a normalized absolute path"),
+        ("data/count", DATA, "not a normalized absolute path"),
+        ("", ROOT, "not a normalized absolute path"),
+        ("/data/count\0", DATA, "not a normalized absolute path"),
         ("/data/count", ROOT, "another one hides"),
         ("/proc/self/exe", ROOT, "another one hides"),
         // The links of Docker's own /dev.

@@ -142,7 +142,7 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
         );
         assert!(!place.directory.take_restored(ID).unwrap());
     }
-    // Without the server, the container does not start as a fresh one.
+    // Without the server, the start fails, and does not run the program from its beginning.
     let seen = place.seen();
     let failed = place.run(&create).unwrap_err();
     assert!(failed.contains("cannot start from the checkpoint in"), "{failed}");
