@@ -154,25 +154,6 @@ impl Cgroups {
         self.found.lock().retain(|owner, _| is_owner(owner));
     }
 
-    /// The topmost visible cgroup of each hierarchy; none if there are no hierarchies.
-    pub fn top(&self) -> Option<Cgroup> {
-        let mounts = self.mount_table().ok()?.mounts;
-        let (proc, mut v1) = (self.proc.clone(), BTreeMap::new());
-        for mount in mounts.iter() {
-            for option in mount.options.iter().flatten() {
-                v1.entry(option.clone()).or_insert_with(|| mount.point.clone());
-            }
-        }
-        let v2 = mounts.iter().find(|mount| mount.options.is_none());
-        let v2 = v2.map(|mount| mount.point.clone());
-        (v2.is_some() || !v1.is_empty()).then_some(Cgroup {
-            proc,
-            v2,
-            v1,
-            open_files: OpenFiles::default(),
-        })
-    }
-
     /// Whether a hierarchy of this version has the controller; none if that is not visible.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.mount_table().ok()?.mounts;

@@ -5,24 +5,21 @@ use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 use tokio::sync::Semaphore;
 
 use super::{
-    cgroup_reader::{CgroupReader, GroupLookup, now, read_options},
+    cgroup_reader::{CgroupReader, GroupLookup},
     disks::DiskCache,
     layers::Layers,
     rates::Rates,
     read::{
         file::Files,
         paths::{CgroupPaths, ReadOptions},
-        probe, processes,
+        processes,
     },
 };
 use crate::{
-    host::cgroup::{Cgroups, Hierarchy},
+    host::cgroup::Cgroups,
     model::{
         record::{ContainerRecord, SandboxRecord},
-        stats::{
-            ContainerReading, Detail, DiskReading, Disks, GroupReading, InterfaceReading,
-            LayerReading, MachineSample, NetworkReading, ProcessReading,
-        },
+        stats::{ContainerReading, Detail, GroupReading},
     },
 };
 
@@ -122,32 +119,6 @@ impl Collector {
             group: GroupReading::default(),
             processes: None,
             layer: self.layers.of(record.id.as_str()),
-        }
-    }
-
-    /// Every figure that the machine keeps, with any value. Reads some dozen files.
-    pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
-        let (options, mut files) = (read_options(Detail::Everything), Files::default());
-        let cgroups = &self.groups.cgroups;
-        let kept = |controller: &str| {
-            let keeps = |hierarchy| cgroups.has_controller(hierarchy, controller) == Some(true);
-            keeps(Hierarchy::V1) || keeps(Hierarchy::V2)
-        };
-        let top = cgroups.top().map(|top| CgroupPaths::of(&top, u64::MAX)).unwrap_or_default();
-        MachineSample {
-            group: probe::group(&top, &options, kept, &mut files),
-            processes: ProcessReading {
-                descriptors: Some(0),
-                sockets: Some(0),
-                open_files_limit: Some(1),
-                ..ProcessReading::default()
-            },
-            layer: layers.then(|| LayerReading { at: now(), ..LayerReading::default() }),
-            network: NetworkReading {
-                default: InterfaceReading { name: "eth0".to_owned(), ..Default::default() },
-                ..NetworkReading::default()
-            },
-            disks: Disks { layers: Some(DiskReading::default()), ..Disks::default() },
         }
     }
 }

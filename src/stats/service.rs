@@ -24,7 +24,7 @@ use crate::{
     host::cgroup::Cgroups,
     model::{
         record::{ContainerRecord, Process, SandboxRecord},
-        stats::{ContainerReading, Detail, Disks, MachineSample, PodReading},
+        stats::{ContainerReading, Detail, Disks, PodReading},
     },
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -108,15 +108,6 @@ impl Stats {
         self.collector.layers.bytes()
     }
 
-    /// Which figures this machine has at all, independent of any pod.
-    pub async fn machine_sample(&self, now: &Snapshot) -> MachineSample {
-        let collector = Arc::clone(&self.collector);
-        // Only overlays have a directory that can be measured.
-        let overlay = |driver: &str| driver.contains(OVERLAY);
-        let layers = now.engine.as_ref().is_none_or(|engine| overlay(&engine.storage_driver));
-        blocking(move || collector.machine_sample(layers)).await
-    }
-
     /// Reads `subjects` on a few threads and keeps their order.
     async fn spread<T, R>(
         &self,
@@ -187,8 +178,6 @@ fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
-/// Part of the names of all such storage drivers and snapshotters.
-const OVERLAY: &str = "overlay";
 /// Containers that end within this time are forgotten together.
 const TOGETHER: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;

@@ -12,7 +12,6 @@ pub(super) mod io;
 pub(super) mod memory;
 pub(super) mod partitions;
 pub(super) mod paths;
-pub(super) mod probe;
 pub(super) mod processes;
 pub(super) mod tasks;
 
