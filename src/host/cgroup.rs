@@ -235,9 +235,26 @@ impl Cgroup {
         &self.open_files
     }
 
-    /// Whether it still exists, by the first of its directories.
+    /// The cgroup above it. It shares its open files.
+    #[must_use]
+    pub fn parent(&self) -> Self {
+        let above = |place: &PathBuf| place.parent().map(Path::to_owned);
+        let v1 = self.v1.iter();
+        Self {
+            v2: self.v2.as_ref().and_then(above),
+            v1: v1.filter_map(|(name, place)| Some((name.clone(), above(place)?))).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// One of its directories. All of them list its processes.
+    pub fn any(&self) -> Option<&Path> {
+        self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
+    }
+
+    /// Whether it still exists, by one of its directories.
     pub fn exists(&self) -> bool {
-        self.v2.iter().chain(self.v1.values()).next().is_some_and(|place| place.is_dir())
+        self.any().is_some_and(Path::is_dir)
     }
 
     /// The name of its systemd scope, if systemd made it.

@@ -12,7 +12,6 @@ use std::{
 use tokio::time::sleep;
 
 use super::{
-    cgroup_reader::read_options,
     collector::{Collector, ReadContext},
     disk_watcher, layer_walker,
     pods::PodTarget,
@@ -120,7 +119,7 @@ impl Stats {
         R: Send + 'static,
     {
         let share = subjects.len().div_ceil(workers()).max(SMALLEST_SHARE);
-        let options = Arc::new(read_options(detail));
+        let options = Arc::new(self.collector.read_options(detail));
         let threads = match detail {
             Detail::Usage => &self.collector.threads,
             Detail::Everything => &self.collector.thorough,

@@ -16,7 +16,6 @@ use std::{
 use serde_json::json;
 
 use super::{
-    cgroup_reader::read_options,
     collector::{Collector, ReadContext},
     disks,
     layer_walker::{LayerJob, StepResult},
@@ -106,7 +105,7 @@ fn read(
     record: &Arc<ContainerRecord>,
     detail: Detail,
 ) -> Option<ContainerReading> {
-    let options = read_options(detail);
+    let options = collector.read_options(detail);
     collector.container(record, &mut ReadContext { options: &options, files: Files::default() })
 }
 
@@ -233,13 +232,13 @@ fn a_machine_reports_the_described_metrics() {
         let all = [Arc::clone(&pod)];
         let target = PodTarget::among(&pod, &[container(ID, 42)], &parents(&all));
         collector.layers.set(ID, measured(0), Instant::now());
-        let options = read_options(Detail::Everything);
+        let options = collector.read_options(Detail::Everything);
         let mut work = ReadContext { options: &options, files: Files::default() };
         let mut reading = collector.pod(&target, &mut work).unwrap();
         // Figures of devices appear with I/O.
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
-        let disks = disks::read(&collector.proc, Some(Path::new("/")), &mut None);
+        let disks = disks::read(&collector.cgroups.proc, Some(Path::new("/")), &mut None);
         let answer = render::metrics::response::pod(&reading, &disks, "pause:1");
         let own = answer.container_metrics.iter().flat_map(|one| &one.metrics);
         let told = answer.metrics.iter().chain(own).map(|one| one.name.as_str());
@@ -298,7 +297,7 @@ fn a_pod_with_a_group_of_its_own() {
         let pod = sandbox("6f2a", "/kubepods/burstable/pod6f2a");
         let all = [Arc::clone(&pod)];
         let target = PodTarget::among(&pod, &[], &parents(&all));
-        let options = read_options(Detail::Usage);
+        let options = collector.read_options(Detail::Usage);
         let mut work = ReadContext { options: &options, files: Files::default() };
         let reading = collector.pod(&target, &mut work).unwrap();
         let usage = reading.group.cpu.unwrap().usage;
@@ -331,7 +330,7 @@ fn a_pod_beside_foreign_containers() {
         (&root, vec![Arc::clone(&root)]),
     ] {
         let collector = collector("v2-cgroupfs");
-        let options = read_options(Detail::Usage);
+        let options = collector.read_options(Detail::Usage);
         let mut work = ReadContext { options: &options, files: Files::default() };
         let target = PodTarget::among(pod, &[], &parents(&all));
         let group = collector.pod(&target, &mut work).unwrap().group;
@@ -348,7 +347,7 @@ fn a_pod_beside_foreign_containers() {
 #[test]
 fn a_figure_is_absent_until_the_inspect() {
     let collector = collector("v2-cgroupfs");
-    let options = read_options(Detail::Usage);
+    let options = collector.read_options(Detail::Usage);
     let mut work = ReadContext { options: &options, files: Files::default() };
     let mut listed = container(OTHER, 42);
     Arc::make_mut(&mut listed).process = Process::Listed(ListedState::Running);
@@ -426,7 +425,7 @@ fn only_what_runs_is_remembered() {
     read(&collector, &one, Detail::Usage).unwrap();
     collector.layers.set(ID, measured(0), Instant::now());
     collector.retain(&[Arc::clone(&one)], &[Arc::clone(&pod)]);
-    let group = || collector.groups.cgroups.cached(42, ID);
+    let group = || collector.cgroups.cached(42, ID);
     assert!(group().is_some() && collector.rates.len() == 1);
     assert!(collector.layers.of(ID).is_some());
     collector.retain(&[], &[]);
