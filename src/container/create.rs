@@ -23,6 +23,7 @@ use crate::{
         network::DnsConfig,
         record::{ContainerRecord, Observed, Process, SandboxRecord, SandboxState},
     },
+    nri::creation::Identity,
     store::{engine_call::EngineCall, settings::SYNC_TIMEOUT, snapshot::Snapshot},
     translate::plan::{container::ContainerPlan, labels::encoded},
 };
@@ -81,7 +82,8 @@ impl Containers {
         spec: ContainerSpec,
         volumes: &Volumes,
     ) -> Result<ContainerId, Failure> {
-        let creation = self.node.nri.begin_container(&sandbox.id, &spec.metadata).await?;
+        let identity = Identity::Container(sandbox.id.clone(), spec.metadata.clone());
+        let creation = self.node.nri.begin(identity).await?;
         let plan = self.node.plan(snapshot, sandbox, spec, &volumes.ready).await?;
         let (made, prepared) =
             tokio::join!(make_mount_sources(&plan), self.node.logs.prepare(&plan.document.spec));

@@ -3,7 +3,7 @@
 //! containers join.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,7 +14,10 @@ use super::pod_files::named_after_pods;
 use crate::{
     concurrency::blocking::blocking,
     error::{Failure, chain},
-    host::error::HostError,
+    host::{
+        error::{HostError, OrCannot as _},
+        file::if_there,
+    },
     model::{engine::EngineInfo, id::SandboxId, oci_edits::OciEdits},
     oci_runtime::directory::EditsDirectory,
 };
@@ -121,12 +124,7 @@ fn is_abandoned(directory: &Path) -> bool {
 
 /// Removes a directory with everything in it. Succeeds if there is none.
 pub(super) fn remove_directory(directory: &Path) -> Result<(), HostError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(HostError::new("remove", directory, error))
-        }
-        _ => Ok(()),
-    }
+    if_there(fs::remove_dir_all(directory)).or_cannot("remove", directory).map(drop)
 }
 
 /// Subdirectory of the run directory.

@@ -13,8 +13,8 @@ use crate::{
     concurrency::blocking::blocking,
     error::Failure,
     host::{
-        error::HostError,
-        file::{Durability, Readers, replace_for},
+        error::{HostError, OrCannot as _},
+        file::{Durability, Readers, if_there, replace_for},
     },
     model::{id::SandboxId, network::NetworkMode, record::SandboxRecord},
     translate::plan::{
@@ -76,12 +76,8 @@ impl PodFilesRoot {
     /// Removes a pod's files.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Failure> {
         let directory = self.root.join(id.as_str());
-        match tokio::fs::remove_dir_all(&directory).await {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                Err(HostError::new("remove the pod files in", &directory, cause).into())
-            }
-            _ => Ok(()),
-        }
+        let removed = if_there(tokio::fs::remove_dir_all(&directory).await);
+        Ok(removed.or_cannot("remove the pod files in", &directory).map(drop)?)
     }
 
     /// Writes one file, unless it already has this text. Containers bind-mount the inode, so another text

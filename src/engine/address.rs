@@ -7,7 +7,7 @@ use std::{os::unix::ffi::OsStrExt, path::Path};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::model::{reference::printable, stream::TerminalSize};
+use crate::model::reference::printable;
 
 /// The authority with which the connector finds the socket: its path in hexadecimal.
 pub(super) fn authority(socket: &Path) -> String {
@@ -30,11 +30,6 @@ pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let known =
         name.len() <= LONGEST_NAME && name.split('/').all(is_step) && printable(name) == name;
     known.then(|| format!("/images/{}{tail}", utf8_percent_encode(name, IMAGE)))
-}
-
-/// `path?h=…&w=…`.
-pub(super) fn with_size(path: &str, size: TerminalSize) -> String {
-    with_query(path, &[("h", &size.height.to_string()), ("w", &size.width.to_string())])
 }
 
 /// `path?key=value&…`.

@@ -3,7 +3,6 @@
 use std::{collections::HashSet, time::Duration};
 
 use hyper::Method;
-use serde::{Deserialize, de::DeserializeOwned};
 use tracing::{debug, warn};
 
 use super::{
@@ -137,8 +136,7 @@ impl Engine {
 
     /// All containers of any program, running or not, without duplicates.
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
-        let mut seen = HashSet::new();
-        self.container_list("{}", |entry: ContainerSummary, has_dropped| {
+        self.container_list("{}", |entry, has_dropped| {
             if has_dropped {
                 let (container, names) = (&entry.id, &entry.names);
                 warn!(
@@ -147,7 +145,7 @@ impl Engine {
                     "a container's labels are too large; showing it without the largest"
                 );
             }
-            listed_container(entry).filter(|container| seen.insert(container.id.clone()))
+            Some(listed_container(entry))
         })
         .await
     }
@@ -156,7 +154,8 @@ impl Engine {
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
         // The engine's filter also matches containers of images that were built on this one.
-        self.container_ids(&filters, |entry| entry.image.as_deref() == Some(image.as_str())).await
+        let is_of = |entry: &ContainerSummary| entry.image_id == image.as_str();
+        self.container_list(&filters, |entry, _| is_of(&entry).then_some(entry.id)).await
     }
 
     /// Ids of the containers with this label whose name starts with this prefix, running or not.
@@ -166,35 +165,27 @@ impl Engine {
         label: &str,
     ) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "label": [label] }).to_string();
-        let named = |entry: &EntryIds| {
-            let names = entry.names.iter().flatten().filter_map(|name| name.strip_prefix('/'));
-            names.into_iter().any(|name| name.starts_with(start))
+        let is_named = |entry: &ContainerSummary| {
+            let mut names = entry.names.iter().filter_map(|name| name.strip_prefix('/'));
+            names.any(|name| name.starts_with(start))
         };
-        self.container_ids(&filters, named).await
+        self.container_list(&filters, |entry, _| is_named(&entry).then_some(entry.id)).await
     }
 
-    /// The ids in the order of the list, without duplicates.
-    async fn container_ids(
+    /// What `read` makes of each entry, without duplicates.
+    async fn container_list<U>(
         &self,
         filters: &str,
-        wanted: impl Fn(&EntryIds) -> bool,
-    ) -> Result<Vec<String>, EngineError> {
-        let mut seen = HashSet::new();
-        self.container_list(filters, |entry: EntryIds, _| {
-            let id = entry.id.clone().filter(|id| !id.is_empty() && wanted(&entry))?;
-            seen.insert(id.clone()).then_some(id)
-        })
-        .await
-    }
-
-    async fn container_list<T: DeserializeOwned, U>(
-        &self,
-        filters: &str,
-        read: impl FnMut(T, bool) -> Option<U>,
+        read: impl Fn(ContainerSummary, bool) -> Option<U>,
     ) -> Result<Vec<U>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let list = self.request(Method::GET, "list containers", Subject::Engine, &target)?;
-        self.list(list, read).await
+        let mut seen = HashSet::new();
+        self.list(list, |entry: ContainerSummary, has_dropped| {
+            let is_new = !entry.id.is_empty() && seen.insert(entry.id.clone());
+            if is_new { read(entry, has_dropped) } else { None }
+        })
+        .await
     }
 
     async fn wait_until_removed(&self, id: &str) -> Result<(), EngineError> {
@@ -220,9 +211,9 @@ impl Engine {
     }
 }
 
-fn listed_container(entry: ContainerSummary) -> Option<ListedContainer> {
-    Some(ListedContainer {
-        id: Some(entry.id.clone()).filter(|id| !id.is_empty())?,
+fn listed_container(entry: ContainerSummary) -> ListedContainer {
+    ListedContainer {
+        id: entry.id.clone(),
         image: ImageId::try_from(entry.image_id.as_str()).ok(),
         ownership: match entry.labels.get(label::TYPE).map(String::as_str) {
             None => Ownership::None,
@@ -230,19 +221,7 @@ fn listed_container(entry: ContainerSummary) -> Option<ListedContainer> {
             Some(_) => Ownership::Other,
         },
         observed: Some(Box::new(observe::listed::observe(entry))),
-    })
-}
-
-/// The fields that identify an entry.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct EntryIds {
-    id: Option<String>,
-    /// For a container: the id of its image.
-    #[serde(rename = "ImageID")]
-    image: Option<String>,
-    /// For a container: names with a leading slash.
-    names: Option<Vec<String>>,
+    }
 }
 
 fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {

@@ -118,11 +118,12 @@ impl Engine {
         })
     }
 
-    /// Resizes an exec's terminal. Waits until it has started. Fails with [`EngineError::NotFound`] if there is
-    /// no such exec, with other errors if it has ended.
-    pub async fn resize_exec(&self, exec: &str, size: TerminalSize) -> Result<(), EngineError> {
-        let tail = address::with_size("/resize", size);
-        let resize = self.request(Method::POST, "resize", Subject::exec(exec), &tail)?;
+    /// Resizes the terminal of an exec or of a container's main process. Waits until the exec has started.
+    /// Fails with [`EngineError::NotFound`] if there is no such object, with other errors if it does not run.
+    pub async fn resize(&self, subject: Subject, size: TerminalSize) -> Result<(), EngineError> {
+        let query = [("h", &*size.height.to_string()), ("w", &size.width.to_string())];
+        let tail = address::with_query("/resize", &query);
+        let resize = self.request(Method::POST, "resize", subject, &tail)?;
         self.done(resize.repeatable()).await
     }
 
@@ -147,17 +148,6 @@ impl Engine {
             (Subject::container(container), address::with_query("/attach", &query));
         let attach = self.request(Method::POST, "attach to", subject, &tail)?;
         self.hijack(attach, streams.tty).await
-    }
-
-    /// Resizes the main process's terminal. Fails with [`EngineError::NotFound`] if there is no such container,
-    /// with [`EngineError::Conflict`] if it does not run.
-    pub async fn resize_container(
-        &self,
-        container: &str,
-        size: TerminalSize,
-    ) -> Result<(), EngineError> {
-        let (subject, tail) = (Subject::container(container), address::with_size("/resize", size));
-        self.done(self.request(Method::POST, "resize", subject, &tail)?.repeatable()).await
     }
 }
 

@@ -1,13 +1,9 @@
 //! Hijacked connections to a process's streams: the head of the answer, then bytes in both directions.
 //!
-//! The engine answers 101 and hijacks the connection. Engines without upgrades answer 200 with a body that
-//! ends with the connection. Such a connection has output but accepts no input.
-
 use std::io;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::{StatusCode, body::Incoming, upgrade::Upgraded};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
@@ -23,7 +19,8 @@ use crate::model::stream::Source;
 #[derive(Debug)]
 pub struct Output {
     call: Call,
-    from: From,
+    /// None after the output has ended, or its connection failed.
+    from: Option<ReadHalf<TokioIo<Upgraded>>>,
     demux: Demux,
 }
 
@@ -32,14 +29,6 @@ pub struct Output {
 pub struct Input {
     call: Call,
     to: Option<WriteHalf<TokioIo<Upgraded>>>,
-}
-
-#[derive(Debug)]
-enum From {
-    Connection(ReadHalf<TokioIo<Upgraded>>),
-    Body(Incoming),
-    /// The output has ended, or its connection failed.
-    Nothing,
 }
 
 impl Engine {
@@ -53,16 +42,11 @@ impl Engine {
         let what = what.with_upgrade();
         let answer = self.beginning(&what).await?;
         let call = what.call;
-        let (from, to) = if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let upgraded = hyper::upgrade::on(answer).await;
-            let upgraded = upgraded.map_err(|reason| call.broken(reason))?;
-            let (read, write) = split(TokioIo::new(upgraded));
-            (From::Connection(read), Some(write))
-        } else {
-            (From::Body(answer.into_body()), None)
-        };
-        let output = Output { call: call.clone(), from, demux: Demux::new(tty) };
-        Ok((output, Input { call, to }))
+        let upgraded = hyper::upgrade::on(answer).await;
+        let upgraded = upgraded.map_err(|reason| call.broken(reason))?;
+        let (from, to) = split(TokioIo::new(upgraded));
+        let output = Output { call: call.clone(), from: Some(from), demux: Demux::new(tty) };
+        Ok((output, Input { call, to: Some(to) }))
     }
 }
 
@@ -84,7 +68,7 @@ impl Output {
             match self.read().await {
                 Ok(true) => {}
                 Ok(false) if self.demux.is_between_frames() => {
-                    self.from = From::Nothing;
+                    self.from = None;
                     return None;
                 }
                 Ok(false) => {
@@ -98,28 +82,13 @@ impl Output {
 
     /// Reads available bytes. Returns false at the end.
     async fn read(&mut self) -> Result<bool, EngineError> {
+        let Some(from) = &mut self.from else { return Ok(false) };
         let pending = &mut self.demux.pending;
-        match &mut self.from {
-            From::Nothing => Ok(false),
-            From::Connection(read) => {
-                if pending.capacity() - pending.len() < LEAST_READ {
-                    pending.reserve(LARGEST_READ);
-                }
-                let count = (&mut *read).take(LARGEST_READ as u64).read_buf(pending).await;
-                let count = count.map_err(|reason| self.call.broken(reason))?;
-                Ok(count > 0)
-            }
-            From::Body(body) => match body.frame().await {
-                None => Ok(false),
-                Some(Ok(frame)) => {
-                    if let Some(bytes) = frame.data_ref() {
-                        pending.extend_from_slice(bytes);
-                    }
-                    Ok(true)
-                }
-                Some(Err(reason)) => Err(self.call.broken(reason)),
-            },
+        if pending.capacity() - pending.len() < LEAST_READ {
+            pending.reserve(LARGEST_READ);
         }
+        let count = from.take(LARGEST_READ as u64).read_buf(pending).await;
+        Ok(count.map_err(|reason| self.call.broken(reason))? > 0)
     }
 
     fn stopped(&mut self, stop: Stop) -> EngineError {
@@ -131,7 +100,7 @@ impl Output {
     }
 
     fn fail(&mut self, error: EngineError) -> EngineError {
-        self.from = From::Nothing;
+        self.from = None;
         self.demux = Demux::new(true);
         error
     }

@@ -18,6 +18,7 @@ use crate::{
     concurrency::{backoff::Backoff, blocking::blocking},
     engine::{
         client::Engine,
+        error::Subject,
         exec::{Ending, ExecRequest, ExecState},
         hijack::{Input, Output},
     },
@@ -196,7 +197,8 @@ impl Exec {
 
     /// Sets the size of its terminal. Fails if the process has ended.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
-        Ok(self.shared.engine.resize_exec(&self.shared.id, size).await?)
+        let subject = Subject::Exec(self.shared.id.clone());
+        Ok(self.shared.engine.resize(subject, size).await?)
     }
 
     /// Its main process; searched for once.

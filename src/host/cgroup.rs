@@ -154,25 +154,6 @@ impl Cgroups {
         self.found.lock().retain(|owner, _| is_owner(owner));
     }
 
-    /// The topmost visible cgroup of each hierarchy; none if there are no hierarchies.
-    pub fn top(&self) -> Option<Cgroup> {
-        let mounts = self.mount_table().ok()?.mounts;
-        let (proc, mut v1) = (self.proc.clone(), BTreeMap::new());
-        for mount in mounts.iter() {
-            for option in mount.options.iter().flatten() {
-                v1.entry(option.clone()).or_insert_with(|| mount.point.clone());
-            }
-        }
-        let v2 = mounts.iter().find(|mount| mount.options.is_none());
-        let v2 = v2.map(|mount| mount.point.clone());
-        (v2.is_some() || !v1.is_empty()).then_some(Cgroup {
-            proc,
-            v2,
-            v1,
-            open_files: OpenFiles::default(),
-        })
-    }
-
     /// Whether a hierarchy of this version has the controller; none if that is not visible.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.mount_table().ok()?.mounts;
@@ -254,9 +235,26 @@ impl Cgroup {
         &self.open_files
     }
 
-    /// Whether it still exists, by the first of its directories.
+    /// The cgroup above it. It shares its open files.
+    #[must_use]
+    pub fn parent(&self) -> Self {
+        let above = |place: &PathBuf| place.parent().map(Path::to_owned);
+        let v1 = self.v1.iter();
+        Self {
+            v2: self.v2.as_ref().and_then(above),
+            v1: v1.filter_map(|(name, place)| Some((name.clone(), above(place)?))).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// One of its directories. All of them list its processes.
+    pub fn any(&self) -> Option<&Path> {
+        self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
+    }
+
+    /// Whether it still exists, by one of its directories.
     pub fn exists(&self) -> bool {
-        self.v2.iter().chain(self.v1.values()).next().is_some_and(|place| place.is_dir())
+        self.any().is_some_and(Path::is_dir)
     }
 
     /// The name of its systemd scope, if systemd made it.

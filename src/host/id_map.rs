@@ -17,7 +17,7 @@ use std::{
 
 use nix::{
     errno::Errno,
-    libc,
+    libc::{self, MOUNT_ATTR_IDMAP, MOUNT_ATTR_NODEV, MOUNT_ATTR_RDONLY, mount_attr},
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
     unistd::{Gid, Uid, fchdir, setfsgid, setfsuid},
@@ -69,7 +69,7 @@ fn attach_copy(
     }
     // If the copy were a peer of the source, unmounting it would also unmount the mounts below the source.
     follow(&copy).or_cannot("change the propagation of the copy of", source)?;
-    let restrict = MountAttributes { set: restrictions, ..MountAttributes::default() };
+    let restrict = mount_attr { attr_set: restrictions, ..NO_CHANGE };
     change(&copy, &restrict, 0).or_cannot("restrict the copy of", source)?;
     let metadata = copy.try_clone().and_then(|copy| File::from(copy).metadata());
     make_mount_point(target, metadata.or_cannot("read", source)?.is_dir())?;
@@ -291,21 +291,19 @@ fn attach(mount: &OwnedFd, at: &Path) -> Result<(), HostError> {
 
 /// Shows the owners of files as the user namespace `ids` maps them.
 fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
-    let user_namespace = u64::from(ids.as_raw_fd().cast_unsigned());
-    let attributes =
-        MountAttributes { set: MOUNT_ATTR_IDMAP, user_namespace, ..MountAttributes::default() };
+    let userns_fd = u64::from(ids.as_raw_fd().cast_unsigned());
+    let attributes = mount_attr { attr_set: MOUNT_ATTR_IDMAP, userns_fd, ..NO_CHANGE };
     change(mount, &attributes, 0)
 }
 
 /// Makes a copy, and the mounts below it, receive the changes of the mounts that they were copied from.
 fn follow(copy: &OwnedFd) -> io::Result<()> {
-    let attributes =
-        MountAttributes { propagation: MsFlags::MS_SLAVE.bits(), ..MountAttributes::default() };
+    let attributes = mount_attr { propagation: MsFlags::MS_SLAVE.bits(), ..NO_CHANGE };
     change(copy, &attributes, libc::AT_RECURSIVE)
 }
 
 #[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
-fn change(mount: &OwnedFd, attributes: &MountAttributes, flags: libc::c_int) -> io::Result<()> {
+fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path is a static C string, and the kernel reads as many bytes of the attributes as
     // they have.
     let done = unsafe {
@@ -315,20 +313,10 @@ fn change(mount: &OwnedFd, attributes: &MountAttributes, flags: libc::c_int) -> 
             c"".as_ptr(),
             libc::AT_EMPTY_PATH | flags,
             std::ptr::from_ref(attributes),
-            size_of::<MountAttributes>(),
+            size_of::<mount_attr>(),
         )
     };
     Errno::result(done).map(drop).map_err(Into::into)
-}
-
-/// `struct mount_attr` of the kernel.
-#[derive(Default)]
-#[repr(C)]
-struct MountAttributes {
-    set: u64,
-    clear: u64,
-    propagation: u64,
-    user_namespace: u64,
 }
 
 /// Beside the upper directory, as the kernel wants it. Not the engine's own, which it empties when it
@@ -337,9 +325,7 @@ fn work_of(upper: &Path) -> PathBuf {
     upper.with_file_name("dockbridge-work")
 }
 
-const MOUNT_ATTR_RDONLY: u64 = 1;
-const MOUNT_ATTR_NODEV: u64 = 4;
-const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+const NO_CHANGE: mount_attr = mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
 /// Options that the engine may have chosen and that the new overlay keeps. `index` is always set, and the
 /// others have the kernel's default.
 const KEPT: &str =

@@ -42,21 +42,18 @@ pub struct NamespaceHolder {
 }
 
 impl NamespaceHolder {
-    /// Creates a user namespace with these ids, a network namespace, or both. Blocks for a moment.
+    /// Creates a user namespace with these ids, and perhaps a network namespace. Blocks for a moment.
     ///
     /// # Errors
     /// Access is denied, a mapping is invalid, or a limit of the kernel is reached
     /// (`user.max_user_namespaces`).
-    pub fn make(ids: Option<&IdMaps>, with_network: bool) -> Result<Self, HostError> {
-        let mut flags = CloneFlags::empty();
-        flags.set(CloneFlags::CLONE_NEWUSER, ids.is_some());
+    pub fn make(ids: &IdMaps, with_network: bool) -> Result<Self, HostError> {
+        let mut flags = CloneFlags::CLONE_NEWUSER;
         flags.set(CloneFlags::CLONE_NEWNET, with_network);
         let holder = hold(flags).or_cannot("make", Path::new(NAMESPACES))?;
-        if let Some(ids) = ids {
-            for (file, map) in [("uid_map", &ids.uids), ("gid_map", &ids.gids)] {
-                let path = holder.path(file);
-                fs::write(&path, map).or_cannot("write", &path)?;
-            }
+        for (file, map) in [("uid_map", &ids.uids), ("gid_map", &ids.gids)] {
+            let path = holder.path(file);
+            fs::write(&path, map).or_cannot("write", &path)?;
         }
         Ok(holder)
     }

@@ -15,6 +15,8 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, XattrFlags, fstatfs, lsetxattr, openat};
 
+use super::file::if_there;
+
 /// Owner, permissions and extended attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
@@ -62,10 +64,7 @@ impl RootFiles {
             Ok(_) => fs::remove_file(place.path()),
             Err(error) => Err(error),
         });
-        match removed {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        }
+        if_there(removed).map(drop)
     }
 
     /// Removes everything in a directory.
@@ -148,10 +147,7 @@ impl RootFiles {
             }
             Ok(fs::symlink_metadata(place.path())?.file_type())
         });
-        match found {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
-        }
+        if_there(found)
     }
 
     /// The path with all links followed, as if this root was that of the system. What does not exist is no link.

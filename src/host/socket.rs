@@ -5,31 +5,20 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
+use nix::{errno::Errno, libc};
+
 /// Bytes that were written to a connection and are not yet acknowledged by the peer's kernel.
 ///
 /// # Errors
 /// The descriptor is not a connected socket.
-pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
-    let mut bytes = 0;
-    ask(socket.as_fd().as_raw_fd(), &mut bytes)?;
-    Ok(u64::try_from(bytes).unwrap_or_default())
-}
-
 #[allow(unsafe_code, reason = "no safe wrapper of this system call")]
-fn ask(socket: std::os::fd::RawFd, bytes: &mut nix::libc::c_int) -> nix::Result<()> {
+pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    let socket = socket.as_fd().as_raw_fd();
     // SAFETY: the descriptor is borrowed during the call, and the kernel writes one number into a variable here.
-    unsafe { ioctl::outq(socket, bytes) }.map(drop)
-}
-
-mod ioctl {
-    //! The raw call.
-    #![allow(unsafe_code, reason = "generated wrapper of an ioctl")]
-    #![allow(missing_docs, reason = "generated")]
-
-    use nix::libc;
-
     // For a socket this is SIOCOUTQ, which has the same number.
-    nix::ioctl_read_bad!(outq, libc::TIOCOUTQ, libc::c_int);
+    Errno::result(unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -36,13 +36,13 @@ impl ApiLog {
             Existing::Written(written) => written.last,
             _ => position.and_then(|position| position.mark),
         };
-        Ok(Self { writer, start: passing.clone(), passing, last: None })
+        Ok(Self { writer, start: passing, passing, last: None })
     }
 
     /// The time from which to ask for entries. None for all of them, if the clock was set back to before
     /// the last entry, because later entries then have earlier times.
     pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
-        let last = self.mark()?.time.parse::<Timestamp>().ok().filter(|last| *last <= now)?;
+        let last = Some(self.mark()?.time).filter(|last| *last <= now)?;
         last.checked_sub(DISORDER).ok()
     }
 
@@ -56,7 +56,7 @@ impl ApiLog {
         entries: &[LogEntry<'_>],
         buffers: &mut Buffers,
     ) -> Result<(), LogError> {
-        let (mut passing, mut last) = (self.passing.clone(), self.last.clone());
+        let (mut passing, mut last) = (self.passing, self.last);
         buffers.convert_entries(entries, &mut passing, &mut last);
         self.writer.write(&buffers.output)?;
         (self.passing, self.last) = (passing, last);
@@ -73,12 +73,12 @@ impl ApiLog {
 
     /// The position for a later run. None if nothing was written.
     pub fn position(&self) -> Option<Position> {
-        let mark = Some(self.mark()?.clone());
-        Some(Position { source: None, output: self.writer.position(), mark })
+        let mark = self.mark()?;
+        Some(Position { source: None, output: self.writer.position(), mark: Some(mark) })
     }
 
-    fn mark(&self) -> Option<&LastWritten> {
-        self.last.as_ref().filter(|_| self.passing.is_none()).or(self.start.as_ref())
+    fn mark(&self) -> Option<LastWritten> {
+        self.last.filter(|_| self.passing.is_none()).or(self.start)
     }
 }
 

@@ -35,7 +35,7 @@ impl Buffers {
         self.output.clear();
         for entry in entries {
             let lines = append(entry, passing, &mut self.output);
-            *last = Some(LastWritten::next(last.take(), entry, lines));
+            *last = LastWritten::next(*last, entry, lines);
         }
     }
 }

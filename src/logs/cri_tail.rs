@@ -17,12 +17,12 @@ impl LastWritten {
     /// [`LastWritten::is_used_up`].
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return true };
-        if self.time.parse().is_ok_and(|mine: Timestamp| mine == time) {
+        if time == self.time {
             let before = self.count;
             self.count = before.saturating_sub(lines);
             return before > 0;
         }
-        self.latest.parse().is_ok_and(|latest: Timestamp| time <= latest)
+        time <= self.latest
     }
 
     /// The entry that was written last has been found.
@@ -31,17 +31,18 @@ impl LastWritten {
     }
 
     /// The mark after one more entry, which made this many CRI lines.
-    pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Self {
-        let time = entry.time.to_owned();
-        match before {
+    pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Option<Self> {
+        let Ok(time) = entry.time.parse() else { return before };
+        Some(match before {
             Some(mark) if mark.time == time => {
                 Self { count: mark.count.saturating_add(lines), ..mark }
             }
-            Some(mark) if is_later(&mark.latest, &time) => {
-                Self { time, count: lines, latest: mark.latest }
-            }
-            _ => Self { latest: time.clone(), time, count: lines },
-        }
+            _ => Self {
+                time,
+                count: lines,
+                latest: before.map_or(time, |mark| mark.latest.max(time)),
+            },
+        })
     }
 }
 
@@ -58,8 +59,7 @@ pub struct Written {
 impl Written {
     /// Whether all entries are from before this instant.
     pub fn ends_before(&self, instant: Nanos) -> bool {
-        let latest = self.last.as_ref().and_then(|last| last.latest.parse::<Timestamp>().ok());
-        latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
+        self.last.is_some_and(|last| last.latest.as_nanosecond() < i128::from(instant.0))
     }
 
     /// Whether an entry of the engine is among the written ones. `lines` is the number of its CRI lines.
@@ -77,9 +77,7 @@ impl Written {
             if last.time == other.time {
                 last.count = last.count.saturating_add(other.count);
             }
-            if is_later(&other.latest, &last.latest) {
-                last.latest = other.latest;
-            }
+            last.latest = last.latest.max(other.latest);
         }
         for (time, count) in older.lines {
             add(self.lines.entry(time).or_default(), count);
@@ -140,31 +138,23 @@ pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     }
     let lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
     let mut times = lines.rev().map(time_of).peekable();
-    let time = (*times.peek()?)?.to_owned();
-    let mut last = LastWritten { latest: time.clone(), count: 0, time };
+    let time = (*times.peek()?)?;
+    let mut last = LastWritten { latest: time, count: 0, time };
     let mut found = Written::default();
     for time in times.flatten() {
         if time == last.time {
             add(&mut last.count, 1);
-        } else if is_later(time, &last.latest) {
-            time.clone_into(&mut last.latest);
         }
-        if let Ok(time) = time.parse() {
-            add(found.lines.entry(time).or_default(), 1);
-        }
+        last.latest = last.latest.max(time);
+        add(found.lines.entry(time).or_default(), 1);
     }
     found.last = Some(last);
     Some(found)
 }
 
-fn time_of(line: &[u8]) -> Option<&str> {
+fn time_of(line: &[u8]) -> Option<Timestamp> {
     let time = line.get(..memchr(b' ', line)?).filter(|time| is_time(time))?;
-    std::str::from_utf8(time).ok()
-}
-
-fn is_later(one: &str, other: &str) -> bool {
-    let parse = |text: &str| text.parse::<Timestamp>().ok();
-    parse(one).zip(parse(other)).is_some_and(|(one, other)| one > other)
+    std::str::from_utf8(time).ok()?.parse().ok()
 }
 
 fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {

@@ -64,31 +64,31 @@ pub(super) struct Shape<'a> {
 
 /// Parses only lines exactly as the engine writes them.
 pub(super) fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
-    let inner = line.strip_prefix(OPENING)?.strip_suffix(b"\"}")?;
+    let inner = line.strip_prefix(b"{\"log\":")?.strip_suffix(b"\"}")?;
     let (head, time) = inner.split_at_checked(memrchr(b'"', inner)?)?;
     let time = time.strip_prefix(b"\"").filter(|time| is_time(time))?;
     let head = head.strip_suffix(b",\"time\":")?;
-    let (raw, stream) = if let Some(raw) = head.strip_suffix(b"\",\"stream\":\"stdout\"") {
-        (raw, Source::Stdout)
-    } else if let Some(raw) = head.strip_suffix(b"\",\"stream\":\"stderr\"") {
-        (raw, Source::Stderr)
+    let (quoted, stream) = if let Some(quoted) = head.strip_suffix(b",\"stream\":\"stdout\"") {
+        (quoted, Source::Stdout)
+    } else if let Some(quoted) = head.strip_suffix(b",\"stream\":\"stderr\"") {
+        (quoted, Source::Stderr)
     } else {
         before_attributes(head)?
     };
-    let (plain, full) = plain_or_decoded(raw, scratch)?;
+    let (plain, full) = plain_or_decoded(quoted, scratch)?;
     Some(Shape { time: str::from_utf8(time).ok()?, stream, plain, full })
 }
 
-/// The text before `","stream":"…","attrs":{…}`. Such a sequence cannot be inside a JSON string.
+/// The text before `,"stream":"…","attrs":{…}`. Such a sequence cannot be inside a JSON string.
 fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
-    let (raw, rest) = head.split_at_checked(memmem::find(head, b"\",\"stream\":\"")?)?;
-    let rest = rest.strip_prefix(b"\",\"stream\":\"std")?;
+    let (quoted, rest) = head.split_at_checked(memmem::find(head, b"\",\"stream\":\"")? + 1)?;
+    let rest = rest.strip_prefix(b",\"stream\":\"std")?;
     let (attributes, stream) = match rest.strip_prefix(b"out\",\"attrs\":") {
         Some(attributes) => (attributes, Source::Stdout),
         None => (rest.strip_prefix(b"err\",\"attrs\":")?, Source::Stderr),
     };
     let whole = attributes.starts_with(b"{") && attributes.ends_with(b"}");
-    (whole && memmem::find(attributes, OPENING).is_none()).then_some((raw, stream))
+    (whole && memmem::find(attributes, OPENING).is_none()).then_some((quoted, stream))
 }
 
 /// Parses any JSON with a stream and a time.
@@ -99,11 +99,9 @@ pub(super) fn tolerant<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shap
         "stderr" => Source::Stderr,
         _ => return None,
     };
-    let text = loose.log.strip_suffix('\n');
-    scratch.clear();
-    scratch.extend_from_slice(text.unwrap_or(&loose.log).as_bytes());
+    let full = store(&loose.log, scratch);
     let time = Some(loose.time).filter(|time| is_time(time.as_bytes()))?;
-    Some(Shape { time, stream, plain: None, full: text.is_some() })
+    Some(Shape { time, stream, plain: None, full })
 }
 
 #[derive(Deserialize)]
@@ -114,71 +112,27 @@ struct Loose<'a> {
     time: &'a str,
 }
 
-/// The text, and whether a newline ended it. Most texts have no other escape sequence.
-fn plain_or_decoded<'a>(raw: &'a [u8], scratch: &mut Vec<u8>) -> Option<(Option<&'a [u8]>, bool)> {
+/// The text of a JSON string, and whether a newline ended it. Most texts have no other escape sequence.
+fn plain_or_decoded<'a>(
+    quoted: &'a [u8],
+    scratch: &mut Vec<u8>,
+) -> Option<(Option<&'a [u8]>, bool)> {
+    let raw = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let Some(at) = memchr2(b'\\', b'"', raw) else { return Some((Some(raw), false)) };
     let (before, rest) = raw.split_at_checked(at)?;
     if rest == b"\\n" {
         return Some((Some(before), true));
     }
+    let text: String = serde_json::from_slice(quoted).ok()?;
+    Some((None, store(&text, scratch)))
+}
+
+/// Stores the text without a newline at its end. Returns whether there was one.
+fn store(text: &str, scratch: &mut Vec<u8>) -> bool {
+    let line = text.strip_suffix('\n');
     scratch.clear();
-    scratch.extend_from_slice(before);
-    decode(rest, scratch)?;
-    let full = scratch.last() == Some(&b'\n');
-    if full {
-        scratch.pop();
-    }
-    Some((None, full))
-}
-
-/// Decodes the content of a JSON string. None if it is not one.
-fn decode(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    while let Some(at) = memchr2(b'\\', b'"', raw) {
-        let (before, rest) = raw.split_at_checked(at)?;
-        out.extend_from_slice(before);
-        // An unescaped quote ends a string, so this line was cut off.
-        let (kind, rest) = rest.strip_prefix(b"\\")?.split_first()?;
-        raw = rest;
-        let byte = match kind {
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'b' => 8,
-            b'f' => 12,
-            b'"' | b'\\' | b'/' => *kind,
-            b'u' => {
-                raw = code_point(rest, out)?;
-                continue;
-            }
-            _ => return None,
-        };
-        out.push(byte);
-    }
-    out.extend_from_slice(raw);
-    Some(())
-}
-
-/// Decodes what follows `\u`, with the second `\u` of a surrogate pair. Returns the rest.
-fn code_point<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
-    let (first, rest) = unit(raw)?;
-    let second = rest.strip_prefix(b"\\u").and_then(unit);
-    let (character, rest) = match (first, second) {
-        (0xd800..=0xdbff, Some((low @ 0xdc00..=0xdfff, rest))) => {
-            (char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00)), rest)
-        }
-        _ => (char::from_u32(first), rest),
-    };
-    let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
-    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-    Some(rest)
-}
-
-fn unit(raw: &[u8]) -> Option<(u32, &[u8])> {
-    let (digits, rest) = raw.split_at_checked(4)?;
-    let value = digits
-        .iter()
-        .try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))?;
-    Some((value, rest))
+    scratch.extend_from_slice(line.unwrap_or(text).as_bytes());
+    line.is_some()
 }
 
 /// The start of every line with text that the engine writes. A JSON string cannot contain it.

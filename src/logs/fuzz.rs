@@ -64,14 +64,13 @@ pub(crate) fn marks(bytes: &[u8]) {
         let Saved { position, .. } = saved;
         marks.extend(position.and_then(|position| position.mark));
     }
-    for mark in marks.clone() {
-        let (time, latest) = (mark.time.clone(), mark.latest.clone());
-        for time in [time, latest] {
+    for mark in marks {
+        for time in [mark.time, mark.latest].map(|time| time.to_string()) {
             let entry = entry::LogEntry::new(&time, Source::Stdout, b"text\n");
-            let mut covering = mark.clone();
+            let mut covering = mark;
             let _ = covering.covers(&entry, 1);
             assert!(covering.count <= mark.count);
-            let _ = LastWritten::next(Some(mark.clone()), &entry, 1);
+            let _ = LastWritten::next(Some(mark), &entry, 1);
         }
     }
     let ends = [true, false].into_iter().filter_map(|whole| cri_tail::last_in(bytes, whole));

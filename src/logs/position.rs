@@ -11,6 +11,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Identifies a file, even if it was renamed.
@@ -113,14 +114,13 @@ pub struct OutputPosition {
 }
 
 /// The last entry written, by its time. Parts of a long line share one time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastWritten {
-    /// The time as the engine wrote it.
-    pub time: String,
+    pub time: Timestamp,
     /// How many CRI lines with this time were written.
     pub count: u32,
     /// The latest time written. Entries of the two streams may be slightly out of order.
-    pub latest: String,
+    pub latest: Timestamp,
 }
 
 /// Enough for the time of the engine's last entry, without its text.

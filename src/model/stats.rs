@@ -286,15 +286,3 @@ pub struct DiskReading {
     pub inodes: u64,
     pub free_inodes: u64,
 }
-
-/// All figures that this machine can provide, with any value. A figure that is none here is none in every
-/// reading.
-#[derive(Clone, Debug, Default)]
-pub struct MachineSample {
-    pub group: GroupReading,
-    pub processes: ProcessReading,
-    /// Disk usage of writable layers; none if it cannot be measured.
-    pub layer: Option<LayerReading>,
-    pub network: NetworkReading,
-    pub disks: Disks,
-}

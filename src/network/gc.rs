@@ -8,16 +8,8 @@ use tokio::{
     time::{self, sleep},
 };
 
-use super::cni::cache::CachedResult;
+use super::cni::cache::{AttachmentKey, CachedResult};
 use crate::{host::netns, model::attachment::AttachmentIntent};
-
-/// Identifies an attachment: a container's interface on a network.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct AttachmentKey {
-    pub(super) network: String,
-    pub(super) container: String,
-    pub(super) interface: String,
-}
 
 impl From<&AttachmentIntent> for AttachmentKey {
     fn from(intent: &AttachmentIntent) -> Self {
@@ -25,16 +17,6 @@ impl From<&AttachmentIntent> for AttachmentKey {
             network: intent.network.clone(),
             container: intent.pod.id.to_string(),
             interface: intent.interface.clone(),
-        }
-    }
-}
-
-impl From<&CachedResult> for AttachmentKey {
-    fn from(entry: &CachedResult) -> Self {
-        Self {
-            network: entry.network.clone(),
-            container: entry.container.clone(),
-            interface: entry.interface.clone(),
         }
     }
 }
@@ -89,15 +71,14 @@ pub(super) fn split_stale(
     let mut active = live;
     let mut stale = Vec::new();
     for entry in entries {
-        let key = AttachmentKey::from(&entry);
         // Also if an earlier entry with the same key is in use.
-        if active.contains(&key) {
+        if active.contains(&entry.key) {
             continue;
         }
         if is_abandoned(&entry) {
             stale.push(entry);
         } else {
-            active.insert(key);
+            active.insert(entry.key);
         }
     }
     (stale, active)

@@ -8,12 +8,12 @@ use tracing::{debug, info};
 use super::{
     arguments,
     cni::{
-        cache::CachedResult,
+        cache::{AttachmentKey, CachedResult},
         chain::Chain,
         plugin::RuntimeConf,
         plugin_error::{PluginError, all_succeeded},
     },
-    gc::{self, AttachmentKey},
+    gc,
     service::{INTERFACE, Network, QUERY_TIMEOUT, has_namespace, list_of},
 };
 use crate::{
@@ -102,7 +102,7 @@ impl Network {
     ) -> Result<(), Failure> {
         let (found, whole) = self.cached_of(sandbox).await;
         for entry in found {
-            let network = entry.network.clone();
+            let network = entry.key.network.clone();
             let failures = self.del_cached(entry, Some(namespace)).await?;
             self.forgive((sandbox, &network), namespace, failures).await?;
         }
@@ -124,21 +124,20 @@ impl Network {
     ) -> Result<Vec<PluginError>, Failure> {
         let list = list_of(&entry)?;
         let conf = RuntimeConf {
-            container: entry.container.clone(),
+            container: entry.key.container.clone(),
             netns: namespace
                 .filter(|path| has_namespace(path))
                 .map_or_else(String::new, |path| path.display().to_string()),
-            interface: entry.interface.clone(),
+            interface: entry.key.interface.clone(),
             arguments: arguments::joined(&entry.arguments),
             capabilities: entry.capabilities.clone(),
         };
         let failures = self.chain(&list).del(&conf, Some(&entry.result)).await;
         if failures.is_empty() {
-            info!(container = %entry.container, network = %list.name, "released a stale CNI attachment");
-            self.active.remove(&AttachmentKey::from(&entry));
+            info!(container = %entry.key.container, network = %list.name, "released a stale CNI attachment");
+            self.active.remove(&entry.key);
             let cache = self.cache.clone();
-            let remove = move || cache.remove(&entry.network, &entry.container, &entry.interface);
-            blocking(remove).await?;
+            blocking(move || cache.remove(&entry.key)).await?;
         }
         Ok(failures)
     }

@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 use super::{
     arguments,
     cni::{
-        cache::{CachedResult, ResultCache, undamaged},
+        cache::{AttachmentKey, CachedResult, ResultCache, undamaged},
         chain::Chain,
         config::NetworkConfigList,
         config_directory::SelectedConfig,
@@ -33,13 +33,13 @@ use super::{
         result::{self, ResultError},
     },
     config_watcher::ConfigWatcher,
-    gc::{ActiveAttachments, AttachmentKey},
+    gc::ActiveAttachments,
 };
 use crate::{
     concurrency::blocking::blocking,
     config::live::LiveSettings,
     error::{Failure, Kind},
-    host::{error::HostError, netns},
+    host::netns,
     model::{
         attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
         id::SandboxId,
@@ -190,32 +190,30 @@ impl Network {
     pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), Failure> {
         let list = recorded(intent)?;
         let mut conf = runtime_conf(intent)?;
-        let (cache, lookup, path) = (self.cache.clone(), intent.clone(), intent.pod.netns.clone());
-        let inspect = move || (has_namespace(&path), cached(&cache, &lookup));
+        let key = AttachmentKey::from(intent);
+        let (cache, lookup, path) = (self.cache.clone(), key.clone(), intent.pod.netns.clone());
+        let inspect = move || (has_namespace(&path), cache.read(&lookup));
         let (has_netns, entry) = blocking(inspect).await;
         if !has_netns {
             conf.netns.clear();
         }
         let previous = entry?.map(|entry| entry.result);
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
-        let key = AttachmentKey::from(intent);
         if self.forgive((&intent.pod.id, &intent.network), &intent.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();
             self.cache_result(intent, conf, result).await?;
             self.active.remove(&key);
             return Ok(());
         }
-        let (cache, intent) = (self.cache.clone(), intent.clone());
-        let id = intent.pod.id.clone();
+        let (cache, cached) = (self.cache.clone(), key.clone());
         blocking(move || {
-            let id = intent.pod.id.as_str();
-            cache.remove(&intent.network, id, &intent.interface)?;
+            cache.remove(&cached)?;
             // cri-dockerd connects `lo` through a separate network, and also caches that result.
-            cache.remove(LOOPBACK, id, &intent.interface)
+            cache.remove(&AttachmentKey { network: LOOPBACK.to_owned(), ..cached })
         })
         .await?;
         self.active.remove(&key);
-        info!(sandbox = %id, network = %list.name, has_netns, "pod disconnected");
+        info!(sandbox = %intent.pod.id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
     }
 
@@ -265,8 +263,8 @@ impl Network {
         };
         let intent = AttachmentIntent {
             pod,
-            network: entry.network,
-            interface: entry.interface,
+            network: entry.key.network,
+            interface: entry.key.interface,
             config: list.text(),
             pod_cidrs: arguments::pod_cidrs(&entry.capabilities),
             capabilities: Some(entry.capabilities)
@@ -330,9 +328,7 @@ impl Network {
         result: Value,
     ) -> Result<(), Failure> {
         let entry = CachedResult {
-            network: intent.network.clone(),
-            container: conf.container,
-            interface: conf.interface,
+            key: AttachmentKey::from(intent),
             netns: Some(intent.pod.netns.display().to_string()),
             config: Some(intent.config.clone()),
             arguments: arguments::pairs(&intent.pod)?,
@@ -374,14 +370,7 @@ pub(super) fn list_of(entry: &CachedResult) -> Result<NetworkConfigList, Failure
     let text = entry.config.as_deref().unwrap_or_default();
     let parsed = NetworkConfigList::from_list(text)
         .or_else(|error| NetworkConfigList::from_single(text).map_err(|_| error));
-    parsed.map_err(|reason| unreadable(&entry.network, &reason))
-}
-
-fn cached(
-    cache: &ResultCache,
-    intent: &AttachmentIntent,
-) -> Result<Option<CachedResult>, HostError> {
-    cache.read(&intent.network, intent.pod.id.as_str(), &intent.interface)
+    parsed.map_err(|reason| unreadable(&entry.key.network, &reason))
 }
 
 fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, ResultError> {

@@ -15,7 +15,7 @@ use crate::model::{
 
 /// What is being created, by the identity that it has before Docker gives it an id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Identity {
+pub enum Identity {
     Pod(PodMetadata),
     Container(SandboxId, ContainerMetadata),
 }

@@ -20,11 +20,8 @@ use crate::{
     config::settings::NriSettings,
     error::{Failure, Kind},
     model::{
-        container::ContainerMetadata,
-        id::SandboxId,
         record::{ContainerRecord, SandboxRecord},
         resources::{PodResources, Resources},
-        sandbox::PodMetadata,
     },
     store::{handle::Store, snapshot::Snapshot},
     translate::render::nri::{ContainerView, PodView, container, pod},
@@ -135,22 +132,9 @@ impl Nri {
         self.0.as_ref()
     }
 
-    /// Announces that a pod is being created. While plugins are asked about it, no answer shows it. Fails
-    /// if a required plugin is not connected.
-    pub async fn begin_pod(&self, metadata: &PodMetadata) -> Result<Option<Creation>, Failure> {
-        self.begin(Identity::Pod(metadata.clone())).await
-    }
-
-    /// Announces that a container is being created. Fails if a required plugin is not connected.
-    pub async fn begin_container(
-        &self,
-        pod: &SandboxId,
-        metadata: &ContainerMetadata,
-    ) -> Result<Option<Creation>, Failure> {
-        self.begin(Identity::Container(pod.clone(), metadata.clone())).await
-    }
-
-    async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
+    /// Announces that a pod or container is being created. While plugins are asked about it, no answer shows
+    /// it. Fails if a required plugin is not connected.
+    pub async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
         let Some(shared) = &self.0 else { return Ok(None) };
         self.require().await?;
         Ok(Some(shared.creations.begin(identity)))

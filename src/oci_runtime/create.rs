@@ -176,7 +176,7 @@ fn mount_table() -> Result<String, HostError> {
 /// A user namespace only for the id mapping, because the container's own may not exist yet.
 fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
     let maps = IdMaps { uids: mappings.uids.line(), gids: mappings.gids.line() };
-    Ok(NamespaceHolder::make(Some(&maps), false)?.open_user()?)
+    Ok(NamespaceHolder::make(&maps, false)?.open_user()?)
 }
 
 /// Adds a reason, because the kernel only says "invalid argument" when it cannot map.

@@ -15,7 +15,7 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -172,10 +172,8 @@ impl EditsDirectory {
     /// Records that the container was started. Returns whether it was restored and not started.
     pub(super) fn take_restored(&self, id: &str) -> Result<bool, HostError> {
         let restored = self.of(id).join(RESTORED);
-        match fs::rename(&restored, self.of(id).join(BEGUN)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            renamed => renamed.map(|()| true).map_err(|e| HostError::new("rename", &restored, e)),
-        }
+        let renamed = file::if_there(fs::rename(&restored, self.of(id).join(BEGUN)));
+        Ok(renamed.or_cannot("rename", &restored)?.is_some())
     }
 
     /// Whether the runtime mounted something for a container.
@@ -202,12 +200,7 @@ impl EditsDirectory {
         self.unmount(id)?;
         let directory = self.of(id);
         // The runtime removes it, unless it was killed.
-        match fs::remove_dir_all(self.filter(id)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(HostError::new("remove", &directory, e));
-            }
-            _ => {}
-        }
+        file::if_there(fs::remove_dir_all(self.filter(id))).or_cannot("remove", &directory)?;
         for path in entries(&directory)? {
             let is_ours = |name| [FILE, RESTORED, BEGUN].contains(&name) || file::is_draft(name);
             if name(&path).is_some_and(is_ours) {
@@ -246,12 +239,7 @@ fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
 }
 
 fn remove_directory(path: &Path) -> Result<(), HostError> {
-    match fs::remove_dir(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(HostError::new("remove directory", path, e))
-        }
-        _ => Ok(()),
-    }
+    file::if_there(fs::remove_dir(path)).or_cannot("remove directory", path).map(drop)
 }
 
 /// This file system is lost at a reboot, as containers are.

@@ -76,14 +76,6 @@ impl RuntimeRpc {
         let (disks, pause) = (self.stats.disks(), Arc::clone(&self.sandbox_image));
         Ok(rendered(read, move |pod| render::metrics::response::pod(pod, &disks, &pause)))
     }
-
-    /// The descriptors of all metrics that [`Self::listed_metrics`] can return on this machine.
-    pub(super) async fn announced(&self) -> Result<Vec<cri::MetricDescriptor>, Status> {
-        // kubelet asks only once, at its start, so it must get an answer even if the engine is late.
-        let now = self.described().await;
-        let machine_sample = self.stats.machine_sample(&now).await;
-        Ok(render::metrics::response::descriptors(&machine_sample))
-    }
 }
 
 impl ImageRpc {

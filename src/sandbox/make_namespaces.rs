@@ -44,7 +44,7 @@ impl Sandboxes {
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {
-            let holder = NamespaceHolder::make(Some(&maps(ids)), !is_host)?;
+            let holder = NamespaceHolder::make(&maps(ids), !is_host)?;
             // The user namespace is pinned first and unpinned last, so that a sweep finds both by it.
             holder.pin_user(&user)?;
             if is_host { Ok(()) } else { holder.pin_network(&network) }

@@ -34,6 +34,7 @@ use crate::{
         time::Nanos,
     },
     network::service::Attached,
+    nri::creation::Identity,
     store::{engine_call::EngineCall, settings::SYNC_TIMEOUT},
     translate::plan::{
         self, input::SandboxInput, network_namespace::NetworkNamespace, sandbox::SandboxPlan,
@@ -60,7 +61,7 @@ impl Sandboxes {
             return Ok(id);
         }
         let nri = &self.deps.node.nri;
-        let creation = nri.begin_pod(&spec.metadata).await?;
+        let creation = nri.begin(Identity::Pod(spec.metadata.clone())).await?;
         let plan = self.plan(spec).await?;
         let mut undo = Undo::default();
         let built = self.build(&plan, &mut undo).await;

@@ -1,36 +1,33 @@
 //! Reads containers, with data that is kept between readings: paths of cgroups, rates, sizes of layers, disks.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use tokio::sync::Semaphore;
 
 use super::{
-    cgroup_reader::{CgroupReader, GroupLookup, now, read_options},
     disks::DiskCache,
     layers::Layers,
     rates::Rates,
-    read::{
-        file::Files,
-        paths::{CgroupPaths, ReadOptions},
-        probe, processes,
-    },
+    read::{file::Files, group, group_files::ReadOptions, processes},
 };
 use crate::{
-    host::cgroup::{Cgroups, Hierarchy},
+    host::{
+        cgroup::{Cgroup, Cgroups, hugetlb},
+        clock,
+    },
     model::{
         record::{ContainerRecord, SandboxRecord},
-        stats::{
-            ContainerReading, Detail, DiskReading, Disks, GroupReading, InterfaceReading,
-            LayerReading, MachineSample, NetworkReading, ProcessReading,
-        },
+        stats::{ContainerReading, Detail, GroupReading},
+        time::Nanos,
     },
 };
 
 /// Data that is kept between readings. It only concerns running containers.
 #[derive(Debug)]
 pub(super) struct Collector {
-    pub(super) proc: PathBuf,
-    pub(super) groups: CgroupReader,
+    pub(super) cgroups: Cgroups,
+    /// In bytes.
+    machine_memory: u64,
     pub(super) rates: Rates,
     pub(super) layers: Layers,
     pub(super) disks: DiskCache,
@@ -46,19 +43,37 @@ pub(super) struct ReadContext<'a> {
     pub(super) files: Files,
 }
 
+/// The result of the search for a cgroup.
+#[derive(Debug)]
+pub(super) enum GroupLookup {
+    Found(Arc<Cgroup>),
+    /// The process runs, but no cgroup of its container is visible.
+    Hidden,
+    Ended,
+}
+
 impl Collector {
     /// Without any data. At most `threads` read at the same time, and as many more for readings with all
     /// details.
     pub(super) fn new(cgroups: Cgroups, threads: usize) -> Self {
+        let memory = Files::default().text(&cgroups.proc, "meminfo").and_then(machine_memory);
         Self {
-            proc: cgroups.proc.clone(),
-            groups: CgroupReader::of(cgroups, &mut Files::default()),
+            cgroups,
+            machine_memory: memory.unwrap_or(u64::MAX),
             rates: Rates::default(),
             layers: Layers::default(),
             disks: DiskCache::default(),
             threads: Arc::new(Semaphore::new(threads)),
             thorough: Arc::new(Semaphore::new(threads)),
         }
+    }
+
+    pub(super) fn read_options(&self, detail: Detail) -> ReadOptions {
+        let page_sizes = match detail {
+            Detail::Usage => Vec::new(),
+            Detail::Everything => hugetlb::page_sizes(),
+        };
+        ReadOptions { detail, page_sizes, machine_memory: self.machine_memory, now }
     }
 
     /// Resource usage of a container. None if it ended.
@@ -70,35 +85,44 @@ impl Collector {
         let blank = self.blank(record);
         let Some(pid) = record.process.pid() else { return Some(blank) };
         let id = record.id.as_str();
-        let mut places = match self.groups.find(id, pid) {
-            GroupLookup::Found(places) => places,
+        let group = match self.find(id, pid) {
+            GroupLookup::Found(group) => group,
             GroupLookup::Hidden => return Some(blank),
             GroupLookup::Ended => return None,
         };
-        places.requested_shares = record.limits.cpu_shares;
-        let group = self.group(id, &places, work)?;
-        let processes = match work.options.detail {
-            Detail::Usage => None,
-            Detail::Everything => {
-                let pids = places.processes(&mut work.files);
-                Some(processes::read(&self.proc, pid, &pids, &group, &mut work.files))
-            }
-        };
-        Some(ContainerReading { group, processes, ..blank })
+        let reading = self.group(id, &group, record.limits.cpu_shares, work)?;
+        let read = || processes::read(&self.cgroups.proc, pid, &group, &reading, &mut work.files);
+        let processes = (work.options.detail == Detail::Everything).then(read);
+        Some(ContainerReading { group: reading, processes, ..blank })
+    }
+
+    /// The cgroup of the container `id`, whose main process is `pid`.
+    pub(super) fn find(&self, id: &str, pid: u32) -> GroupLookup {
+        let known = self.cgroups.cached(pid, id);
+        match known.or_else(|| self.cgroups.find(pid, id).ok()) {
+            Some(group) => GroupLookup::Found(group),
+            None if self.cgroups.proc.join(pid.to_string()).exists() => GroupLookup::Hidden,
+            None => GroupLookup::Ended,
+        }
     }
 
     /// Resource usage of a cgroup, with its rate. None if it is gone.
     pub(super) fn group(
         &self,
         id: &str,
-        places: &CgroupPaths,
+        group: &Cgroup,
+        requested_shares: i64,
         work: &mut ReadContext<'_>,
     ) -> Option<GroupReading> {
-        let mut group = CgroupReader::read(places, work.options, &mut work.files)?;
-        if let Some(cpu) = &mut group.cpu {
+        let mut reading = group::read(group, requested_shares, work.options, &mut work.files);
+        let whole = reading.cpu.is_some() && reading.memory.is_some();
+        if !whole && !group.exists() {
+            return None;
+        }
+        if let Some(cpu) = &mut reading.cpu {
             cpu.nano_cores = self.rates.next(id, cpu.usage, Instant::now());
         }
-        Some(group)
+        Some(reading)
     }
 
     /// Forgets everything that no longer runs.
@@ -112,7 +136,7 @@ impl Collector {
         self.layers.retain(&ids);
         let pauses = sandboxes.iter().filter(|record| record.pid().is_some());
         ids.extend(pauses.flat_map(|record| [record.id.as_str(), record.document.parent()]));
-        self.groups.cgroups.retain(|owner| ids.contains(owner));
+        self.cgroups.retain(|owner| ids.contains(owner));
         self.rates.retain(&ids);
     }
 
@@ -124,30 +148,16 @@ impl Collector {
             layer: self.layers.of(record.id.as_str()),
         }
     }
+}
 
-    /// Every figure that the machine keeps, with any value. Reads a few dozen files.
-    pub(super) fn machine_sample(&self, layers: bool) -> MachineSample {
-        let (options, mut files) = (read_options(Detail::Everything), Files::default());
-        let cgroups = &self.groups.cgroups;
-        let kept = |controller: &str| {
-            let keeps = |hierarchy| cgroups.has_controller(hierarchy, controller) == Some(true);
-            keeps(Hierarchy::V1) || keeps(Hierarchy::V2)
-        };
-        let top = cgroups.top().map(|top| CgroupPaths::of(&top, u64::MAX)).unwrap_or_default();
-        MachineSample {
-            group: probe::group(&top, &options, kept, &mut files),
-            processes: ProcessReading {
-                descriptors: Some(0),
-                sockets: Some(0),
-                open_files_limit: Some(1),
-                ..ProcessReading::default()
-            },
-            layer: layers.then(|| LayerReading { at: now(), ..LayerReading::default() }),
-            network: NetworkReading {
-                default: InterfaceReading { name: "eth0".to_owned(), ..Default::default() },
-                ..NetworkReading::default()
-            },
-            disks: Disks { layers: Some(DiskReading::default()), ..Disks::default() },
-        }
-    }
+/// The current time, which is never unset.
+pub(super) fn now() -> Nanos {
+    Nanos(clock::nanos().max(1))
+}
+
+/// `MemTotal` of `/proc/meminfo` in bytes.
+pub(super) fn machine_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }

@@ -13,7 +13,7 @@ use crate::{concurrency::blocking::blocking, engine::storage, store::handle::Sto
 /// Reads them until the collector is dropped. A read that hangs only blocks this task.
 pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
     let mut known = None;
-    while let Some(proc) = collector.upgrade().map(|collector| collector.proc.clone()) {
+    while let Some(proc) = collector.upgrade().map(|collector| collector.cgroups.proc.clone()) {
         // A closed store returns at once.
         let engine = store.wait(READ_EVERY, |now| now.engine.clone()).await;
         let path = match engine {

@@ -10,12 +10,7 @@ use std::{
 
 use super::{
     pods,
-    read::{
-        file::Files,
-        group, interfaces, partitions,
-        paths::{CgroupPaths, ReadOptions},
-        processes,
-    },
+    read::{file::Files, group, group_files::ReadOptions, interfaces, partitions, processes},
 };
 use crate::{
     host::{
@@ -23,7 +18,7 @@ use crate::{
         mounts::upper_directories,
     },
     model::{
-        stats::{ContainerReading, Detail, Disks, PodReading, ProcessReading},
+        stats::{ContainerReading, Detail, Disks, PodReading},
         time::Nanos,
     },
     translate::{
@@ -39,7 +34,7 @@ pub(crate) fn cgroup(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = interfaces::network(&text, "eth0", Nanos(1));
     let uppers = upper_directories(&text, Path::new("/"));
-    let _ = (partitions::names(&text), uppers, super::cgroup_reader::total(&text));
+    let _ = (partitions::names(&text), uppers, super::collector::machine_memory(&text));
     let _ = (processes::threads(&text), processes::open_files_limit(&text));
 }
 
@@ -65,22 +60,22 @@ fn of_place(bytes: &[u8], place: &Path) {
 fn read(place: &Path, version: &str) {
     let cgroups = Cgroups::from_proc(&place.join(version));
     let group = cgroups.find(PID, OWNER).expect("the group is there");
-    let places = CgroupPaths::of(&group, u64::MAX);
     let (limits, _) = (group.limits(PID), group.working_set());
     assert!(limits.memory.is_none_or(|memory| memory >= -1 || version == "v1"));
     let _ = kills(&place.join("cg").join(OWNER));
     let options = ReadOptions {
         detail: Detail::Everything,
         page_sizes: vec!["2MB".to_owned()],
+        machine_memory: u64::MAX,
         now: || Nanos(1),
     };
     let mut files = Files::default();
-    let reading = group::read(&places, &options, &mut files);
-    let _ = places.processes(&mut files);
+    let reading = group::read(&group, 0, &options, &mut files);
+    let processes = processes::read(&cgroups.proc, PID, &group, &reading, &mut files);
     let container = ContainerReading {
         record: Arc::clone(&WORKLOAD),
         group: reading.clone(),
-        processes: Some(ProcessReading::default()),
+        processes: Some(processes),
         layer: None,
     };
     let _ = render::stats::container(&container);

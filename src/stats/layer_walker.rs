@@ -14,7 +14,10 @@ use std::{
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use super::{cgroup_reader, collector::Collector, layers::Measurement};
+use super::{
+    collector::{Collector, now},
+    layers::Measurement,
+};
 use crate::{
     concurrency::blocking::blocking,
     engine::storage,
@@ -103,7 +106,7 @@ impl Schedule {
         let mountpoint = self.mountpoint(engine).await;
         let known = due.iter().map(|record| collector.upper(record)).collect::<Vec<_>>();
         let mut mounted = match engine.containerd_store && known.contains(&None) {
-            true => mounted_layers(collector.proc.clone(), engine.root_dir.clone()).await,
+            true => mounted_layers(collector.cgroups.proc.clone(), engine.root_dir.clone()).await,
             false => HashMap::new(),
         };
         for (record, upper) in due.into_iter().zip(known) {
@@ -194,7 +197,7 @@ impl LayerJob {
         };
         let took = self.took + began.elapsed();
         let reading = LayerReading {
-            at: cgroup_reader::now(),
+            at: now(),
             mountpoint: self.mountpoint.to_path_buf(),
             bytes: size.bytes,
             inodes: size.inodes,

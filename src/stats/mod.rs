@@ -4,7 +4,6 @@
 //! ```text
 //! service:       Stats, what the other modules call
 //! collector:     one container or pod, with what is remembered between readings
-//! cgroup_reader: finds the control group of a container
 //! read:          the texts of kernel files into figures; the formula of the working set is in
 //!                `host::cgroup::working_set`
 //! layer_walker:  measures writable layers in the background
@@ -13,7 +12,6 @@
 
 pub mod service;
 
-mod cgroup_reader;
 mod collector;
 mod disk_watcher;
 mod disks;

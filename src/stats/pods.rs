@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    cgroup_reader::GroupLookup,
-    collector::{Collector, ReadContext},
+    collector::{Collector, GroupLookup, ReadContext},
     read::interfaces,
 };
 use crate::{
@@ -64,30 +63,29 @@ impl Collector {
     pub(super) fn pod(&self, target: &PodTarget, work: &mut ReadContext<'_>) -> Option<PodReading> {
         let record = &target.record;
         let id = record.id.as_str();
-        let pause = match record.pid().map(|pid| (pid, self.groups.find(id, pid))) {
+        let pause = match record.pid().map(|pid| (pid, self.find(id, pid))) {
             Some((_, GroupLookup::Ended)) => return None,
-            Some((pid, GroupLookup::Found(places))) => Some((pid, places)),
+            Some((pid, GroupLookup::Found(group))) => Some((pid, group)),
             Some((_, GroupLookup::Hidden)) | None => None,
         };
         let read = target.containers.iter().filter_map(|one| self.container(one, work));
         let containers: Vec<ContainerReading> = read.collect();
         let blank = PodReading::blank(record);
-        let Some((pid, places)) = pause else {
+        let Some((pid, own)) = pause else {
             return Some(PodReading { containers, ..blank });
         };
         let group = match target.grouped {
             true => {
-                let mut places = places.parent();
                 let requested = record.document.spec.resources.as_ref();
-                places.requested_shares = requested.map_or(0, |resources| resources.cpu_shares);
-                self.group(record.document.parent(), &places, work)?
+                let shares = requested.map_or(0, |resources| resources.cpu_shares);
+                self.group(record.document.parent(), &own.parent(), shares, work)?
             }
             // A sum without a container that was not inspected yet would be too small.
             false if target.containers.iter().any(|one| one.process.is_listed()) => {
                 GroupReading::default()
             }
             false => {
-                let own = self.group(id, &places, work)?;
+                let own = self.group(id, &own, 0, work)?;
                 sum(std::iter::once(&own).chain(containers.iter().map(|one| &one.group)))
             }
         };
@@ -105,10 +103,10 @@ impl Collector {
         if record.document.network == NetworkMode::Host {
             return None;
         }
-        let place = self.proc.join(pid.to_string());
+        let place = self.cgroups.proc.join(pid.to_string());
         let text = work.files.text(&place, "net/dev")?;
         let read = interfaces::network(text, interface(record), (work.options.now)());
-        read.filter(|_| self.groups.cgroups.contains(pid, record.id.as_str()))
+        read.filter(|_| self.cgroups.contains(pid, record.id.as_str()))
     }
 }
 

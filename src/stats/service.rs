@@ -12,7 +12,6 @@ use std::{
 use tokio::time::sleep;
 
 use super::{
-    cgroup_reader::read_options,
     collector::{Collector, ReadContext},
     disk_watcher, layer_walker,
     pods::PodTarget,
@@ -24,7 +23,7 @@ use crate::{
     host::cgroup::Cgroups,
     model::{
         record::{ContainerRecord, Process, SandboxRecord},
-        stats::{ContainerReading, Detail, Disks, MachineSample, PodReading},
+        stats::{ContainerReading, Detail, Disks, PodReading},
     },
     store::{handle::Store, snapshot::Snapshot},
 };
@@ -108,15 +107,6 @@ impl Stats {
         self.collector.layers.bytes()
     }
 
-    /// Which figures this machine has at all, independent of any pod.
-    pub async fn machine_sample(&self, now: &Snapshot) -> MachineSample {
-        let collector = Arc::clone(&self.collector);
-        // Only overlays have a directory that can be measured.
-        let overlay = |driver: &str| driver.contains(OVERLAY);
-        let layers = now.engine.as_ref().is_none_or(|engine| overlay(&engine.storage_driver));
-        blocking(move || collector.machine_sample(layers)).await
-    }
-
     /// Reads `subjects` on a few threads and keeps their order.
     async fn spread<T, R>(
         &self,
@@ -129,7 +119,7 @@ impl Stats {
         R: Send + 'static,
     {
         let share = subjects.len().div_ceil(workers()).max(SMALLEST_SHARE);
-        let options = Arc::new(read_options(detail));
+        let options = Arc::new(self.collector.read_options(detail));
         let threads = match detail {
             Detail::Usage => &self.collector.threads,
             Detail::Everything => &self.collector.thorough,
@@ -187,8 +177,6 @@ fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
-/// Part of the names of all such storage drivers and snapshotters.
-const OVERLAY: &str = "overlay";
 /// Containers that end within this time are forgotten together.
 const TOGETHER: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;

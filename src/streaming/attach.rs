@@ -15,6 +15,7 @@ use super::{
     service::Streaming,
 };
 use crate::{
+    engine::error::Subject,
     error::chain,
     exec::{error::ExecError, follow::Process},
     model::{
@@ -107,7 +108,8 @@ impl Process for Main<'_> {
 
 impl Terminal for Main<'_> {
     async fn resize(&self, size: TerminalSize) -> bool {
-        let resized = self.streaming.engine.resize_container(self.id.as_str(), size).await;
+        let subject = Subject::Container(self.id.to_string());
+        let resized = self.streaming.engine.resize(subject, size).await;
         let log = |error: &_| {
             tracing::debug!(container = %self.id, %error, "cannot resize the terminal; retrying");
         };

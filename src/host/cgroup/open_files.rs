@@ -82,13 +82,6 @@ impl OpenFiles {
     }
 }
 
-impl Default for OpenFiles {
-    /// Keeps no file open: for cgroups that are read once.
-    fn default() -> Self {
-        Self::of(&OpenFileLimit::of(0))
-    }
-}
-
 /// Reads from the beginning to the end; the kernel generates the content once.
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;

@@ -23,7 +23,7 @@ fn ids() -> Option<OwnedFd> {
     }
     let map = format!("0 {FIRST} 65536\n");
     let maps = IdMaps { uids: map.clone(), gids: map };
-    Some(NamespaceHolder::make(Some(&maps), false).unwrap().open_user().unwrap())
+    Some(NamespaceHolder::make(&maps, false).unwrap().open_user().unwrap())
 }
 
 fn owner(path: &Path) -> (u32, u32) {

@@ -26,7 +26,7 @@ fn a_user_namespace_has_its_ids() {
     if !may_mount() {
         return;
     }
-    let holder = NamespaceHolder::make(Some(&maps()), false).unwrap();
+    let holder = NamespaceHolder::make(&maps(), false).unwrap();
     let read = fs::read_to_string(holder.path("uid_map")).unwrap();
     assert_eq!(read.split_whitespace().collect::<Vec<_>>(), ["0", "100000", "65536"]);
     let read = fs::read_to_string(holder.path("gid_map")).unwrap();
@@ -42,7 +42,7 @@ fn pins_keep_the_namespaces_of_a_child_that_ended() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (user, net) = (folder.path().join("user"), folder.path().join("net"));
-    let holder = NamespaceHolder::make(Some(&maps()), true).unwrap();
+    let holder = NamespaceHolder::make(&maps(), true).unwrap();
     let process = holder.path("");
     let (user_inode, net_inode) = (inode(&holder.path("ns/user")), inode(&holder.path("ns/net")));
     holder.pin_user(&user).unwrap();
@@ -61,7 +61,7 @@ fn a_map_that_is_not_valid_leaves_nothing() {
         return;
     }
     let wrong = IdMaps { uids: "0 1\n".to_owned(), ..maps() };
-    let refused = NamespaceHolder::make(Some(&wrong), true).unwrap_err();
+    let refused = NamespaceHolder::make(&wrong, true).unwrap_err();
     assert!(refused.to_string().contains("uid_map"), "{refused}");
 }
 
@@ -74,7 +74,7 @@ fn many_at_once_do_not_wait_for_each_other() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    NamespaceHolder::make(Some(&maps()), true).unwrap();
+                    NamespaceHolder::make(&maps(), true).unwrap();
                 }
             });
         }

@@ -31,11 +31,6 @@ fn entries_are_read() {
         ),
         (r#"{"log":"\ud83d\ude00","stream":"stdout","time":"T"}"#, "😀".as_bytes(), false),
         (
-            r#"{"log":"\ud83dx\ude00","stream":"stdout","time":"T"}"#,
-            "\u{fffd}x\u{fffd}".as_bytes(),
-            false,
-        ),
-        (
             r#"{"log":"x\n","stream":"stdout","attrs":{"tag":"a\"b","n":"{}"},"time":"T"}"#,
             b"x",
             true,

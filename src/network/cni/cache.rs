@@ -24,12 +24,18 @@ pub struct ResultCache {
     results: PathBuf,
 }
 
-/// A cached ADD.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CachedResult {
+/// Identifies an attachment: a container's interface on a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AttachmentKey {
     pub network: String,
     pub container: String,
     pub interface: String,
+}
+
+/// A cached ADD.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CachedResult {
+    pub key: AttachmentKey,
     /// Path of its namespace, if it was recorded.
     pub netns: Option<String>,
     /// The configuration that was used, if it was recorded.
@@ -49,7 +55,7 @@ impl ResultCache {
 
     /// Stores an ADD. Blocks on the disk.
     pub fn write(&self, entry: &CachedResult) -> Result<(), HostError> {
-        let path = self.path(&entry.network, &entry.container, &entry.interface);
+        let path = self.path(&entry.key);
         let text =
             encode(entry).map_err(|e| HostError::new("write", &path, io::Error::other(e)))?;
         file::ensure_directory(&self.results, 0o700)?;
@@ -58,13 +64,8 @@ impl ResultCache {
 
     /// The cached ADD of an interface. None if the file is damaged, because DEL can also run without it.
     /// Blocks on the disk.
-    pub fn read(
-        &self,
-        network: &str,
-        container: &str,
-        interface: &str,
-    ) -> Result<Option<CachedResult>, HostError> {
-        let path = self.path(network, container, interface);
+    pub fn read(&self, key: &AttachmentKey) -> Result<Option<CachedResult>, HostError> {
+        let path = self.path(key);
         let Some(value) = undamaged(load(&path))?.flatten() else { return Ok(None) };
         if let Some(entry) = decode(&value) {
             return Ok(Some(entry));
@@ -72,18 +73,15 @@ impl ResultCache {
         // Old versions of libcni stored only the result.
         let is_result = value.get("kind").is_none() && value.is_object();
         Ok(is_result.then(|| CachedResult {
-            network: network.to_owned(),
-            container: container.to_owned(),
-            interface: interface.to_owned(),
+            key: key.clone(),
             result: value,
             ..CachedResult::default()
         }))
     }
 
     /// Removes a cached ADD. Blocks on the disk. Also succeeds if there is none.
-    pub fn remove(&self, network: &str, container: &str, interface: &str) -> Result<(), HostError> {
-        let path = self.path(network, container, interface);
-        file::remove_if_present(&path, Durability::Written).map(|_| ())
+    pub fn remove(&self, key: &AttachmentKey) -> Result<(), HostError> {
+        file::remove_if_present(&self.path(key), Durability::Written).map(|_| ())
     }
 
     /// Removes drafts that earlier processes of dockbridge did not finish. Blocks on the disk.
@@ -109,8 +107,10 @@ impl ResultCache {
     ) -> (Vec<CachedResult>, Result<(), HostError>) {
         let end = format!("-{container}-{interface}");
         let (mut found, whole) = self.load_all(|path| path.to_string_lossy().ends_with(&end));
-        found.retain(|entry| entry.container == container && entry.interface == interface);
-        found.sort_by(|one, other| one.network.cmp(&other.network));
+        found.retain(|CachedResult { key, .. }| {
+            key.container == container && key.interface == interface
+        });
+        found.sort_by(|one, other| one.key.network.cmp(&other.key.network));
         (found, whole)
     }
 
@@ -136,7 +136,8 @@ impl ResultCache {
     }
 
     /// All parts were checked before: the network's name, the engine's id, the interface.
-    fn path(&self, network: &str, container: &str, interface: &str) -> PathBuf {
+    fn path(&self, key: &AttachmentKey) -> PathBuf {
+        let AttachmentKey { network, container, interface } = key;
         self.results.join(format!("{network}-{container}-{interface}").replace('/', "_"))
     }
 }
@@ -171,10 +172,10 @@ impl From<&CachedResult> for Stored {
     fn from(entry: &CachedResult) -> Self {
         Self {
             kind: KIND.to_owned(),
-            container: entry.container.clone(),
+            container: entry.key.container.clone(),
             config: entry.config.as_ref().map(|config| BASE64_STANDARD.encode(config)),
-            interface: entry.interface.clone(),
-            network: entry.network.clone(),
+            interface: entry.key.interface.clone(),
+            network: entry.key.network.clone(),
             netns: entry.netns.clone(),
             arguments: Some(entry.arguments.clone()),
             capabilities: Some(entry.capabilities.clone()),
@@ -228,9 +229,11 @@ pub(super) fn decode(value: &Value) -> Option<CachedResult> {
     let config = stored.config.and_then(|text| BASE64_STANDARD.decode(text).ok());
     let netns = stored.netns.filter(|netns| !netns.is_empty());
     Some(CachedResult {
-        network: stored.network,
-        container: stored.container,
-        interface: stored.interface,
+        key: AttachmentKey {
+            network: stored.network,
+            container: stored.container,
+            interface: stored.interface,
+        },
         netns: netns.or_else(|| result::namespace_path(&stored.result)),
         config: config.and_then(|bytes| String::from_utf8(bytes).ok()),
         arguments: stored.arguments.unwrap_or_default(),

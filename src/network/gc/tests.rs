@@ -5,11 +5,17 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::network::fixture::TestNode;
 
-fn entry(container: &str, netns: Option<&str>, ours: bool) -> CachedResult {
-    CachedResult {
+fn key(container: &str) -> AttachmentKey {
+    AttachmentKey {
         network: "pods".to_owned(),
         container: container.to_owned(),
         interface: "eth0".to_owned(),
+    }
+}
+
+fn entry(container: &str, netns: Option<&str>, ours: bool) -> CachedResult {
+    CachedResult {
+        key: key(container),
         netns: netns.map(str::to_owned),
         config: None,
         arguments: Vec::new(),
@@ -20,7 +26,7 @@ fn entry(container: &str, netns: Option<&str>, ours: bool) -> CachedResult {
 }
 
 fn released(entries: Vec<CachedResult>) -> Vec<String> {
-    split_stale(entries, HashSet::new()).0.into_iter().map(|entry| entry.container).collect()
+    split_stale(entries, HashSet::new()).0.into_iter().map(|entry| entry.key.container).collect()
 }
 
 #[test]
@@ -66,11 +72,7 @@ fn a_live_pod_is_active_even_without_its_namespace() {
 #[tokio::test]
 async fn gc_waits_for_new_attachments_up_to_a_timeout() {
     let active = ActiveAttachments::default();
-    let key = AttachmentKey {
-        network: "pods".to_owned(),
-        container: "abc".to_owned(),
-        interface: "eth0".to_owned(),
-    };
+    let key = key("abc");
     let adding = active.add(key.clone()).await;
     assert!(active.pause(Duration::from_millis(150)).await.is_none());
     drop(adding);

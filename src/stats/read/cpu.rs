@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{
     file::Files,
-    paths::{Controller, GroupFiles},
-    text::{count, fill, limit, pressure},
+    group_files::GroupFiles,
+    text::{count, fill, limit},
 };
 use crate::{
     host::cgroup::{Hierarchy, weight::CpuWeight},
@@ -13,9 +13,8 @@ use crate::{
 };
 
 /// The usage of a cgroup. None if it is gone or not counted.
-pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
-    let places = files.places;
-    let (hierarchy, place) = places.directory(Controller::Cpuacct)?;
+pub(super) fn read(requested_shares: i64, files: &mut GroupFiles<'_>) -> Option<CpuReading> {
+    let (hierarchy, place) = files.directory("cpuacct")?;
     let mut reading = match hierarchy {
         Hierarchy::V2 => v2(files.text(place, "cpu.stat")?)?,
         Hierarchy::V1 => {
@@ -25,22 +24,22 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<CpuReading> {
     };
     reading.at = (files.options.now)();
     if files.is_detailed() {
+        let limits = files.directory("cpu");
         let files = &mut *files.uncached;
         if hierarchy == Hierarchy::V1
             && let Some(text) = files.text(place, "cpuacct.stat")
         {
             modes(text, &mut reading);
         }
-        match places.directory(Controller::Cpu) {
+        match limits {
             Some((Hierarchy::V1, place)) => v1_limits(place, hierarchy, &mut reading, files),
             Some((Hierarchy::V2, place)) if hierarchy == Hierarchy::V2 => {
-                v2_limits(place, places.requested_shares, &mut reading, files);
+                v2_limits(place, requested_shares, &mut reading, files);
             }
             _ => {}
         }
     }
-    let text = places.pressure.as_ref().and_then(|place| files.text(place, "cpu.pressure"));
-    reading.pressure = text.and_then(pressure);
+    reading.pressure = files.pressure("cpu.pressure");
     Some(reading)
 }
 

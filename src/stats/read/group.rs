@@ -3,20 +3,20 @@
 use super::{
     cpu,
     file::Files,
-    io, memory,
-    paths::{CgroupPaths, GroupFiles, ReadOptions},
-    tasks,
+    group_files::{GroupFiles, ReadOptions},
+    io, memory, tasks,
 };
-use crate::model::stats::GroupReading;
+use crate::{host::cgroup::Cgroup, model::stats::GroupReading};
 
-/// Reads all figures of a cgroup.
+/// Reads all figures of a cgroup. `requested_shares` are 0 if no CPU shares were requested for it.
 pub(in crate::stats) fn read(
-    places: &CgroupPaths,
+    group: &Cgroup,
+    requested_shares: i64,
     options: &ReadOptions,
     files: &mut Files,
 ) -> GroupReading {
-    let files = &mut GroupFiles { places, options, uncached: files };
-    let cpu = cpu::read(files);
+    let files = &mut GroupFiles { group, options, uncached: files };
+    let cpu = cpu::read(requested_shares, files);
     let (memory, swap) = memory::read(files).unzip();
     GroupReading {
         cpu,

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     file::Files,
-    paths::{Controller, GroupFiles},
-    text::{nested, operations, pressure},
+    group_files::GroupFiles,
+    text::{nested, operations},
 };
 use crate::{
     host::cgroup::Hierarchy,
@@ -14,11 +14,9 @@ use crate::{
 
 /// The I/O of a cgroup. None if there is no figure.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<IoReading> {
-    let paths = files.places;
-    let text = paths.pressure.as_ref().and_then(|directory| files.text(directory, "io.pressure"));
-    let pressure = text.and_then(pressure);
+    let pressure = files.pressure("io.pressure");
     let at = (files.options.now)();
-    let devices = match paths.directory(Controller::Blkio).filter(|_| files.is_detailed()) {
+    let devices = match files.directory("blkio").filter(|_| files.is_detailed()) {
         Some((Hierarchy::V2, directory)) => files.uncached.text(directory, "io.stat").map(v2),
         Some((Hierarchy::V1, directory)) => v1(directory, files.uncached),
         None => None,

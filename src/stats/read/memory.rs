@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{
     file::Files,
-    paths::{Controller, GroupFiles},
-    text::{fill, flat, pressure},
+    group_files::GroupFiles,
+    text::{fill, flat},
 };
 use crate::{
     host::cgroup::{Hierarchy, working_set::working_set},
@@ -17,8 +17,7 @@ use crate::{
 
 /// The memory and swap usage of a cgroup. None if it is gone or not counted.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<SwapReading>)> {
-    let places = files.places;
-    let (hierarchy, place) = places.directory(Controller::Memory)?;
+    let (hierarchy, place) = files.directory("memory")?;
     let (usage, limit) = match hierarchy {
         Hierarchy::V1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
         Hierarchy::V2 => ("memory.current", "memory.max"),
@@ -32,7 +31,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
     let limit = files.limit(place, limit);
     let working_set = working_set(usage, stat.reading.inactive_file);
     let stated = limit.and_then(Limit::value);
-    let below_machine = stated.filter(|limit| *limit < places.machine_memory);
+    let below_machine = stated.filter(|limit| *limit < files.options.machine_memory);
     let mut reading = MemoryReading {
         at,
         usage,
@@ -48,8 +47,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
     if files.is_detailed() {
         details(hierarchy, place, &mut reading, files.uncached);
     }
-    let text = places.pressure.as_ref().and_then(|place| files.text(place, "memory.pressure"));
-    reading.pressure = text.and_then(pressure);
+    reading.pressure = files.pressure("memory.pressure");
     Some((reading, swap.map(|swap| SwapReading { at, ..swap })))
 }
 

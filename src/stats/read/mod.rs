@@ -7,12 +7,11 @@
 pub(super) mod cpu;
 pub(super) mod file;
 pub(super) mod group;
+pub(super) mod group_files;
 pub(super) mod interfaces;
 pub(super) mod io;
 pub(super) mod memory;
 pub(super) mod partitions;
-pub(super) mod paths;
-pub(super) mod probe;
 pub(super) mod processes;
 pub(super) mod tasks;
 

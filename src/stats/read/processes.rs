@@ -3,23 +3,29 @@
 use std::{fs, path::Path};
 
 use super::{file::Files, text::count};
-use crate::model::stats::{GroupReading, ProcessReading};
+use crate::{
+    host::cgroup::Cgroup,
+    model::stats::{GroupReading, ProcessReading},
+};
 
-/// Reads every process in `pids`, without those that end during the read. The limits are those of `main`.
-/// Threads are counted only if the kernel has not counted them for the `group`.
+/// Reads every process in the cgroup, without those that end during the read. The limits are those of
+/// `main`. Threads are counted only if the kernel has not counted them for the cgroup.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,
-    pids: &[u32],
-    group: &GroupReading,
+    group: &Cgroup,
+    counted: &GroupReading,
     files: &mut Files,
 ) -> ProcessReading {
     let mut reading = ProcessReading::default();
+    let listed = group.any().and_then(|place| files.text(place, "cgroup.procs"));
+    let lines = listed.unwrap_or_default().lines();
+    let pids: Vec<u32> = lines.filter_map(|line| line.trim().parse().ok()).collect();
     let mut held = DescriptorCount::default();
     let (looked_at, left) = pids.split_at(pids.len().min(MOST_PROCESSES));
     for pid in looked_at {
         let place = proc.join(pid.to_string());
-        if group.pids.is_none() {
+        if counted.pids.is_none() {
             let Some(text) = files.text(&place, "status") else { continue };
             reading.threads = reading.threads.saturating_add(threads(text).unwrap_or(1));
         }

@@ -1,6 +1,6 @@
 //! Tasks and huge pages of a cgroup.
 
-use super::paths::{Controller, GroupFiles};
+use super::group_files::GroupFiles;
 use crate::{
     host::cgroup::Hierarchy,
     model::stats::{HugepageReading, PidsReading},
@@ -8,7 +8,7 @@ use crate::{
 
 /// The number of tasks. None if they are not counted.
 pub(super) fn tasks(files: &mut GroupFiles<'_>) -> Option<PidsReading> {
-    let (_, place) = files.places.directory(Controller::Pids)?;
+    let (_, place) = files.directory("pids")?;
     let tasks = files.count(place, "pids.current")?;
     let at = (files.options.now)();
     let limit = if files.is_detailed() { files.uncached.limit(place, "pids.max") } else { None };
@@ -17,7 +17,7 @@ pub(super) fn tasks(files: &mut GroupFiles<'_>) -> Option<PidsReading> {
 
 /// The usage of huge pages of the wanted sizes, without sizes that are not counted.
 pub(super) fn hugepages(files: &mut GroupFiles<'_>) -> Vec<HugepageReading> {
-    let Some((hierarchy, place)) = files.places.directory(Controller::Hugetlb) else {
+    let Some((hierarchy, place)) = files.directory("hugetlb") else {
         return Vec::new();
     };
     let (used, most) = match hierarchy {

@@ -12,7 +12,6 @@ use crate::{
     host::cgroup::Cgroups,
     model::stats::{ContainerReading, Detail, PodReading},
     stats::{
-        cgroup_reader::read_options,
         collector::{Collector, ReadContext},
         pods::{PodTarget, parents},
         read::file::Files,
@@ -49,7 +48,7 @@ fn all(root: &Path) -> (Option<ContainerReading>, Option<PodReading>) {
     let collector: Arc<Collector> = Stats::new(Cgroups::from_proc(&root.join("proc"))).collector;
     let (one, pod) = (container(ID, 42), sandbox("6f2a", "/p"));
     let target = PodTarget::among(&pod, &[Arc::clone(&one)], &parents(std::slice::from_ref(&pod)));
-    let options = read_options(Detail::Everything);
+    let options = collector.read_options(Detail::Everything);
     let mut work = ReadContext { options: &options, files: Files::default() };
     (read(&collector, &one, Detail::Everything), collector.pod(&target, &mut work))
 }

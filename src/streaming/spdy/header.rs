@@ -56,10 +56,9 @@ impl Default for Inflater {
 impl Inflater {
     /// The whole block. Stops as soon as it is longer than [`HEADER_BYTES`].
     pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
-        let mut inflated = Vec::new();
+        // One byte more than allowed shows that a block is too long.
+        let mut inflated = Vec::with_capacity(HEADER_BYTES + 1);
         loop {
-            // One byte more than allowed shows that a block is too long.
-            inflated.reserve_exact((HEADER_BYTES + 1 - inflated.len()).min(STEP));
             let before = self.0.total_in();
             let result = self.0.decompress_vec(block, &mut inflated, FlushDecompress::Sync);
             let used = usize::try_from(self.0.total_in() - before).unwrap_or(usize::MAX);
@@ -67,12 +66,8 @@ impl Inflater {
             if inflated.len() > HEADER_BYTES {
                 return Err(TOO_LONG);
             }
-            // This step returned nothing, because the step before filled the buffer exactly.
-            let drained = matches!(result, Ok(Status::BufError)) && !inflated.is_empty();
-            if !drained {
-                self.judge(result)?;
-            }
-            if block.is_empty() && inflated.len() < inflated.capacity() {
+            self.judge(result)?;
+            if block.is_empty() {
                 return Ok(inflated);
             }
         }
@@ -104,8 +99,6 @@ const JOINT: char = '\0';
 const TRUNCATED: Malformed = Malformed("truncated headers");
 const TOO_LONG: Malformed = Malformed("headers that are too long");
 pub(super) const CORRUPT: Malformed = Malformed("headers that cannot be inflated");
-/// By how much buffers grow.
-const STEP: usize = 4096;
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -252,13 +252,6 @@ async fn a_command_that_waits_for_memory_has_not_timed_out() {
 }
 
 #[tokio::test]
-async fn an_engine_that_answers_200_instead_of_101_is_read() {
-    let (docker, bridge, id) = set().await;
-    script(&docker, Script { status: 200, ..Script::of([Step::Out(b"old".to_vec())]) });
-    assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().stdout, b"old");
-}
-
-#[tokio::test]
 async fn a_timeout_says_that_the_process_cannot_be_seen() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::endless([Step::Out(b"x".to_vec())]));

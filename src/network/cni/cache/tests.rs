@@ -10,11 +10,17 @@ use super::*;
 const BY_LIBCNI: &str = include_str!("../../../../tests/fixtures/network/cached-by-libcni.json");
 const ID: &str = "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c";
 
-fn entry() -> CachedResult {
-    CachedResult {
+fn key() -> AttachmentKey {
+    AttachmentKey {
         network: "pods".to_owned(),
         container: ID.to_owned(),
         interface: "eth0".to_owned(),
+    }
+}
+
+fn entry() -> CachedResult {
+    CachedResult {
+        key: key(),
         netns: Some("/run/n".to_owned()),
         config: Some("{\"name\":\"pods\"}".to_owned()),
         arguments: vec![("IgnoreUnknown".to_owned(), "1".to_owned())],
@@ -39,10 +45,10 @@ fn all(cache: &ResultCache) -> Vec<CachedResult> {
 #[test]
 fn what_is_written_is_read() {
     let (dir, cache) = cache();
-    assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None);
+    assert_eq!(cache.read(&key()).unwrap(), None);
     assert!(all(&cache).is_empty());
     cache.write(&entry()).unwrap();
-    assert_eq!(cache.read("pods", ID, "eth0").unwrap(), Some(entry()));
+    assert_eq!(cache.read(&key()).unwrap(), Some(entry()));
     assert_eq!(cache.find(ID, "eth0").0, [entry()]);
     assert_eq!(cache.find(ID, "net1").0, []);
     assert_eq!(all(&cache), [entry()]);
@@ -57,9 +63,9 @@ fn what_is_written_is_read() {
             "result": {"ips": [{"address": "10.0.0.2/24"}]},
         })
     );
-    cache.remove("pods", ID, "eth0").unwrap();
-    cache.remove("pods", ID, "eth0").unwrap();
-    assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None);
+    cache.remove(&key()).unwrap();
+    cache.remove(&key()).unwrap();
+    assert_eq!(cache.read(&key()).unwrap(), None);
 }
 
 #[test]
@@ -69,7 +75,7 @@ fn reads_entries_of_libcni() {
     fs::create_dir_all(&results).unwrap();
     fs::write(results.join(format!("pods-{ID}-eth0")), BY_LIBCNI).unwrap();
     let found = cache.find(ID, "eth0").0.remove(0);
-    assert_eq!(cache.read("pods", ID, "eth0").unwrap().as_ref(), Some(&found));
+    assert_eq!(cache.read(&key()).unwrap().as_ref(), Some(&found));
     assert_eq!(found.netns.as_deref(), Some("/proc/27750/ns/net"));
     assert!(found.config.unwrap().contains("\"type\": \"portmap\""));
     assert_eq!(result::addresses(&found.result, "eth0").unwrap()[0].to_string(), "10.99.0.2");
@@ -83,7 +89,7 @@ fn the_oldest_format_is_a_bare_result() {
     fs::create_dir_all(&results).unwrap();
     let path = results.join(format!("pods-{ID}-eth0"));
     fs::write(&path, r#"{"cniVersion":"0.4.0","ips":[]}"#).unwrap();
-    let entry = cache.read("pods", ID, "eth0").unwrap().unwrap();
+    let entry = cache.read(&key()).unwrap().unwrap();
     assert_eq!((entry.config, entry.netns), (None, None));
     assert_eq!(entry.result["cniVersion"], "0.4.0");
     assert!(all(&cache).is_empty());
@@ -97,7 +103,7 @@ fn files_of_others_are_ignored() {
     let path = results.join(format!("pods-{ID}-eth0"));
     for text in ["[]", "7", r#"{"kind":"other"}"#, r#"{"kind":"cniCacheV1"}"#] {
         fs::write(&path, text).unwrap();
-        assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None, "{text}");
+        assert_eq!(cache.read(&key()).unwrap(), None, "{text}");
         assert_eq!(cache.find(ID, "eth0").0, [], "{text}");
         assert!(all(&cache).is_empty(), "{text}");
     }
@@ -106,7 +112,7 @@ fn files_of_others_are_ignored() {
         "config": "!!", "cniArgs": null, "capabilityArgs": null, "result": null,
     });
     fs::write(&path, odd.to_string()).unwrap();
-    let entry = cache.read("pods", ID, "eth0").unwrap().unwrap();
+    let entry = cache.read(&key()).unwrap().unwrap();
     assert_eq!((entry.config, entry.result), (None, Value::Null));
 }
 
@@ -115,12 +121,16 @@ fn files_of_others_are_ignored() {
 #[test]
 fn a_file_that_cannot_be_read_is_not_missing() {
     let (dir, cache) = cache();
-    cache.write(&CachedResult { container: "other".to_owned(), ..entry() }).unwrap();
-    cache.write(&CachedResult { network: "second".to_owned(), ..entry() }).unwrap();
+    for key in [
+        AttachmentKey { container: "other".to_owned(), ..key() },
+        AttachmentKey { network: "second".to_owned(), ..key() },
+    ] {
+        cache.write(&CachedResult { key, ..entry() }).unwrap();
+    }
     let path = dir.path().join(format!("cache/results/pods-{ID}-eth0"));
     for cut in ["", "{", "{\"kind\":\"cniCacheV1\",\"conf"] {
         fs::write(&path, cut).unwrap();
-        assert_eq!(cache.read("pods", ID, "eth0").unwrap(), None, "{cut}");
+        assert_eq!(cache.read(&key()).unwrap(), None, "{cut}");
         let (found, whole) = cache.find(ID, "eth0");
         assert_eq!((found.len(), whole.is_err()), (1, true), "the other network is known: {cut}");
         assert_eq!(undamaged(whole).unwrap(), None, "{cut}");
@@ -131,7 +141,7 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     }
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    cache.read("pods", ID, "eth0").unwrap_err();
+    cache.read(&key()).unwrap_err();
     // A damaged file next to it, read before or after it, does not change that.
     for network in ["a", "z"] {
         fs::write(dir.path().join(format!("cache/results/{network}-{ID}-eth0")), "{").unwrap();

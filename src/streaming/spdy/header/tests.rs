@@ -6,8 +6,11 @@ use proptest::{collection::btree_map, prelude::*};
 
 use super::{
     super::{dictionary, frame::Malformed},
-    CORRUPT, Headers, Inflater, STEP, TOO_LONG,
+    CORRUPT, Headers, Inflater, TOO_LONG,
 };
+
+/// By how much the buffer of a block grows.
+const STEP: usize = 4096;
 
 /// Compresses the blocks of one connection, in order.
 pub(in super::super) struct Deflater {

@@ -1,8 +1,7 @@
 //! The kernel's values as CRI metrics, with cAdvisor's names.
 //!
-//! One table has the descriptors, and how each sample is made from a reading. A row without a sample for
-//! this machine's [`crate::model::stats::MachineSample`] has no descriptor. An unknown value has no sample,
-//! never a 0.
+//! One table has the descriptors, and how each sample is made from a reading. An unknown value has no
+//! sample, never a 0.
 //!
 //! ```text
 //! response ── rows: the table ── table: what a row is

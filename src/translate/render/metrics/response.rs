@@ -7,21 +7,14 @@ use super::{
 use crate::{
     model::{
         record::SandboxRecord,
-        stats::{ContainerReading, Disks, MachineSample, PodReading},
+        stats::{ContainerReading, Disks, PodReading},
     },
     wire::cri,
 };
 
-/// The descriptors of the metrics that this machine can provide.
-pub fn descriptors(machine_sample: &MachineSample) -> Vec<cri::MetricDescriptor> {
-    let subject = Subject::machine_sample(machine_sample);
-    let mut found = Vec::new();
-    let mut has_sample = |row: &'static Row| {
-        found.clear();
-        row.write(&subject, &BaseLabels::default(), &mut found);
-        !found.is_empty()
-    };
-    ROWS.iter().filter(|row| has_sample(row)).map(descriptor).collect()
+/// The descriptors of all metrics.
+pub fn descriptors() -> Vec<cri::MetricDescriptor> {
+    ROWS.iter().map(descriptor).collect()
 }
 
 /// All samples of a pod. `pause` is the image of the container that holds its network.

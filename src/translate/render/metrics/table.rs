@@ -5,8 +5,8 @@ use crate::{
         record::Process,
         stats::{
             ContainerReading, CpuReading, DeviceReading, Disks, GroupReading, IoReading,
-            LayerReading, MachineSample, MemoryReading, NetworkReading, PidsReading, PodReading,
-            Pressure, ProcessReading,
+            LayerReading, MemoryReading, NetworkReading, PidsReading, PodReading, Pressure,
+            ProcessReading,
         },
         time::Nanos,
     },
@@ -109,18 +109,6 @@ impl<'a> Subject<'a> {
     pub(super) const fn network(reading: &'a PodReading, disks: &'a Disks) -> Self {
         let network = reading.network.as_ref();
         Self { group: None, started: None, container: None, network, disks }
-    }
-
-    /// A subject with all parts that this machine provides.
-    pub(super) const fn machine_sample(machine_sample: &'a MachineSample) -> Self {
-        let (processes, layer) = (Some(&machine_sample.processes), machine_sample.layer.as_ref());
-        Self {
-            group: Some(&machine_sample.group),
-            started: Some(Nanos(1)),
-            container: Some(ContainerParts { processes, layer }),
-            network: Some(&machine_sample.network),
-            disks: &machine_sample.disks,
-        }
     }
 
     pub(super) fn cpu(&self) -> Option<&'a CpuReading> {

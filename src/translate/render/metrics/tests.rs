@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::{
     response::{descriptors, pod},
-    rows::ROWS,
     table::BASE_LABELS,
 };
 use crate::{
@@ -20,9 +19,9 @@ use crate::{
         record::{ContainerRecord, Process, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, DeviceReading, DiskReading, Disks, GroupReading,
-            HugepageReading, InterfaceReading, IoReading, LayerReading, Limit, MachineSample,
-            MemoryReading, NetworkReading, PidsReading, PodReading, Pressure, ProcessReading,
-            Stall, SwapReading, TrafficReading,
+            HugepageReading, InterfaceReading, IoReading, LayerReading, Limit, MemoryReading,
+            NetworkReading, PidsReading, PodReading, Pressure, ProcessReading, Stall, SwapReading,
+            TrafficReading,
         },
         time::Nanos,
     },
@@ -210,16 +209,6 @@ fn full() -> PodReading {
     }
 }
 
-fn machine_sample() -> MachineSample {
-    MachineSample {
-        group: full_group(0),
-        processes: processes(),
-        layer: Some(layer()),
-        network: network(),
-        disks: disks(),
-    }
-}
-
 /// Every sample of an answer by its name.
 fn samples(answer: &cri::PodSandboxMetrics) -> Vec<&cri::Metric> {
     let containers = answer.container_metrics.iter().flat_map(|one| &one.metrics);
@@ -232,8 +221,7 @@ fn names(answer: &cri::PodSandboxMetrics) -> BTreeSet<&str> {
 
 #[test]
 fn described_metrics_have_samples_with_their_labels() {
-    let announced = descriptors(&machine_sample());
-    assert_eq!(announced.len(), ROWS.len(), "a full machine has everything");
+    let announced = descriptors();
     let answer = pod(&full(), &disks(), PAUSE);
     let out = names(&answer);
     for one in &announced {
@@ -329,9 +317,6 @@ fn unknown_figures_are_absent_and_not_zero() {
     (blank.containers[0].processes, blank.containers[0].layer) = (None, None);
     let answer = pod(&blank, &Disks::default(), PAUSE);
     assert_eq!(names(&answer), BTreeSet::from(["container_start_time_seconds"]));
-    let blank_group = MachineSample { group: GroupReading::default(), ..machine_sample() };
-    let announced = descriptors(&blank_group);
-    assert!(announced.iter().all(|one| !one.name.contains("memory")), "{announced:?}");
     // A container whose readings are incomplete.
     let mut sparse = full();
     sparse.containers[0].group = GroupReading {

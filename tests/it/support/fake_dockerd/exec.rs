@@ -41,15 +41,13 @@ pub(crate) struct Script {
     pub(crate) lag: Duration,
     /// Its pid in an inspect. A pid that does not exist cannot be found.
     pub(crate) pid: i64,
-    /// 101, or 200 as from an engine without upgrades.
-    pub(crate) status: u16,
 }
 
 impl Script {
     /// Does these steps and exits with 0.
     pub(crate) fn of(steps: impl Into<Vec<Step>>) -> Self {
         let (steps, lag) = (steps.into(), Duration::ZERO);
-        Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX), status: 101 }
+        Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX) }
     }
 
     /// Never ends.
@@ -158,11 +156,10 @@ pub(super) async fn play(
 ) -> io::Result<()> {
     let Takeover { exec, script, tty } = takeover;
     let media = if tty { "raw-stream" } else { "multiplexed-stream" };
-    let head = match script.status {
-        101 => "101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp",
-        _ => "200 OK",
-    };
-    let head = format!("HTTP/1.1 {head}\r\nContent-Type: application/vnd.docker.{media}\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\
+         Content-Type: application/vnd.docker.{media}\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).await?;
     let mut code = script.exit_code;
     for step in script.steps {
