@@ -69,7 +69,6 @@ pub(super) struct Node {
     /// Used only when `major` is stated.
     #[serde(deserialize_with = "nullable")]
     pub(super) minor: u64,
-    /// Permission bits.
     pub(super) file_mode: Option<u32>,
     /// Subset of `rwm`; all when not stated.
     #[serde(deserialize_with = "nullable")]
@@ -141,9 +140,7 @@ pub(super) struct IntelRdt {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// `.json`
     Json,
-    /// `.yaml`, `.yml`
     Yaml,
 }
 

@@ -128,9 +128,7 @@ pub struct ContainerRecord {
 pub enum Observed {
     /// A pod's pause container. The attachment is still missing, because only the checkpoint has it.
     Sandbox(SandboxRecord),
-    /// A container of a pod.
     Container(ContainerRecord),
-    /// A container that is not part of a pod.
     Foreign(ForeignContainer),
 }
 

@@ -152,13 +152,10 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
     timeout(TIMEOUT, sending).await?
 }
 
-/// The one call of the protocol.
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-/// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for more spans after the first one.
 const GATHER: Duration = Duration::from_secs(1);
-/// The largest number of spans in one message.
 const BATCH: usize = 512;
 /// How often dropped spans are logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
