@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
+    defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
     express, identity,
     input::ContainerInput,
     labels, mounts, oci_edits, oci_runtime, read_only, sandbox, security_options,
@@ -143,7 +143,6 @@ fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failu
 }
 
 fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {
-    let listed = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
     let env: Vec<String> = spec.envs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ContainerCreateBody {
         // The image by id, because a tag may have moved since the caller resolved it.
