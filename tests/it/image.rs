@@ -13,7 +13,7 @@ use dockbridge::{
         id::ImageId,
         image::{Credentials, FilesystemUsage, PullRequest},
         label,
-        pinned_images::{CollectImages, PinnedImages},
+        pinned_images::{CollectImages, LabelPattern, NamePattern, PinnedImages},
         reference::ImageReference,
     },
     pause::archive,
@@ -562,8 +562,8 @@ async fn a_pause_that_lost_its_name_is_still_pinned() {
 
 #[tokio::test]
 async fn images_are_pinned_by_name_and_by_label() {
-    let names = ["r.test/keep/*", "busybox"].map(|text| text.parse().unwrap()).to_vec();
-    let labels = vec!["keep=yes".parse().unwrap()];
+    let names = ["r.test/keep/*", "busybox"].map(|text| NamePattern::parse(text).unwrap()).to_vec();
+    let labels = vec![LabelPattern::parse("keep=yes").unwrap()];
     let pins = PinnedImages { names, labels };
     let bench = Bench::with(Settings { pins, ..Default::default() }).await;
     let pinned = ["r.test/keep/app:1", "busybox:1", "labelled:1"];
