@@ -158,13 +158,6 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
-    #[allow(clippy::expect_used, reason = "the defaults are constants, which tests parse")]
-    fn default() -> Self {
-        Self::new(&[]).expect("all defaults are valid")
-    }
-}
-
 fn nri(texts: &Texts<'_>) -> Result<NriSettings, ConfigError> {
     Ok(NriSettings {
         enabled: texts.parse(Key::Nri, value::switch)?,

@@ -141,12 +141,6 @@ pub struct ForeignContainer {
     pub joined: Option<SandboxId>,
 }
 
-impl From<Option<ImageId>> for ForeignContainer {
-    fn from(image: Option<ImageId>) -> Self {
-        Self { image, joined: None }
-    }
-}
-
 /// A container's main process according to Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
