@@ -25,7 +25,7 @@ use tonic_prost::ProstCodec;
 use tower::BoxError;
 use tracing::{debug, info, warn};
 
-use self::message::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use self::message::ExportTraceServiceRequest;
 use super::trace::{FinishedSpan, SpanQueue};
 use crate::error::chain;
 
@@ -145,7 +145,8 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
         let mut collector = Grpc::new(channel);
         collector.ready().await?;
         let request = Request::new(ExportTraceServiceRequest::of(batch));
-        let codec = ProstCodec::<ExportTraceServiceRequest, ExportTraceServiceResponse>::default();
+        // Rejected spans in the answer are ignored.
+        let codec = ProstCodec::<ExportTraceServiceRequest, ()>::default();
         collector.unary(request, PathAndQuery::from_static(EXPORT), codec).await?;
         Ok::<(), BoxError>(())
     };
