@@ -207,7 +207,6 @@ async fn trim_heap() -> Infallible {
     }
 }
 
-/// How long the socket waits for Docker's first list.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often free heap memory is returned.
 const TRIM_EVERY: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use descriptor::{EnumType, Field, File, FileSet, Message, Method, Service};
 use prost::Message as _;
 
-/// An interface: our text, the compiled descriptors, and the facts. A row of facts has kind, parent,
-/// number, label, type, name and flags, with tabs between them.
+/// An interface: our text, its `FileDescriptorSet` that the build script wrote, and the facts. A row of facts
+/// has kind, parent, number, label, type, name and flags, with tabs between them.
 struct Interface {
     package: &'static str,
     text: &'static str,
@@ -21,13 +21,13 @@ const INTERFACES: [Interface; 2] = [
     Interface {
         package: "runtime.v1",
         text: include_str!("../proto/api.proto"),
-        compiled: dockbridge::wire::cri::DESCRIPTORS,
+        compiled: include_bytes!(concat!(env!("OUT_DIR"), "/cri.descriptors")),
         facts: include_str!("fixtures/cri/v1-interface.tsv"),
     },
     Interface {
         package: "nri.pkg.api.v1alpha1",
         text: include_str!("../proto/nri.proto"),
-        compiled: dockbridge::wire::nri::DESCRIPTORS,
+        compiled: include_bytes!(concat!(env!("OUT_DIR"), "/nri.descriptors")),
         facts: include_str!("fixtures/nri/v1alpha1-interface.tsv"),
     },
 ];

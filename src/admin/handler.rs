@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    config::{source::Variables, value::log_level},
+    config::value::log_level,
     model::{attachment::NetworkStatus, engine::EngineHealth},
     store::snapshot::Snapshot,
     telemetry::registry::MEDIA_TYPE,
@@ -133,10 +133,10 @@ async fn reload(
     let body = Limited::new(request.into_body(), LONGEST_VARIABLES).collect().await;
     let Ok(body) = body else { return text(StatusCode::PAYLOAD_TOO_LARGE, NO_VARIABLES) };
     let body = body.to_bytes();
-    let variables = match (body.is_empty(), Variables::from_json(&body)) {
-        (true, _) => None,
-        (false, Some(variables)) => Some(variables),
-        (false, None) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
+    let variables = match serde_json::from_slice(&body) {
+        _ if body.is_empty() => None,
+        Ok(variables) => Some(variables),
+        Err(_) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
     };
     let (answer, answered) = oneshot::channel();
     // Nobody receives it while dockbridge starts or stops.

@@ -39,7 +39,7 @@ pub struct Deadlines {
     pub engine: Timeouts,
     /// Deadlines of the store's own calls to the engine.
     pub store: StoreSettings,
-    /// The deadline of all CNI plugins of one ADD or DEL together.
+    /// The deadline of all CNI plugins of one ADD or DEL together. Plugins that work take less.
     pub plugins: Duration,
     /// How often to remove what remains of removed containers.
     pub sweep_interval: Duration,
@@ -52,14 +52,9 @@ impl Default for Deadlines {
         Self {
             engine: Timeouts::default(),
             store: StoreSettings::default(),
-            plugins: PLUGIN_DEADLINE,
-            sweep_interval: SWEEP_INTERVAL,
+            plugins: Duration::from_secs(220),
+            sweep_interval: Duration::from_secs(30),
             client_timeouts: ClientTimeouts::default(),
         }
     }
 }
-
-/// How often to remove what remains of removed containers.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
-/// How long all CNI plugins of one pod may take together. Plugins that work take less.
-const PLUGIN_DEADLINE: Duration = Duration::from_secs(220);

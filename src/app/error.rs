@@ -17,7 +17,6 @@ use crate::{
 /// dockbridge cannot start, or cannot continue.
 #[derive(Debug, Error)]
 pub enum AppError {
-    /// Pods could not be connected, because that needs mounts and changes to networks.
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
          image volumes would fail. Run it as root in the host's namespaces, and look for \
@@ -54,7 +53,6 @@ pub enum AppError {
     Streaming(#[from] BindError),
     #[error("cannot start the watchdog thread")]
     Watchdog(#[source] io::Error),
-    /// The address of metrics and health cannot be used.
     #[error(transparent)]
     Metrics(#[from] MetricsAddressError),
     /// The writer task of the store has ended: a bug.

@@ -151,7 +151,6 @@ async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockE
 const RETRY_FOR: Duration = Duration::from_secs(1);
 /// How often to check that the lock files still exist.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// Pause between attempts to take the lock.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Only this user may access the state directory.
 const STATE_MODE: u32 = 0o700;

@@ -18,7 +18,6 @@ pub(super) struct DeviceIndex {
     devices: BTreeMap<String, IndexedDevice>,
     /// Files and directories that could not be read or parsed, as texts.
     errors: Vec<String>,
-    /// One of the directories exists.
     has_directory: bool,
 }
 
@@ -124,5 +123,4 @@ fn load(file: &Path, format: Format) -> Result<Option<Specification>, Malformed>
 
 /// The files of vendors have dozens of kilobytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// How many unreadable files one error lists.
 const MAX_ERRORS_SHOWN: usize = 5;

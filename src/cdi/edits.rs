@@ -143,7 +143,7 @@ fn hook(requested: &Hook) -> Result<SpecEdit, String> {
 }
 
 fn rdt(requested: &IntelRdt) -> Vec<SpecEdit> {
-    let on = |on: bool| on.then_some(true);
+    let on = |on: Option<bool>| on.filter(|on| *on);
     let values = stated(json!({
         "closID": requested.clos_id,
         "l3CacheSchema": requested.l3_cache_schema,

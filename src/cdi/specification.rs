@@ -69,7 +69,6 @@ pub(super) struct Node {
     /// Used only when `major` is stated.
     #[serde(deserialize_with = "nullable")]
     pub(super) minor: u64,
-    /// Permission bits.
     pub(super) file_mode: Option<u32>,
     /// Subset of `rwm`; all when not stated.
     #[serde(deserialize_with = "nullable")]
@@ -98,10 +97,8 @@ pub(super) struct Hook {
     pub(super) hook_name: String,
     pub(super) path: String,
     /// Arguments, its name first.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) args: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
-    pub(super) env: Vec<String>,
+    pub(super) args: Option<Vec<String>>,
+    pub(super) env: Option<Vec<String>>,
     /// Seconds.
     pub(super) timeout: Option<i64>,
 }
@@ -112,38 +109,31 @@ pub(super) struct Hook {
 pub(super) struct NetDevice {
     pub(super) host_interface_name: String,
     /// In the container.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) name: String,
+    pub(super) name: Option<String>,
 }
 
 /// Cache and memory bandwidth.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct IntelRdt {
-    #[serde(rename = "closID", deserialize_with = "nullable")]
-    pub(super) clos_id: String,
+    #[serde(rename = "closID")]
+    pub(super) clos_id: Option<String>,
     /// Line of the L3 cache.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) l3_cache_schema: String,
+    pub(super) l3_cache_schema: Option<String>,
     /// Line of the memory bandwidth.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) mem_bw_schema: String,
+    pub(super) mem_bw_schema: Option<String>,
     /// Lines of `schemata`.
-    #[serde(deserialize_with = "nullable")]
-    pub(super) schemata: Vec<String>,
-    #[serde(deserialize_with = "nullable")]
-    pub(super) enable_monitoring: bool,
-    #[serde(rename = "enableCMT", deserialize_with = "nullable")]
-    pub(super) enable_cmt: bool,
-    #[serde(rename = "enableMBM", deserialize_with = "nullable")]
-    pub(super) enable_mbm: bool,
+    pub(super) schemata: Option<Vec<String>>,
+    pub(super) enable_monitoring: Option<bool>,
+    #[serde(rename = "enableCMT")]
+    pub(super) enable_cmt: Option<bool>,
+    #[serde(rename = "enableMBM")]
+    pub(super) enable_mbm: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// `.json`
     Json,
-    /// `.yaml`, `.yml`
     Yaml,
 }
 

@@ -82,7 +82,6 @@ impl Findings {
         json!({ "ready": self.worst() < Severity::Fail, "findings": findings })
     }
 
-    /// How many findings have this severity.
     fn count(&self, severity: Severity) -> usize {
         self.0.iter().filter(|finding| finding.severity == severity).count()
     }

@@ -36,12 +36,10 @@ pub(super) struct Kubelet {
 pub(super) struct Config {
     /// `cgroupfs` or `systemd`; cgroupfs when it is missing.
     pub(super) cgroup_driver: Option<String>,
-    /// The socket of the runtime that kubelet uses.
     pub(super) container_runtime_endpoint: Option<String>,
     /// Whether kubelet refuses cgroup v1. From 1.35 on that is the default.
     #[serde(rename = "failCgroupV1")]
     pub(super) fail_cgroup_v1: Option<bool>,
-    /// The largest number of pods on this node.
     pub(super) max_pods: Option<u32>,
 }
 

@@ -4,29 +4,18 @@
 //! also after an error or an interrupt.
 
 use std::{
+    error::Error,
     fmt,
     io::{self, Write},
     path::Path,
     time::{Duration, Instant},
 };
 
-use thiserror::Error;
 use tokio::time::sleep;
 use tonic::{Response, Status, transport::Channel};
 
 use super::client::{self, CallError, within};
 use crate::wire::cri::{self, items, runtime_service_client::RuntimeServiceClient};
-
-/// The pod could not be run or removed.
-#[derive(Debug, Error)]
-pub enum PodError {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("interrupted")]
-    Interrupted,
-    #[error("cannot write the report")]
-    Report(#[from] io::Error),
-}
 
 /// The sandbox image of the server on the socket, if the server reports it.
 pub async fn image_of(socket: &Path) -> Option<String> {
@@ -45,13 +34,13 @@ pub async fn run(
     image: &str,
     out: &mut (impl Write + Send),
     stop: impl Future<Output = ()>,
-) -> Result<(), PodError> {
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut server = client::connect(socket).await?;
     let uid = format!("{:032x}", rand::random::<u128>());
     let mut steps = Steps { out, began: Instant::now() };
     let lived = tokio::select! {
         lived = live(server.clone(), config(&uid), image, &mut steps) => lived,
-        () = stop => Err(PodError::Interrupted),
+        () = stop => Err("interrupted".into()),
     };
     if lived.is_err() {
         clear_away(&mut server, &uid, &mut steps).await?;
@@ -64,7 +53,7 @@ async fn live<W: Write>(
     pod: cri::PodSandboxConfig,
     image: &str,
     steps: &mut Steps<'_, W>,
-) -> Result<(), PodError> {
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let version = server.version(cri::VersionRequest::default());
     let version = within("Version", version).await?;
     steps.print("Version", format!("{} {}", version.runtime_name, version.runtime_version))?;
@@ -103,7 +92,7 @@ async fn verify<W: Write>(
     sandbox: &str,
     container: &str,
     steps: &mut Steps<'_, W>,
-) -> Result<(), PodError> {
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let call = "PodSandboxStatus";
     let request =
         cri::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: false };
@@ -134,10 +123,10 @@ async fn clear_away<W: Write>(
     server: &mut RuntimeServiceClient<Channel>,
     uid: &str,
     steps: &mut Steps<'_, W>,
-) -> Result<(), PodError> {
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut clean_looks = 0;
     for _ in 0..LOOKS {
-        let left = match labelled(server, UID_LABEL, uid).await {
+        let left = match of_uid(server, uid).await {
             Ok(left) => left,
             Err(error) => return Ok(steps.print("clean-up", error)?),
         };
@@ -164,16 +153,13 @@ async fn clear_away<W: Write>(
     Ok(())
 }
 
-/// The ids of the pods with this label.
-async fn labelled(
+/// The ids of the sandboxes of our pod.
+async fn of_uid(
     server: &mut RuntimeServiceClient<Channel>,
-    key: &str,
-    value: &str,
+    uid: &str,
 ) -> Result<Vec<String>, CallError> {
-    let filter = cri::PodSandboxFilter {
-        label_selector: [(key.to_owned(), value.to_owned())].into(),
-        ..Default::default()
-    };
+    let label_selector = [(UID_LABEL.to_owned(), uid.to_owned())].into();
+    let filter = cri::PodSandboxFilter { label_selector, ..Default::default() };
     let request = cri::ListPodSandboxRequest { filter: Some(filter) };
     let answer = within("ListPodSandbox", server.list_pod_sandbox(request)).await?;
     let items = items::<cri::PodSandbox>(answer.items)
@@ -200,7 +186,7 @@ impl<W: Write> Steps<'_, W> {
         &mut self,
         call: &str,
         answer: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<(), PodError> {
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
         within(call, answer).await?;
         Ok(self.print(call, "")?)
     }

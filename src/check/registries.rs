@@ -47,7 +47,6 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The registries that have such a file.
 fn configured(directory: &Path) -> Vec<String> {
     let mut paths = file::entries(directory).unwrap_or_default();
     paths.retain(|path| path.join(HOSTS_FILE).exists());

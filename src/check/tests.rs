@@ -233,7 +233,8 @@ async fn check_selects_the_network_like_the_server() {
         bin_dirs: vec![home.path().to_owned()],
         cache_dir: home.path().join("cache"),
     };
-    let settings = Settings { cni: settings, ..Settings::default() };
+    let defaults = resolve(Vec::new(), None, &|_| None).unwrap().settings;
+    let settings = Settings { cni: settings, ..defaults };
     let absent = cni::examine(&settings, OPEN).await.0;
     assert_eq!(absent[0].severity, Severity::Fail);
     assert!(absent[0].advice.contains("--network docker"), "{absent:?}");

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    ffi::OsString,
     fs::{self, DirEntry},
     io,
     path::{Path, PathBuf},
@@ -230,8 +229,18 @@ impl Paths {
         }
     }
 
+    /// Moves a file that cannot be trusted aside under a free name, and reports it. It is kept for the
+    /// operator, and the next start ignores it.
+    ///
+    /// A file that cannot be moved stays where it is; the report then says so.
     fn quarantine(&self, path: &Path, reason: String) -> Quarantined {
-        move_to_quarantine(path, &self.root.join("quarantine"), reason)
+        match rename_into(path, &self.root.join("quarantine")) {
+            Ok(path) => Quarantined { path, reason },
+            Err(error) => {
+                let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
+                Quarantined { path: path.to_owned(), reason }
+            }
+        }
     }
 }
 
@@ -272,45 +281,18 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     file::read_if_present(path, MAX_BYTES).map_err(refused)
 }
 
-/// Moves a file that cannot be trusted into `quarantine` under a name that is free there, and reports it. It
-/// is kept for the operator, and the next start ignores it.
-///
-/// A file that cannot be moved stays where it is; the report then says so.
-fn move_to_quarantine(path: &Path, quarantine: &Path, reason: String) -> Quarantined {
-    match rename_into(path, quarantine) {
-        Ok(path) => Quarantined { path, reason },
-        Err(error) => {
-            let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
-            Quarantined { path: path.to_owned(), reason }
-        }
-    }
-}
-
+/// Moves a file to the first free name of `name`, `name.1`, `name.2` and so on. Only one dockbridge uses a
+/// state directory, so no other process can take the name in the meantime.
 fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     file::ensure_directory(quarantine, DIRECTORY_MODE)?;
-    let target = free_name(path, quarantine)?;
+    let name = path.file_name().unwrap_or_default().display();
+    let (mut target, mut serial) = (quarantine.join(name.to_string()), 0);
+    while fs::symlink_metadata(&target).is_ok() {
+        serial += 1;
+        target = quarantine.join(format!("{name}.{serial}"));
+    }
     fs::rename(path, &target).map_err(|e| HostError::new("move aside", path, e))?;
     Ok(target)
-}
-
-/// The first free name of `name`, `name.1`, `name.2` and so on. Only one dockbridge uses a state directory,
-/// so no other process can take the name in the meantime.
-fn free_name(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
-    let name = path.file_name().unwrap_or_default();
-    (0..u32::MAX)
-        .map(|serial| quarantine.join(numbered(name.to_owned(), serial)))
-        .find(|target| fs::symlink_metadata(target).is_err())
-        .ok_or_else(|| {
-            let full = io::Error::from(io::ErrorKind::AlreadyExists);
-            HostError::new("find a free name in", quarantine, full)
-        })
-}
-
-fn numbered(mut name: OsString, serial: u32) -> OsString {
-    if serial > 0 {
-        name.push(format!(".{serial}"));
-    }
-    name
 }
 
 const SUFFIX: &str = ".json";

@@ -71,7 +71,6 @@ pub struct Invocation {
     pub command: Command,
     /// The values on the command line, unchecked.
     pub values: Vec<RawValue>,
-    /// The file named by `--config`.
     pub config: Option<PathBuf>,
     pub environment_file: Option<PathBuf>,
     /// Warnings about flags that have no effect.
@@ -223,7 +222,6 @@ const WITHOUT_EFFECT: [(&str, &str); 4] = [
 const DUAL_STACK: &str = "ipv6-dual-stack";
 /// cri-dockerd's flag for its version.
 const BUILD_INFO: &str = "buildinfo";
-/// The program that is replaced.
 const CRI_DOCKERD: &str = "cri-dockerd";
 /// cri-dockerd's default for `--container-runtime-endpoint`, which many unit files depend on.
 const CRI_DOCKERD_SOCKET: &str = "unix:///var/run/cri-dockerd.sock";
@@ -251,6 +249,5 @@ const ENVIRONMENT_FILE: &str = "environment-file";
 /// cri-dockerd's flag whose empty value means the engine's bridge.
 const NETWORK_PLUGIN: &str = "network-plugin";
 
-/// Warns that `--network-plugin` was given without a name.
 const EMPTY_NETWORK_PLUGIN: &str =
     "--network-plugin is empty: pods get addresses from the engine's own bridge (--network docker)";

@@ -114,7 +114,10 @@ fn request(
             Err(_) => return Err(error.into()),
         },
     };
-    let body = if with_environment { source.variables.to_json() } else { String::new() };
+    let body = match with_environment {
+        true => serde_json::to_string(&source.variables)?,
+        false => String::new(),
+    };
     match (client::run(&resolved.settings.run_dir, vec![(Method::POST, path, body)], out), error) {
         (Err(ClientError::NotRunning { .. }), Some(error)) => Err(error.into()),
         (answered, _) => Ok(answered?),

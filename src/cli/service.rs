@@ -88,7 +88,6 @@ pub(super) struct Gathered {
     pub(super) unknown: Vec<String>,
 }
 
-/// The files that were read, on one line.
 fn described(files: &[PathBuf]) -> String {
     if files.is_empty() {
         return "defaults, flags and environment; no file".to_owned();

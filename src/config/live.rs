@@ -31,9 +31,3 @@ impl LiveSettings {
         self.0.subscribe()
     }
 }
-
-impl Default for LiveSettings {
-    fn default() -> Self {
-        Self::new(Settings::default())
-    }
-}

@@ -105,7 +105,6 @@ fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     })
 }
 
-/// The first value of a setting, or its default.
 fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
     let value = layers.iter().find(|value| value.key == key);
     value.cloned().unwrap_or_else(|| RawValue {
@@ -117,7 +116,6 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
 
 /// Names the configuration file if no flag does so.
 pub const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
-/// All variables of dockbridge start with it.
 const PREFIX: &str = "DOCKBRIDGE_";
 /// Variables of the test environment.
 const TEST_PREFIX: &str = "DOCKBRIDGE_WORLD";

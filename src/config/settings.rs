@@ -86,7 +86,6 @@ pub struct LogSettings {
 /// NRI plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NriSettings {
-    /// Whether they are served.
     pub enabled: bool,
     pub socket: PathBuf,
     /// Directory of plugins to start, `NN-name`; it need not exist.
@@ -95,7 +94,6 @@ pub struct NriSettings {
     pub config_dir: PathBuf,
     /// How long a plugin may take to register, and to process the existing pods.
     pub registration_timeout: Duration,
-    /// How long a plugin may take for one call.
     pub request_timeout: Duration,
     /// Plugins by name, or by index and name. Unless they are connected, no pod or container is created and
     /// no container is started.
@@ -157,13 +155,6 @@ impl Settings {
             },
             nri: nri(&texts)?,
         })
-    }
-}
-
-impl Default for Settings {
-    #[allow(clippy::expect_used, reason = "the defaults are constants, which tests parse")]
-    fn default() -> Self {
-        Self::new(&[]).expect("all defaults are valid")
     }
 }
 

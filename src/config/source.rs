@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     error::ConfigError,
     key::Key,
@@ -9,8 +11,8 @@ use super::{
     resolve::{CONFIG_VARIABLE, Resolved, resolve},
 };
 
-/// The variables that settings can be given in, with their values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The variables that settings can be given in, with their values. In JSON an object of strings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
@@ -19,16 +21,6 @@ impl Variables {
         let ours = Key::ALL.into_iter().map(Key::environment_variable);
         let names = ours.chain(OTHERS.map(str::to_owned));
         Self(names.filter_map(|name| environment(&name).map(|text| (name, text))).collect())
-    }
-
-    /// Formats them as a JSON object.
-    pub fn to_json(&self) -> String {
-        serde_json::json!(self.0).to_string()
-    }
-
-    /// Parses a JSON object of strings; none for any other JSON.
-    pub fn from_json(text: &[u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok().map(Self)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     model::{
         listen::Listen,
         network::NetworkMode,
-        pinned_images::{CollectImages, PinnedImages},
+        pinned_images::{CollectImages, LabelPattern, NamePattern, PinnedImages},
     },
     telemetry::log::Format,
 };
@@ -121,9 +121,14 @@ fn pinned_images_are_lists() {
     let file = "pinned-images = ['registry.test/*', 'busybox']\ncollect-images = 'pulled'";
     let flags = [(Key::PinnedImageLabels, "pinned-image-labels", "keep, team=core")];
     let settings = resolved(&flags, &[], Some(file)).unwrap().settings;
-    let names: Vec<String> = settings.pins.names.iter().map(ToString::to_string).collect();
-    assert_eq!(names, ["registry.test/*", "busybox"]);
-    assert_eq!(settings.pins.labels, ["keep", "team=core"].map(|text| text.parse().unwrap()));
+    assert_eq!(
+        settings.pins.names,
+        ["registry.test/*", "busybox"].map(|text| NamePattern::parse(text).unwrap())
+    );
+    assert_eq!(
+        settings.pins.labels,
+        ["keep", "team=core"].map(|text| LabelPattern::parse(text).unwrap())
+    );
     assert_eq!(settings.collect, CollectImages::Pulled);
     for (key, flag, text, hint) in [
         (Key::PinnedImages, "pinned-images", "a b", "give image names such as"),

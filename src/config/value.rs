@@ -87,13 +87,12 @@ pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
 
 /// Patterns of image names separated by commas.
 pub(super) fn name_patterns(text: &str) -> Result<Vec<NamePattern>, Invalid> {
-    each(text, |part| part.parse().ok(), NAME_PATTERNS)
+    each(text, NamePattern::parse, NAME_PATTERNS)
 }
 
 /// Labels, `key` or `key=value`, separated by commas.
 pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
-    let usage = "give labels as key or key=value, separated by commas";
-    each(text, |part| part.parse().ok(), usage)
+    each(text, LabelPattern::parse, "give labels as key or key=value, separated by commas")
 }
 
 pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {

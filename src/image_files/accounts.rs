@@ -74,5 +74,4 @@ async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, Unreada
 
 /// In bytes; much more than in any image.
 const LARGEST_FILE: u64 = 1 << 20;
-/// How many images the cache can hold.
 const CACHED: usize = 512;

@@ -34,7 +34,6 @@ pub struct ImageFiles {
     pub(super) locks: KeyedLocks,
     /// By image: write-locked while its directory is mounted.
     pub(super) making: KeyedLocks,
-    /// The accounts that were read, by image.
     pub(super) accounts: Arc<Mutex<HashMap<ImageId, Arc<Accounts>>>>,
     pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, UnreadableFile>>,
 }

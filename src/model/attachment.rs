@@ -53,7 +53,6 @@ pub enum Attachment {
 /// Everything that DEL needs, recorded before the first ADD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentIntent {
-    /// The pod as plugins see it.
     pub pod: PodNetwork,
     pub network: String,
     /// Name of the interface in the pod.

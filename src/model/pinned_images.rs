@@ -1,9 +1,5 @@
 //! Images that kubelet's garbage collection must not remove, selected by name or label.
 
-use std::{fmt, str::FromStr};
-
-use thiserror::Error;
-
 use super::{record::ImageRecord, reference::ImageReference};
 
 /// A pattern for image names. `*` matches any characters, also `/`.
@@ -19,11 +15,6 @@ pub struct LabelPattern {
     key: String,
     value: Option<String>,
 }
-
-/// A pattern that no image name or label can match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not an image name or label")]
-pub struct InvalidPattern;
 
 /// The patterns that the operator configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +44,13 @@ impl PinnedImages {
 }
 
 impl NamePattern {
+    /// Reads a pattern. None if no image name can match it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
+        let valid = !text.is_empty() && text.len() <= MAX_PATTERN && text.bytes().all(known);
+        valid.then(|| Self(text.to_owned()))
+    }
+
     /// Whether one of the image's names matches.
     pub fn matches(&self, image: &ImageRecord) -> bool {
         let names = image.repo_tags.iter().chain(&image.repo_digests);
@@ -76,39 +74,19 @@ impl NamePattern {
 }
 
 impl LabelPattern {
-    /// Whether the image has the label.
-    pub fn matches(&self, image: &ImageRecord) -> bool {
-        let found = image.labels.get(&self.key);
-        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
-    }
-}
-
-impl FromStr for NamePattern {
-    type Err = InvalidPattern;
-
-    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
-        let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
-        let valid = !text.is_empty() && text.len() <= MAX_PATTERN && text.bytes().all(known);
-        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidPattern) }
-    }
-}
-
-impl FromStr for LabelPattern {
-    type Err = InvalidPattern;
-
-    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+    /// Reads `key` or `key=value`. None without a key.
+    pub fn parse(text: &str) -> Option<Self> {
         let (key, value) = match text.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
             None => (text.trim(), None),
         };
-        let key = key.to_owned();
-        if key.is_empty() { Err(InvalidPattern) } else { Ok(Self { key, value }) }
+        (!key.is_empty()).then(|| Self { key: key.to_owned(), value })
     }
-}
 
-impl fmt::Display for NamePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+    /// Whether the image has the label.
+    pub fn matches(&self, image: &ImageRecord) -> bool {
+        let found = image.labels.get(&self.key);
+        found.is_some_and(|found| self.value.as_ref().is_none_or(|value| value == found))
     }
 }
 

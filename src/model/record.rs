@@ -128,9 +128,7 @@ pub struct ContainerRecord {
 pub enum Observed {
     /// A pod's pause container. The attachment is still missing, because only the checkpoint has it.
     Sandbox(SandboxRecord),
-    /// A container of a pod.
     Container(ContainerRecord),
-    /// A container that is not part of a pod.
     Foreign(ForeignContainer),
 }
 
@@ -141,12 +139,6 @@ pub struct ForeignContainer {
     pub image: Option<ImageId>,
     /// The container whose network namespace it joined. This may be a pod's pause container.
     pub joined: Option<SandboxId>,
-}
-
-impl From<Option<ImageId>> for ForeignContainer {
-    fn from(image: Option<ImageId>) -> Self {
-        Self { image, joined: None }
-    }
 }
 
 /// A container's main process according to Docker.

@@ -1,8 +1,9 @@
-//! The requests of ExecSync, Exec, Attach and PortForward, and the result of ExecSync.
+//! The requests of ExecSync, Exec, Attach and PortForward, and the result of ExecSync. Containers and sandboxes
+//! are named as the caller names them. A command is a program and its arguments, and never empty.
 
 use std::time::Duration;
 
-/// Which standard streams a caller wants connected.
+/// Which standard streams a caller wants connected: at least one of the three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
     pub stdin: bool,
@@ -15,27 +16,21 @@ pub struct Streams {
 /// `ExecRequest` of CRI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecSpec {
-    /// The container as the caller names it.
     pub container: String,
-    /// Program and arguments; never empty.
     pub command: Vec<String>,
-    /// The streams to connect; at least one of the three.
     pub streams: Streams,
 }
 
 /// `AttachRequest` of CRI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachSpec {
-    /// The container as the caller names it.
     pub container: String,
-    /// The streams to connect; at least one of the three.
     pub streams: Streams,
 }
 
 /// `PortForwardRequest` of CRI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardSpec {
-    /// The sandbox as the caller names it.
     pub sandbox: String,
     /// Announced ports, none of them 0. SPDY clients send the port again with each connection, so the list
     /// may be empty. WebSocket clients rely on its order.
@@ -69,9 +64,7 @@ impl Source {
 /// `ExecSyncRequest` of CRI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecSyncSpec {
-    /// The container as the caller names it.
     pub container: String,
-    /// Program and arguments; never empty.
     pub command: Vec<String>,
     /// None means no limit.
     pub timeout: Option<Duration>,

@@ -14,6 +14,7 @@ use crate::skips::{Lack, skip};
 use crate::{
     config::{
         live::LiveSettings,
+        resolve::resolve,
         settings::{CniSettings, Settings},
     },
     host::netns::{self, resident::Resident},
@@ -114,7 +115,8 @@ impl TestNode {
             bin_dirs: self.bin_dirs(),
             cache_dir: self.path("cache"),
         };
-        LiveSettings::new(Settings { cni, ..Settings::default() })
+        let defaults = resolve(Vec::new(), None, &|_| None).unwrap().settings;
+        LiveSettings::new(Settings { cni, ..defaults })
     }
 
     pub(super) fn network(&self) -> Network {

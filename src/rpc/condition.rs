@@ -12,13 +12,12 @@ use crate::{store::snapshot::Snapshot, translate::render, wire::cri};
 impl RuntimeRpc {
     pub(super) fn condition(&self, verbose: bool) -> cri::StatusResponse {
         let now = self.store.snapshot();
-        let handlers = now.engine.as_deref().map(render::runtime::handlers);
         let network = self.network.status();
         let info = verbose.then(|| self.verbose(&now));
         cri::StatusResponse {
             status: Some(render::runtime::conditions(&now.health, &network)),
             info: info.unwrap_or_default(),
-            runtime_handlers: handlers.unwrap_or_else(render::runtime::default_handlers),
+            runtime_handlers: render::runtime::handlers(now.engine.as_deref()),
             features: Some(render::runtime::features(now.engine.as_deref())),
         }
     }

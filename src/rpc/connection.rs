@@ -47,12 +47,6 @@ impl Connection {
         Ok(Self { socket: Some(socket), has_been_full: false, filter, opening })
     }
 
-    /// Passes received bytes through the filter.
-    fn received(&mut self, bytes: &mut [u8]) {
-        self.filter.overwrite(bytes);
-        self.opening.take_if(|_| self.filter.has_begun());
-    }
-
     fn socket(&self) -> io::Result<&AsyncFd<UnixStream>> {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -105,7 +99,8 @@ impl AsyncRead for Connection {
                     if 0 < read && read < wanted {
                         ready.clear_ready();
                     }
-                    this.received(free.get_mut(..read).unwrap_or_default());
+                    this.filter.overwrite(free.get_mut(..read).unwrap_or_default());
+                    this.opening.take_if(|_| this.filter.has_begun());
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
                 }

@@ -81,7 +81,6 @@ fn is_meant(listen: &Listen, socket: &InheritedSocket) -> bool {
     }
 }
 
-/// The mode of the socket of the CRI.
 const MODE: u32 = 0o660;
 
 /// Names and paths, for messages.

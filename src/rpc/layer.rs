@@ -135,7 +135,6 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Calls that create something for a pod. Their failures are logged as warnings. Other calls often ask for
 /// objects that are gone, or for unsupported features.
 const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
-/// The header with the caller's span.
 const TRACEPARENT: &str = "traceparent";
 /// The starts of tonic's error texts for requests that it could not read.
 const MALFORMED: [&str; 4] = [

@@ -12,7 +12,7 @@ use tonic::Status;
 use super::{image::ImageRpc, runtime::RuntimeRpc};
 use crate::{
     model::{
-        record::{ContainerRecord, ImageRecord, SandboxRecord},
+        record::{ContainerRecord, SandboxRecord},
         stats::Detail,
     },
     translate::{
@@ -55,7 +55,7 @@ impl RuntimeRpc {
         let now = self.now().await?;
         let is_asked = |record: &ContainerRecord| measures_container(filter, record);
         let read = self.stats.containers(&now, is_asked, Detail::Usage).await?;
-        Ok(rendered(read, render::stats::container))
+        Ok(read.into_iter().map(|container| render::stats::container(&container)))
     }
 
     pub(super) async fn listed_sandbox_stats(
@@ -65,7 +65,7 @@ impl RuntimeRpc {
         let now = self.now().await?;
         let is_asked = |record: &SandboxRecord| measures_sandbox(filter, record);
         let read = self.stats.pods(&now, is_asked, Detail::Usage).await?;
-        Ok(rendered(read, render::stats::pod))
+        Ok(read.into_iter().map(|pod| render::stats::pod(&pod)))
     }
 
     pub(super) async fn listed_metrics(
@@ -74,7 +74,8 @@ impl RuntimeRpc {
         let now = self.now().await?;
         let read = self.stats.pods(&now, |_| true, Detail::Everything).await?;
         let (disks, pause) = (self.stats.disks(), Arc::clone(&self.sandbox_image));
-        Ok(rendered(read, move |pod| render::metrics::response::pod(pod, &disks, &pause)))
+        let metrics = move |pod| render::metrics::response::pod(&pod, &disks, &pause);
+        Ok(read.into_iter().map(metrics))
     }
 }
 
@@ -90,16 +91,6 @@ impl ImageRpc {
             Some(name) => now.image(&name).cloned().into_iter().collect(),
         };
         let rpc = self.clone();
-        Ok(rendered(asked, move |image: &Arc<ImageRecord>| rpc.render(image)))
+        Ok(asked.into_iter().map(move |image| rpc.render(&image)))
     }
-}
-
-fn rendered<R, T>(
-    subjects: Vec<R>,
-    render: impl Fn(&R) -> T + Send + 'static,
-) -> impl Iterator<Item = T> + Send
-where
-    R: Send + 'static,
-{
-    subjects.into_iter().map(move |subject| render(&subject))
 }

@@ -11,7 +11,6 @@ use super::{
     events::{Events, pod, view},
     layer::about,
     metrics::RpcMetrics,
-    status::status,
 };
 use crate::{
     checkpoint::{directory::Checkpoints, record::PodCidrs},
@@ -19,7 +18,7 @@ use crate::{
     container::{
         dump::service::Dumps, exec_sync::Commands, limits::service::Limits, service::Containers,
     },
-    error::{Failure, Kind},
+    error::Failure,
     host::clock,
     model::restore::RestoredPod,
     network::service::Network,
@@ -135,7 +134,7 @@ impl RuntimeService for RuntimeRpc {
         // kubelet reads it as the age of the answer, so it must not be newer than the answer.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
-        let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
+        let sandbox = now.sandbox(&id).ok_or_else(|| Failure::missing(format!("sandbox {id}")))?;
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
@@ -242,7 +241,8 @@ impl RuntimeService for RuntimeRpc {
         let request = request.into_inner();
         let id = self.container(&request.container_id)?;
         let now = self.inspected(&id).await?;
-        let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
+        let container =
+            now.container(&id).ok_or_else(|| Failure::missing(format!("container {id}")))?;
         let info =
             if request.verbose { render::container::info(container) } else { BTreeMap::new() };
         let status = render::container::status(&view(&now, container, &self.limits).await);
@@ -366,7 +366,8 @@ impl RuntimeService for RuntimeRpc {
         let id = self.container(&request.get_ref().container_id)?;
         // The engine's list has no pid, and without a pid no cgroup is found.
         let now = self.inspected(&id).await?;
-        let container = now.container(&id).ok_or_else(|| missing("container", &id))?;
+        let container =
+            now.container(&id).ok_or_else(|| Failure::missing(format!("container {id}")))?;
         let read = self.stats.container(container).await?;
         let stats = Some(render::stats::container(&read));
         Ok(Response::new(cri::ContainerStatsResponse { stats }))
@@ -395,7 +396,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::PodSandboxStatsResponse>, Status> {
         let id = self.sandbox(&request.get_ref().pod_sandbox_id)?;
         let now = self.inspected(&id).await?;
-        let sandbox = now.sandbox(&id).ok_or_else(|| missing("sandbox", &id))?;
+        let sandbox = now.sandbox(&id).ok_or_else(|| Failure::missing(format!("sandbox {id}")))?;
         let read = self.stats.pod(&now, sandbox).await?;
         let stats = Some(render::stats::pod(&read));
         Ok(Response::new(cri::PodSandboxStatsResponse { stats }))
@@ -481,8 +482,4 @@ impl RuntimeService for RuntimeRpc {
 fn pod_name(config: Option<&cri::PodSandboxConfig>) -> String {
     let metadata = config.and_then(|config| config.metadata.as_ref());
     metadata.map_or_else(String::new, |pod| format!("{}/{}", pod.namespace, pod.name))
-}
-
-fn missing(what: &str, id: &str) -> Status {
-    status(Kind::NotFound, format!("{what} {id} is not known"))
 }

@@ -106,7 +106,6 @@ fn connections(
     })
 }
 
-/// The pause before a failed accept is retried.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How long running calls may take after the stop signal.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,7 +11,6 @@ use crate::host::error::HostError;
 pub enum SetupError {
     #[error("{0}")]
     Refused(String),
-    /// The file cannot be read or written.
     #[error(transparent)]
     Host(#[from] HostError),
     #[error("cannot write the output: {0}")]

@@ -12,7 +12,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use thiserror::Error;
 pub use tracing::level_filters::LevelFilter;
 use tracing::{Metadata, Subscriber, subscriber::Interest};
 use tracing_subscriber::{
@@ -33,11 +32,6 @@ pub enum Format {
     /// For collectors: one JSON object for each line.
     Json,
 }
-
-/// The log could not be set up.
-#[derive(Debug, Error)]
-#[error("the log is already set up")]
-pub struct LogError(#[from] TryInitError);
 
 /// How much is logged, changeable while we run. Clones change the same.
 #[derive(Clone, Debug)]
@@ -88,7 +82,7 @@ pub fn start(
     format: Format,
     level: LevelFilter,
     spans: SpanRecorder,
-) -> Result<LogControl, LogError> {
+) -> Result<LogControl, TryInitError> {
     let control = LogControl::new(level);
     let lines = lines((format, &control), io::stderr().is_terminal(), io::stderr);
     tracing_subscriber::registry().with(lines).with(spans.layer()).try_init()?;

@@ -25,7 +25,7 @@ use tonic_prost::ProstCodec;
 use tower::BoxError;
 use tracing::{debug, info, warn};
 
-use self::message::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use self::message::ExportTraceServiceRequest;
 use super::trace::{FinishedSpan, SpanQueue};
 use crate::error::chain;
 
@@ -145,20 +145,18 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
         let mut collector = Grpc::new(channel);
         collector.ready().await?;
         let request = Request::new(ExportTraceServiceRequest::of(batch));
-        let codec = ProstCodec::<ExportTraceServiceRequest, ExportTraceServiceResponse>::default();
+        // Rejected spans in the answer are ignored.
+        let codec = ProstCodec::<ExportTraceServiceRequest, ()>::default();
         collector.unary(request, PathAndQuery::from_static(EXPORT), codec).await?;
         Ok::<(), BoxError>(())
     };
     timeout(TIMEOUT, sending).await?
 }
 
-/// The one call of the protocol.
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-/// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for more spans after the first one.
 const GATHER: Duration = Duration::from_secs(1);
-/// The largest number of spans in one message.
 const BATCH: usize = 512;
 /// How often dropped spans are logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);

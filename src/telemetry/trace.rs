@@ -251,7 +251,6 @@ fn update(span: &Span, change: impl FnOnce(&mut OpenSpan)) {
     });
 }
 
-/// A span that has not ended.
 #[derive(Debug)]
 struct OpenSpan {
     finished: FinishedSpan,

@@ -8,9 +8,6 @@ use prost::{DecodeError, Message, bytes::Bytes};
 
 pub use generated::*;
 
-/// Every message, field and number of the compiled interface, as an encoded `FileDescriptorSet`.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cri.descriptors"));
-
 /// Decodes the items of a list that are still encoded.
 pub fn items<T: Message + Default>(encoded: Vec<Bytes>) -> Result<Vec<T>, DecodeError> {
     encoded.into_iter().map(T::decode).collect()

@@ -164,12 +164,6 @@ pub struct RequestedMount {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
-    /// Address on the default bridge; gone with API 1.52.
-    #[serde(rename = "IPAddress")]
-    pub ip_address: String,
-    /// IPv6 address on the default bridge; gone with API 1.52.
-    #[serde(rename = "GlobalIPv6Address")]
-    pub global_ipv6_address: String,
     /// Network name → end point.
     #[serde(deserialize_with = "nullable")]
     pub networks: BTreeMap<String, Option<InspectEndpoint>>,

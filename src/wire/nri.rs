@@ -5,9 +5,6 @@ pub use generated::*;
 /// Marks a removal: before a key that a plugin removes, and before the name of the plugin that did.
 pub const REMOVED: char = '-';
 
-/// Every message, field and number of the compiled interface, as an encoded `FileDescriptorSet`.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nri.descriptors"));
-
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -13,7 +13,7 @@ use dockbridge::{
         id::ImageId,
         image::{Credentials, FilesystemUsage, PullRequest},
         label,
-        pinned_images::{CollectImages, PinnedImages},
+        pinned_images::{CollectImages, LabelPattern, NamePattern, PinnedImages},
         reference::ImageReference,
     },
     pause::archive,
@@ -30,6 +30,7 @@ use crate::clock::forward;
 use crate::support::{
     bridge::LONG,
     clock::{PAUSE, hurry},
+    default_settings,
     fake_dockerd::{
         fault::{Fault, Rule},
         server::{FakeDockerd, eventually},
@@ -50,7 +51,7 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
-        Self::with(Settings::default()).await
+        Self::with(default_settings()).await
     }
 
     async fn with(settings: Settings) -> Self {
@@ -252,7 +253,7 @@ async fn a_pull_without_progress_is_given_up() {
     ];
     for (silence, rest) in silences {
         let pull_progress_deadline = Some(Duration::from_secs(1));
-        let bench = Bench::with(Settings { pull_progress_deadline, ..Default::default() }).await;
+        let bench = Bench::with(Settings { pull_progress_deadline, ..default_settings() }).await;
         bench.docker.inject(Rule::new(PULL, silence.clone()));
         let pull = bench.images.pull(request("app:1"));
         let error = hurry(PAUSE, Duration::from_millis(500), pull).await.unwrap_err();
@@ -268,7 +269,7 @@ async fn a_pull_without_progress_is_given_up() {
 #[tokio::test]
 async fn a_pull_that_only_talks_is_given_up() {
     let pull_progress_deadline = Some(Duration::from_millis(300));
-    let bench = Bench::with(Settings { pull_progress_deadline, ..Default::default() }).await;
+    let bench = Bench::with(Settings { pull_progress_deadline, ..default_settings() }).await;
     let chunk = downloading(5);
     bench.docker.inject(Rule::new(PULL, Fault::Stream(vec![chunk; 2000])));
     let error = bench.images.pull(request("app:1")).await.unwrap_err();
@@ -278,7 +279,7 @@ async fn a_pull_that_only_talks_is_given_up() {
 #[tokio::test]
 async fn a_slow_pull_that_moves_is_not_cut() {
     let deadline = Duration::from_secs(2);
-    let settings = Settings { pull_progress_deadline: Some(deadline), ..Default::default() };
+    let settings = Settings { pull_progress_deadline: Some(deadline), ..default_settings() };
     let bench = Bench::with(settings).await;
     let image = bench.docker.world(|world| world.add_image("app:1"));
     bench.docker.inject(Rule::new(PULL, Fault::Stream((0..300).map(downloading).collect())));
@@ -476,12 +477,12 @@ async fn the_built_in_pause_is_loaded_once_and_again_when_it_went() {
 async fn a_pause_that_is_there_is_not_loaded() {
     let docker = FakeDockerd::start().await;
     let Bench { docker, .. } = {
-        let bench = Bench::over(docker, Settings::default()).await;
+        let bench = Bench::over(docker, default_settings()).await;
         bench.images.pause().await.unwrap();
         bench
     };
     docker.forget_requests();
-    let bench = Bench::unsynced(docker, Settings::default()).await;
+    let bench = Bench::unsynced(docker, default_settings()).await;
     assert!(archive::is_of(bench.images.pause().await.unwrap().as_str()));
     assert_eq!(bench.docker.count(LOAD), 0);
 }
@@ -491,7 +492,7 @@ async fn a_pause_that_is_there_is_not_loaded() {
 async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image(archive::reference()));
-    let bench = Bench::unsynced(docker, Settings::default()).await;
+    let bench = Bench::unsynced(docker, default_settings()).await;
     let own = bench.images.pause().await.unwrap();
     assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
@@ -517,7 +518,7 @@ async fn a_configured_pause_is_pulled_with_credentials() {
     let settings = Settings {
         sandbox_image: Some(name.clone()),
         registry_config: Some(config),
-        ..Default::default()
+        ..default_settings()
     };
     let bench = Bench::with(settings).await;
     let offered = bench.docker.world(|world| world.offer_image(&name));
@@ -532,13 +533,13 @@ async fn a_configured_pause_is_pulled_with_credentials() {
 
 #[tokio::test]
 async fn a_pause_by_id_cannot_be_pulled() {
-    let settings = Settings { sandbox_image: Some(ZEROS.to_owned()), ..Default::default() };
+    let settings = Settings { sandbox_image: Some(ZEROS.to_owned()), ..default_settings() };
     let bench = Bench::with(settings).await;
     let error = bench.images.pause().await.unwrap_err();
     assert!(error.to_string().contains("is missing and cannot be pulled"), "{error}");
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     let there = bench.docker.world(|world| world.add_image("app:1"));
-    let settings = Settings { sandbox_image: Some(there.clone()), ..Default::default() };
+    let settings = Settings { sandbox_image: Some(there.clone()), ..default_settings() };
     let Bench { docker, .. } = bench;
     let bench = Bench::over(docker, settings).await;
     assert_eq!(bench.images.pause().await.unwrap(), id(&there));
@@ -562,10 +563,10 @@ async fn a_pause_that_lost_its_name_is_still_pinned() {
 
 #[tokio::test]
 async fn images_are_pinned_by_name_and_by_label() {
-    let names = ["r.test/keep/*", "busybox"].map(|text| text.parse().unwrap()).to_vec();
-    let labels = vec!["keep=yes".parse().unwrap()];
+    let names = ["r.test/keep/*", "busybox"].map(|text| NamePattern::parse(text).unwrap()).to_vec();
+    let labels = vec![LabelPattern::parse("keep=yes").unwrap()];
     let pins = PinnedImages { names, labels };
-    let bench = Bench::with(Settings { pins, ..Default::default() }).await;
+    let bench = Bench::with(Settings { pins, ..default_settings() }).await;
     let pinned = ["r.test/keep/app:1", "busybox:1", "labelled:1"];
     let others = ["r.test/app:1", "other:1"];
     bench.docker.world(|world| {
@@ -603,7 +604,7 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
         let pod = world.add_container("k8s_x_a_b_c_0", work);
         (world.add_container("early", json!({ "Image": "app:1" })), pod)
     });
-    let bench = Bench::over(docker, Settings::default()).await;
+    let bench = Bench::over(docker, default_settings()).await;
     assert!(bench.pinned("app:1") && bench.pinned("pause:old"));
     assert!(!bench.pinned("pod:1") && !bench.pinned("late:1"), "kubelet knows the pod's");
     let late = bench.docker.world(|world| world.add_container("late", json!({"Image": "late:1"})));
@@ -616,7 +617,7 @@ async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
 
 #[tokio::test]
 async fn kubelet_may_have_only_what_it_pulled() {
-    let settings = Settings { collect: CollectImages::Pulled, ..Default::default() };
+    let settings = Settings { collect: CollectImages::Pulled, ..default_settings() };
     let docker = FakeDockerd::start().await;
     docker.world(|world| {
         world.add_image("built:1");
@@ -650,7 +651,7 @@ async fn kubelet_may_have_only_what_it_pulled() {
     let file = bench.docker.directory().join("state/pulled-images.json");
     eventually(|| !file.exists()).await;
 
-    let bench = Bench::over(bench.docker, Settings::default()).await;
+    let bench = Bench::over(bench.docker, default_settings()).await;
     assert!(!bench.pinned("built:1"), "without the setting nothing of it counts");
 }
 
@@ -661,7 +662,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
         world.add_image("app:1");
         std::fs::create_dir_all(&world.root).unwrap();
     });
-    let bench = Bench::over(docker, Settings::default()).await;
+    let bench = Bench::over(docker, default_settings()).await;
     let usage = bench.measured(1_234_567).await;
     assert!(usage.measured_at.is_set() && usage.mountpoint.is_dir());
     assert_eq!(usage.mountpoint, bench.docker.world(|world| world.root.clone()));
@@ -696,7 +697,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
         world.root.clone()
     });
     docker.inject(Rule::new("GET /system/df", Fault::StalledHeaders));
-    let bench = Bench::over(docker, Settings::default()).await;
+    let bench = Bench::over(docker, default_settings()).await;
     let began = Instant::now();
     let usage = hurry(PAUSE, Duration::from_millis(100), bench.images.filesystem()).await.unwrap();
     // On a busy machine, it may be more than the two seconds.
@@ -709,7 +710,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
 async fn without_an_engine_there_is_no_file_system() {
     let docker = FakeDockerd::start().await;
     docker.stop().await;
-    let bench = Bench::unsynced(docker, Settings::default()).await;
+    let bench = Bench::unsynced(docker, default_settings()).await;
     let error = bench.images.filesystem().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
 }

@@ -44,6 +44,7 @@ use crate::{
     skips::{Lack, skip},
     support::{
         bridge::LONG,
+        default_settings,
         fake_dockerd::{
             fault::{Fault, Rule},
             server::{FakeDockerd, eventually},
@@ -92,7 +93,7 @@ impl Node {
             store: store.clone(),
             logs,
             image_files: ImageFiles::new(engine.clone(), store.clone(), &state, &tracker),
-            live: LiveSettings::default(),
+            live: LiveSettings::new(default_settings()),
             cgroups: Cgroups::from_proc(&state),
             oci_runtime_files: OciRuntimeFiles::new(
                 EditsDirectory::new(self.root.path().join("edits")),
@@ -111,7 +112,7 @@ impl Node {
         let images = Images::new(
             engine.clone(),
             store.clone(),
-            LiveSettings::default(),
+            LiveSettings::new(default_settings()),
             KubeletImages::load(checkpoints.clone()).await,
             &tokio_util::task::TaskTracker::new(),
         );
@@ -120,7 +121,7 @@ impl Node {
             bin_dirs: vec![self.root.path().join("bin")],
             cache_dir: self.root.path().join("cache"),
         };
-        let settings = Settings { cni, ..Settings::default() };
+        let settings = Settings { cni, ..default_settings() };
         let network = Network::start(LiveSettings::new(settings), LONG);
         let rooms = SandboxDependencies { node, checkpoints, network, images, limits, containers };
         let run = self.root.path().join("run");

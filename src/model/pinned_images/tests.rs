@@ -54,17 +54,17 @@ fn a_pattern_means_names_in_every_spelling() {
     ];
     for (pattern, name, expected) in rows {
         let digests: &[&str] = if pattern == by_digest { &["reg.test:5000/app"] } else { &[] };
-        let pattern: NamePattern = pattern.parse().unwrap();
-        assert_eq!(pattern.matches(&image(&[name], digests, &[])), expected, "{pattern} {name}");
+        let read = NamePattern::parse(pattern).unwrap();
+        assert_eq!(read.matches(&image(&[name], digests, &[])), expected, "{pattern} {name}");
     }
 }
 
 #[test]
 fn an_image_without_a_tag_goes_by_its_repository() {
     let untagged = image(&[], &["reg.test/app"], &[]);
-    assert!("reg.test/app".parse::<NamePattern>().unwrap().matches(&untagged));
-    assert!(!"reg.test/app:1".parse::<NamePattern>().unwrap().matches(&untagged));
-    assert!(!"*".parse::<NamePattern>().unwrap().matches(&image(&[], &[], &[])));
+    assert!(NamePattern::parse("reg.test/app").unwrap().matches(&untagged));
+    assert!(!NamePattern::parse("reg.test/app:1").unwrap().matches(&untagged));
+    assert!(!NamePattern::parse("*").unwrap().matches(&image(&[], &[], &[])));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_label_is_meant_with_any_or_with_one_value() {
         ("kee", false),
     ];
     for (pattern, expected) in rows {
-        let label: LabelPattern = pattern.parse().unwrap();
+        let label = LabelPattern::parse(pattern).unwrap();
         assert_eq!(label.matches(&labelled), expected, "{pattern}");
         let pins = PinnedImages { labels: vec![label], ..PinnedImages::default() };
         assert_eq!(pins.matches(&labelled), expected, "{pattern}");
@@ -92,10 +92,10 @@ fn a_label_is_meant_with_any_or_with_one_value() {
 #[test]
 fn what_can_match_nothing_is_refused() {
     for text in ["", "a b", "a,b", "ä", "a?", &"a".repeat(1025)] {
-        assert!(text.parse::<NamePattern>().is_err(), "{text}");
+        assert!(NamePattern::parse(text).is_none(), "{text}");
     }
     for text in ["", "=", " =x"] {
-        assert!(text.parse::<LabelPattern>().is_err(), "{text}");
+        assert!(LabelPattern::parse(text).is_none(), "{text}");
     }
 }
 

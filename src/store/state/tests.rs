@@ -12,7 +12,9 @@ use crate::{
         attachment::Attachment,
         engine::{EngineEvent, Transition},
         id::ImageId,
-        record::{ExitReason, ImageRecord, ListedState, Observed, Process, SandboxState},
+        record::{
+            ExitReason, ForeignContainer, ImageRecord, ListedState, Observed, Process, SandboxState,
+        },
         time::Nanos,
     },
     store::fixture,
@@ -178,9 +180,7 @@ fn hidden_containers_hold_their_images() {
     assert!(state.start().is_none(), "nobody's pod, as the list said");
     state.event(changed(5), AT);
     let image = ImageId::try_from(image_id(5)).ok();
-    answer(&mut state, |_| {
-        Ok(Inspected::Container(Box::new(Observed::Foreign(image.clone().into()))))
-    });
+    answer(&mut state, |_| Ok(Inspected::Container(Box::new(foreign_of(image.clone())))));
     assert_eq!(held(&mut state), [1, 2, 5]);
     state.event(EngineEvent::ContainerGone { id: fixture::hex(1) }, AT);
     assert!(state.has_changed());
@@ -207,8 +207,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
         shown = state.snapshot(&shown);
         shown.is_used_by_hidden(&image().unwrap())
     };
-    let stranger =
-        |_: &Target| Ok(Inspected::Container(Box::new(Observed::Foreign(image().into()))));
+    let stranger = |_: &Target| Ok(Inspected::Container(Box::new(foreign_of(image()))));
     let changed = || EngineEvent::ContainerChanged { id: fixture::hex(1) };
     let gone = || EngineEvent::ContainerGone { id: fixture::hex(1) };
     state.connected();
@@ -241,9 +240,7 @@ fn who_gets_his_name_back_is_followed_again() {
         state.connected();
         state.listed(&pods(&[]));
         state.event(changed(), AT);
-        answer(&mut state, |_| {
-            Ok(Inspected::Container(Box::new(Observed::Foreign(image().into()))))
-        });
+        answer(&mut state, |_| Ok(Inspected::Container(Box::new(foreign_of(image())))));
         assert_eq!(state.event(changed(), AT), EventEffect::None);
         state.listed(&pods(&[number]));
         answer(&mut state, |_| Ok(Inspected::Container(Box::new(observed(number, 1)))));
@@ -267,7 +264,7 @@ fn a_foreign_container_removed_during_its_inspect_is_gone() {
     state.event(EngineEvent::ContainerChanged { id: fixture::hex(1) }, AT);
     let (target, at) = state.start().unwrap();
     state.event(EngineEvent::ContainerGone { id: fixture::hex(1) }, AT);
-    let seen = Inspected::Container(Box::new(Observed::Foreign(Some(image.clone()).into())));
+    let seen = Inspected::Container(Box::new(foreign_of(Some(image.clone()))));
     state.inspected(&target, at, Ok(seen));
     assert!(!state.snapshot(&Snapshot::empty()).is_used_by_hidden(&image));
 }
@@ -389,6 +386,10 @@ fn observed(number: u64, version: u64) -> Observed {
 }
 
 /// Running. Each fifth version is not.
+fn foreign_of(image: Option<ImageId>) -> Observed {
+    Observed::Foreign(ForeignContainer { image, joined: None })
+}
+
 fn process(version: u64) -> Process {
     let started_at = Nanos(1);
     match class(version) {

@@ -13,10 +13,6 @@ pub struct ExportTraceServiceRequest {
     pub resource_spans: Vec<ResourceSpans>,
 }
 
-/// The collector's answer; rejected spans in it are ignored.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct ExportTraceServiceResponse {}
-
 /// Spans of one program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ResourceSpans {

@@ -6,7 +6,6 @@
 pub struct Parent {
     /// The trace of the caller's span and of ours.
     pub trace: [u8; 16],
-    /// The id of the caller's span.
     pub span: [u8; 8],
     /// Whether the caller's span is kept. Our spans are kept only with it.
     pub sampled: bool,

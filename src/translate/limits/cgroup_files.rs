@@ -98,17 +98,22 @@ impl CgroupFile {
 /// field for it.
 pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, Failure> {
     let is_v2 = engine.cgroup_version == 2;
+    let suffix = if is_v2 { "max" } else { "limit_in_bytes" };
     let mut files = Vec::new();
-    for pages in &limits.hugepage_limits {
-        let size = pages.page_size.clone();
-        let value = pages.limit.to_string();
-        let if_missing = if pages.limit == 0 { IfMissing::Ignore } else { IfMissing::Fail };
-        let limit = CgroupLimit::Hugepages(size.clone());
-        files.push(hugepages(limit, (is_v2, &size), (&value, if_missing)));
+    for HugepageLimit { page_size, limit } in &limits.hugepage_limits {
+        let file = |kind: fn(String) -> CgroupLimit, size: &str, if_missing| CgroupFile {
+            limit: kind(page_size.clone()),
+            controller: "hugetlb".to_owned(),
+            file: format!("hugetlb.{size}.{suffix}"),
+            value: limit.to_string(),
+            if_missing,
+            properties: Vec::new(),
+        };
+        let if_missing = if *limit == 0 { IfMissing::Ignore } else { IfMissing::Fail };
+        files.push(file(CgroupLimit::Hugepages, page_size, if_missing));
         // Kernels before 5.7 have no such limit.
-        let reserved = format!("{size}.rsvd");
-        let limit = CgroupLimit::HugepageReservations(size);
-        files.push(hugepages(limit, (is_v2, &reserved), (&value, IfMissing::Ignore)));
+        let reserved = format!("{page_size}.rsvd");
+        files.push(file(CgroupLimit::HugepageReservations, &reserved, IfMissing::Ignore));
     }
     for (key, value) in &limits.unified {
         let is_sent = key == SWAP_MAX && limits.memory_limit > 0;
@@ -145,22 +150,6 @@ pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
         CgroupLimit::HugepageReservations(_) => None,
     };
     needed.filter_map(edit).collect()
-}
-
-fn hugepages(
-    limit: CgroupLimit,
-    (is_v2, size): (bool, &str),
-    (value, if_missing): (&str, IfMissing),
-) -> CgroupFile {
-    let suffix = if is_v2 { "max" } else { "limit_in_bytes" };
-    CgroupFile {
-        limit,
-        controller: "hugetlb".to_owned(),
-        file: format!("hugetlb.{size}.{suffix}"),
-        value: value.to_owned(),
-        if_missing,
-        properties: Vec::new(),
-    }
 }
 
 /// systemd's properties for a file of a scope that it manages. None for files that it does not change.

@@ -5,8 +5,9 @@
 
 use std::{collections::BTreeMap, mem};
 
+use indexmap::IndexMap;
+
 use super::{
-    entries::Entries,
     owners::{Claims, Owners},
     updates::Updates,
 };
@@ -16,22 +17,23 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// The answers merged so far.
+/// The answers merged so far. Entries are in the order in which they were last set, without a value if a
+/// plugin removed them. Plugins may send many, so lookups must not search through all of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     original: nri::Container,
     pub owners: Owners,
     /// Updates of other containers that plugins requested.
     pub updates: Updates,
-    annotations: Entries<String>,
-    mounts: Entries<nri::Mount>,
-    env: Entries<String>,
-    devices: Entries<nri::LinuxDevice>,
-    namespaces: Entries<nri::LinuxNamespace>,
-    sysctls: Entries<String>,
-    net_devices: Entries<nri::LinuxNetDevice>,
-    rlimits: Entries<nri::PosixRlimit>,
-    cdi_devices: Entries<nri::CdiDevice>,
+    annotations: IndexMap<String, Option<String>>,
+    mounts: IndexMap<String, Option<nri::Mount>>,
+    env: IndexMap<String, Option<String>>,
+    devices: IndexMap<String, Option<nri::LinuxDevice>>,
+    namespaces: IndexMap<String, Option<nri::LinuxNamespace>>,
+    sysctls: IndexMap<String, Option<String>>,
+    net_devices: IndexMap<String, Option<nri::LinuxNetDevice>>,
+    rlimits: IndexMap<String, Option<nri::PosixRlimit>>,
+    cdi_devices: IndexMap<String, Option<nri::CdiDevice>>,
     /// The fields without keys.
     whole: nri::ContainerAdjustment,
 }
@@ -63,13 +65,15 @@ impl Merge {
         apply_map(&mut shown.annotations, &self.annotations);
         apply(&mut shown.mounts, &self.mounts, |mount| mount.destination.clone());
         apply(&mut shown.rlimits, &self.rlimits, |limit| limit.r#type.clone());
-        shown.env.retain(|text| !self.env.has(text.split('=').next().unwrap_or_default()));
-        let set = |(name, value): (&str, Option<&String>)| Some(format!("{name}={}", value?));
+        shown.env.retain(|it| !self.env.contains_key(it.split('=').next().unwrap_or_default()));
+        let set = |(name, value): (&String, &Option<String>)| {
+            value.as_ref().map(|value| format!("{name}={value}"))
+        };
         shown.env.extend(self.env.iter().filter_map(set));
         if !self.whole.args.is_empty() {
             shown.args.clone_from(&self.whole.args);
         }
-        shown.cdi_devices.extend(self.cdi_devices.values().cloned());
+        shown.cdi_devices.extend(self.cdi_devices.values().flatten().cloned());
         if let Some(hooks) = &self.whole.hooks {
             add_hooks(shown.hooks.get_or_insert_default(), hooks);
         }
@@ -84,12 +88,12 @@ impl Merge {
         all.mounts =
             marked(&self.mounts, |destination| nri::Mount { destination, ..Default::default() });
         let env = self.env.iter().map(|(name, value)| nri::KeyValue {
-            key: if value.is_some() { name.to_owned() } else { format!("{REMOVED}{name}") },
-            value: value.cloned().unwrap_or_default(),
+            key: if value.is_some() { name.clone() } else { format!("{REMOVED}{name}") },
+            value: value.clone().unwrap_or_default(),
         });
         all.env = env.collect();
-        all.rlimits = self.rlimits.values().cloned().collect();
-        all.cdi_devices = self.cdi_devices.values().cloned().collect();
+        all.rlimits = self.rlimits.values().flatten().cloned().collect();
+        all.cdi_devices = self.cdi_devices.values().flatten().cloned().collect();
         let mut linux = all.linux.take().unwrap_or_default();
         linux.devices =
             marked(&self.devices, |path| nri::LinuxDevice { path, ..Default::default() });
@@ -121,7 +125,7 @@ impl Merge {
         }
         for device in &asked.cdi_devices {
             claims.claim(Field::CdiDevices, &device.name)?;
-            self.cdi_devices.put(device.name.clone(), Some(device.clone()));
+            self.cdi_devices.insert(device.name.clone(), Some(device.clone()));
         }
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
@@ -190,28 +194,28 @@ impl Merge {
     }
 }
 
-/// Merges one plugin's changes of a field with keys.
 fn combine<T: Clone>(
     claims: &mut Claims<'_>,
     field: Field,
-    merged: &mut Entries<T>,
+    merged: &mut IndexMap<String, Option<T>>,
     asked: impl IntoIterator<Item = (String, T)>,
 ) -> Result<(), Failure> {
-    let mut set = Vec::new();
+    let (mut removed, mut set) = (IndexMap::new(), IndexMap::new());
     for (key, value) in asked {
-        let Some(removed) = key.strip_prefix(REMOVED) else {
-            set.push((key, value));
+        let Some(key) = key.strip_prefix(REMOVED) else {
+            set.insert(key, Some(value));
             continue;
         };
-        if merged.value(removed).is_some() {
-            claims.clear(field, removed);
+        if matches!(merged.get(key), Some(Some(_))) {
+            claims.clear(field, key);
         }
-        merged.put(removed.to_owned(), None);
+        removed.insert(key.to_owned(), None);
     }
-    for (key, value) in set {
-        claims.claim(field, &key)?;
-        merged.put(key, Some(value));
-    }
+    set.keys().try_for_each(|key| claims.claim(field, key))?;
+    merged.retain(|key, _| !removed.contains_key(key) && !set.contains_key(key));
+    removed.retain(|key, _| !set.contains_key(key));
+    merged.extend(removed);
+    merged.extend(set);
     Ok(())
 }
 
@@ -241,30 +245,37 @@ fn add_hooks(hooks: &mut nri::Hooks, added: &nri::Hooks) {
     hooks.poststop.extend_from_slice(&added.poststop);
 }
 
-fn apply<T: Clone>(list: &mut Vec<T>, entries: &Entries<T>, key_of: impl Fn(&T) -> String) {
-    list.retain(|known| !entries.has(&key_of(known)));
-    list.extend(entries.values().cloned());
+fn apply<T: Clone>(
+    list: &mut Vec<T>,
+    entries: &IndexMap<String, Option<T>>,
+    key_of: impl Fn(&T) -> String,
+) {
+    list.retain(|known| !entries.contains_key(&key_of(known)));
+    list.extend(entries.values().flatten().cloned());
 }
 
-fn apply_map<T: Clone>(map: &mut BTreeMap<String, T>, entries: &Entries<T>) {
-    for (key, value) in entries.iter() {
+fn apply_map<T: Clone>(map: &mut BTreeMap<String, T>, entries: &IndexMap<String, Option<T>>) {
+    for (key, value) in entries {
         match value {
-            Some(value) => drop(map.insert(key.to_owned(), value.clone())),
+            Some(value) => drop(map.insert(key.clone(), value.clone())),
             None => drop(map.remove(key)),
         }
     }
 }
 
-fn marked<T: Clone>(entries: &Entries<T>, removal: impl Fn(String) -> T) -> Vec<T> {
-    let one = |(key, value): (&str, Option<&T>)| {
-        value.cloned().unwrap_or_else(|| removal(format!("{REMOVED}{key}")))
+fn marked<T: Clone>(
+    entries: &IndexMap<String, Option<T>>,
+    removal: impl Fn(String) -> T,
+) -> Vec<T> {
+    let one = |(key, value): (&String, &Option<T>)| {
+        value.clone().unwrap_or_else(|| removal(format!("{REMOVED}{key}")))
     };
     entries.iter().map(one).collect()
 }
 
-fn marked_map<T: Clone + Default>(entries: &Entries<T>) -> BTreeMap<String, T> {
-    let one = |(key, value): (&str, Option<&T>)| match value {
-        Some(value) => (key.to_owned(), value.clone()),
+fn marked_map<T: Clone + Default>(entries: &IndexMap<String, Option<T>>) -> BTreeMap<String, T> {
+    let one = |(key, value): (&String, &Option<T>)| match value {
+        Some(value) => (key.clone(), value.clone()),
         None => (format!("{REMOVED}{key}"), T::default()),
     };
     entries.iter().map(one).collect()

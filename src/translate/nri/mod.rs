@@ -1,7 +1,6 @@
 //! The changes that NRI plugins request: merges the answers of several plugins. Start with
 //! [`merge::Merge`].
 
-mod entries;
 pub mod merge;
 pub mod owners;
 pub mod updates;

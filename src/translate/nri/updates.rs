@@ -1,11 +1,13 @@
 //! Changes of limits that plugins request, merged for each container.
 
-use super::{entries::Entries, owners::Owners};
+use indexmap::IndexMap;
+
+use super::owners::Owners;
 use crate::{error::Failure, translate::limits::nri::lay, wire::nri};
 
 /// The merged changes, in the order in which containers were first named.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Updates(Entries<nri::ContainerUpdate>);
+pub struct Updates(IndexMap<String, nri::ContainerUpdate>);
 
 impl Updates {
     /// Adds a plugin's updates. An update that conflicts and may fail is left out. Fails if another plugin
@@ -25,13 +27,8 @@ impl Updates {
             {
                 continue;
             }
-            if !self.0.has(id) {
-                self.0.put(
-                    id.to_owned(),
-                    Some(nri::ContainerUpdate { linux: None, ..update.clone() }),
-                );
-            }
-            let Some(known) = self.0.value_mut(id) else { continue };
+            let first = || nri::ContainerUpdate { linux: None, ..update.clone() };
+            let known = self.0.entry(id.to_owned()).or_insert_with(first);
             known.ignore_failure &= update.ignore_failure;
             if let Some(limits) = limits {
                 let over = known.linux.get_or_insert_default().resources.get_or_insert_default();
@@ -53,7 +50,7 @@ impl Updates {
 
     /// The limits requested for a container.
     pub fn limits_of(&self, container: &str) -> Option<&nri::LinuxResources> {
-        limits(self.0.value(container)?)
+        limits(self.0.get(container)?)
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
 pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument> {
     let (config, host) = (&inspect.config, &inspect.host_config);
     let sandbox = sandbox_id(inspect)?;
-    let image_id = image_id(&inspect.image)?;
+    let image_id = ImageId::try_from(inspect.image.as_str()).ok()?;
     let (pid, pid_target) = pid_mode(host, &sandbox);
     let spec = ContainerSpec {
         metadata: container_metadata(inspect)?,
@@ -183,11 +183,6 @@ fn sandbox_id(inspect: &ContainerInspect) -> Option<SandboxId> {
     let labelled = inspect.config.labels.get(label::SANDBOX_ID).map(String::as_str);
     let joined = inspect.host_config.network_mode.strip_prefix("container:");
     labelled.into_iter().chain(joined).find_map(|id| SandboxId::try_from(id).ok())
-}
-
-/// The image's id. Old engines left out the algorithm.
-fn image_id(text: &str) -> Option<ImageId> {
-    ImageId::try_from(text).or_else(|_| ImageId::try_from(format!("sha256:{text}"))).ok()
 }
 
 fn pid_mode(host: &InspectHostConfig, sandbox: &SandboxId) -> (PidMode, String) {

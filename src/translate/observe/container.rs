@@ -144,13 +144,10 @@ fn document<T: DeserializeOwned>(inspect: &ContainerInspect, key: &str) -> Optio
     serde_json::from_str(inspect.config.labels.get(key)?).ok()
 }
 
-/// Addresses on the engine's own networks, IPv4 first. From API 1.52 on, engines only have the map. The old
-/// fields repeat the entry of the default bridge.
+/// Addresses on the engine's own networks, IPv4 first.
 fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
     let points = network.networks.values().flatten();
-    let texts = points
-        .flat_map(|point| [&point.ip_address, &point.global_ipv6_address])
-        .chain([&network.ip_address, &network.global_ipv6_address]);
+    let texts = points.flat_map(|point| [&point.ip_address, &point.global_ipv6_address]);
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in texts.filter_map(|text| text.parse().ok()) {
         if !addresses.contains(&address) {

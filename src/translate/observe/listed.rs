@@ -29,12 +29,8 @@ pub fn observe(entry: ContainerSummary) -> Observed {
             labels: entry.labels,
             ..InspectConfig::default()
         },
-        host_config: InspectHostConfig {
-            network_mode: entry.host_config.network_mode,
-            // A list does not have it. The name must match instead.
-            init: Some(false),
-            ..InspectHostConfig::default()
-        },
+        // A list does not have `init`. The name must match instead.
+        host_config: InspectHostConfig { init: Some(false), ..entry.host_config },
         network_settings: entry.network_settings,
         mounts: entry.mounts,
         ..ContainerInspect::default()

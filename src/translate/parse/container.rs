@@ -158,7 +158,6 @@ fn cdi_devices(config: &cri::ContainerConfig) -> Result<Vec<String>, ParseError>
     Ok(devices)
 }
 
-/// A fully qualified device: `vendor/class=name`.
 fn cdi_device(name: &str) -> Result<String, ParseError> {
     let parts = name.split_once('=').and_then(|(kind, name)| Some((kind.split_once('/')?, name)));
     let qualified = parts.is_some_and(|((vendor, class), name)| {

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use super::{
-    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
+    defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
     express, identity,
     input::ContainerInput,
-    labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, security_options,
+    labels, mounts, oci_edits, oci_runtime, read_only, sandbox, security_options,
 };
 use crate::{
     error::Failure,
@@ -54,7 +54,7 @@ impl ContainerPlan {
 /// target container.
 pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, Failure> {
     let pod = &input.sandbox.document.spec.metadata;
-    let name = name::checked(container_name(&spec.metadata, pod))?;
+    let name = container_name(&spec.metadata, pod);
     let image_ref = image_reference(&spec, input.image);
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
     let handler = &input.sandbox.document.spec.handler;
@@ -143,7 +143,6 @@ fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failu
 }
 
 fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {
-    let listed = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
     let env: Vec<String> = spec.envs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ContainerCreateBody {
         // The image by id, because a tag may have moved since the caller resolved it.

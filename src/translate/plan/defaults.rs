@@ -9,9 +9,7 @@ use crate::{
         engine::{ApiVersion, EngineInfo},
         label::OCI_SHIM_GROUP,
     },
-    wire::docker::{
-        HealthConfig, HostConfigCgroupnsModeEnum, RestartPolicy, RestartPolicyNameEnum,
-    },
+    wire::docker::{HealthConfig, RestartPolicy, RestartPolicyNameEnum},
 };
 
 /// The OCI annotations with which a container uses the pod's shim.
@@ -24,19 +22,6 @@ pub(super) fn annotations(
     known.then(|| HashMap::from([(OCI_SHIM_GROUP.to_owned(), group)]))
 }
 
-/// Kubernetes' rule: the host's cgroup namespace on cgroup v1 and for privileged containers, otherwise a
-/// private one.
-pub(super) fn cgroup_namespace(
-    privileged: bool,
-    engine: &EngineInfo,
-) -> HostConfigCgroupnsModeEnum {
-    if privileged || engine.cgroup_version == 1 {
-        HostConfigCgroupnsModeEnum::HOST
-    } else {
-        HostConfigCgroupnsModeEnum::PRIVATE
-    }
-}
-
 /// Health checks of images must not run, because CRI has its own probes.
 pub(super) fn no_healthcheck() -> HealthConfig {
     HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }
@@ -44,6 +29,11 @@ pub(super) fn no_healthcheck() -> HealthConfig {
 
 pub(super) const fn never_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
+}
+
+/// None instead of an empty list.
+pub(super) fn listed<T: ToString>(items: &[T]) -> Option<Vec<String>> {
+    (!items.is_empty()).then(|| items.iter().map(ToString::to_string).collect())
 }
 
 /// Bytes of `/dev/shm`, which the whole pod shares with its IPC namespace. Always set, because the daemon's

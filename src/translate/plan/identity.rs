@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::defaults::listed;
 use crate::{
     error::Failure,
     model::{
@@ -47,7 +48,9 @@ pub(super) fn resolve(
 ) -> Result<PlannedIdentity, Failure> {
     let Some(accounts) = accounts else {
         return if needs_accounts(requested, image_user) {
-            Err(no_accounts())
+            Err(Failure::unmet(
+                "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known",
+            ))
         } else {
             Ok(as_requested(requested))
         };
@@ -142,12 +145,6 @@ impl<'a> ResolvedUser<'a> {
     }
 }
 
-fn no_accounts() -> Failure {
-    Failure::unmet(
-        "cannot resolve the user's groups: the image's /etc/passwd and /etc/group are not known",
-    )
-}
-
 fn unknown(field: &str, lack: &str, name: &str) -> Failure {
     Failure::invalid(format!("{field}: the image's {lack} {name:?}"))
 }
@@ -169,11 +166,6 @@ fn group(text: &str, accounts: &Accounts) -> Option<u32> {
         Ok(number) => i32::try_from(number).ok().and_then(|gid| u32::try_from(gid).ok()),
         Err(_) => accounts.group_named(text),
     }
-}
-
-/// None instead of an empty list.
-fn listed<T: ToString>(gids: &[T]) -> Option<Vec<String>> {
-    (!gids.is_empty()).then(|| gids.iter().map(ToString::to_string).collect())
 }
 
 #[cfg(test)]

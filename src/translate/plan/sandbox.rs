@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::{
-    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck},
+    defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
     identity,
     input::SandboxInput,
-    labels, name,
+    labels,
     network_namespace::NetworkNamespace,
     oci_runtime, security_options,
 };
@@ -40,7 +40,7 @@ pub struct SandboxPlan {
 /// The engine has no such runtime, uses another cgroup driver than the caller, or cannot fulfil the
 /// request.
 pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, Failure> {
-    let name = name::checked(sandbox_name(&spec.metadata))?;
+    let name = sandbox_name(&spec.metadata);
     let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
     let annotates = input.engine.api >= ApiVersion::ANNOTATIONS;
     let shim_group =
@@ -115,10 +115,13 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
             body.hostname = hostname;
         }
         NetworkMode::Docker => {
-            let ports = published(&spec.ports);
+            let bindings = bindings(&spec.ports);
+            // The engine publishes only exposed ports.
+            let mut exposed: Vec<String> = bindings.keys().cloned().collect();
+            exposed.sort();
             host.network_mode = Some("default".to_owned());
-            host.port_bindings = Some(ports.bindings).filter(|bindings| !bindings.is_empty());
-            body.exposed_ports = Some(ports.exposed).filter(|exposed| !exposed.is_empty());
+            host.port_bindings = Some(bindings).filter(|bindings| !bindings.is_empty());
+            body.exposed_ports = Some(exposed).filter(|exposed| !exposed.is_empty());
             body.hostname = hostname;
             resolve(host, spec.dns.as_ref());
         }
@@ -135,10 +138,9 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
 /// really want none also mount their own file.
 fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     let Some(dns) = dns else { return };
-    let stated = |items: &[String]| (!items.is_empty()).then(|| items.to_vec());
-    host.dns = stated(&dns.servers);
-    host.dns_search = stated(&dns.searches);
-    host.dns_options = stated(&dns.options);
+    host.dns = listed(&dns.servers);
+    host.dns_search = listed(&dns.searches);
+    host.dns_options = listed(&dns.options);
 }
 
 /// The engine's runtime for a handler. None for the engine's default.
@@ -181,15 +183,8 @@ pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option
     }
 }
 
-/// `80/tcp` for each port with a host port, and the address and port on the host.
-struct Ports {
-    /// `ExposedPorts`: the engine publishes only exposed ports.
-    exposed: Vec<String>,
-    /// `PortBindings`.
-    bindings: HashMap<String, Option<Vec<PortBinding>>>,
-}
-
-fn published(ports: &[PortMapping]) -> Ports {
+/// `PortBindings`: for each port with a host port, such as `80/tcp`, its addresses and ports on the host.
+fn bindings(ports: &[PortMapping]) -> HashMap<String, Option<Vec<PortBinding>>> {
     let mut bindings: HashMap<String, Option<Vec<PortBinding>>> = HashMap::new();
     for port in ports.iter().filter(|port| port.host_port != 0) {
         let key = format!("{}/{}", port.container_port, port.protocol.as_str());
@@ -198,9 +193,7 @@ fn published(ports: &[PortMapping]) -> Ports {
             host_port: Some(port.host_port.to_string()),
         });
     }
-    let mut exposed: Vec<String> = bindings.keys().cloned().collect();
-    exposed.sort();
-    Ports { exposed, bindings }
+    bindings
 }
 
 /// If memory is short, the pause container must not be killed before the other containers.

@@ -2,7 +2,7 @@
 //! the cgroup namespace, which depends on privileges. A localhost profile is a name (AppArmor), or a path
 //! whose text the caller has read (seccomp).
 
-use super::{capabilities, defaults::cgroup_namespace, seccomp};
+use super::{capabilities, defaults::listed, seccomp};
 use crate::{
     error::Failure,
     model::{
@@ -10,7 +10,7 @@ use crate::{
         sandbox::SandboxSecurity,
         security::{ContainerSecurity, Profile, SelinuxLabel},
     },
-    wire::docker::HostConfig,
+    wire::docker::{HostConfig, HostConfigCgroupnsModeEnum},
 };
 
 /// Sets the security options of a pause container. `profile` is the text of its localhost seccomp profile.
@@ -58,7 +58,12 @@ fn confine(
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
-    host.cgroupns_mode = Some(cgroup_namespace(security.privileged, engine));
+    // Kubernetes' rule.
+    host.cgroupns_mode = Some(if security.privileged || engine.cgroup_version == 1 {
+        HostConfigCgroupnsModeEnum::HOST
+    } else {
+        HostConfigCgroupnsModeEnum::PRIVATE
+    });
     host.readonly_rootfs = Some(security.readonly_rootfs);
     host.userns_mode = userns_mode(engine);
     host.cap_add = listed(&capabilities::added(&security.capabilities));
@@ -98,9 +103,4 @@ fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
 /// unless the container opts out.
 fn userns_mode(engine: &EngineInfo) -> Option<String> {
     engine.remaps_users().then(|| "host".to_owned())
-}
-
-/// None instead of an empty list.
-fn listed(items: &[String]) -> Option<Vec<String>> {
-    (!items.is_empty()).then(|| items.to_vec())
 }

@@ -43,24 +43,22 @@ pub fn conditions(engine: &EngineHealth, network: &NetworkStatus) -> cri::Runtim
 }
 
 /// The runtime handlers that a pod may use, sorted: the empty one and [`DEFAULT_HANDLER`] for the default,
-/// and every runtime of the engine.
-pub fn handlers(engine: &EngineInfo) -> Vec<cri::RuntimeHandler> {
-    let own = ["", DEFAULT_HANDLER];
-    let names: BTreeSet<&str> =
-        own.into_iter().chain(engine.runtimes.keys().map(String::as_str)).collect();
+/// and every runtime of the engine, once it has described itself. kubelet always needs the empty one.
+pub fn handlers(engine: Option<&EngineInfo>) -> Vec<cri::RuntimeHandler> {
+    let runtimes = engine.iter().flat_map(|engine| engine.runtimes.keys().map(String::as_str));
+    let names: BTreeSet<&str> = ["", DEFAULT_HANDLER].into_iter().chain(runtimes).collect();
     names
         .into_iter()
         .map(|name| {
-            let users = engine.maps_users(name).is_ok();
-            let read_only = engine.recursive_read_only(name) || engine.edits_read_only(name);
-            handler(name, read_only, users)
+            let features = engine.map(|engine| cri::RuntimeHandlerFeatures {
+                recursive_read_only_mounts: engine.recursive_read_only(name)
+                    || engine.edits_read_only(name),
+                user_namespaces: engine.maps_users(name).is_ok(),
+            });
+            let features = Some(features.unwrap_or_default());
+            cri::RuntimeHandler { name: name.to_owned(), features }
         })
         .collect()
-}
-
-/// The handlers before the engine's list is known. kubelet needs the empty one.
-pub fn default_handlers() -> Vec<cri::RuntimeHandler> {
-    vec![handler("", false, false), handler(DEFAULT_HANDLER, false, false)]
 }
 
 /// The features of all handlers.
@@ -135,17 +133,6 @@ fn unready(kind: &str, reason: &str, message: &str) -> cri::RuntimeCondition {
         status: false,
         reason: reason.to_owned(),
         message: message.to_owned(),
-    }
-}
-
-fn handler(
-    name: &str,
-    recursive_read_only_mounts: bool,
-    user_namespaces: bool,
-) -> cri::RuntimeHandler {
-    cri::RuntimeHandler {
-        name: name.to_owned(),
-        features: Some(cri::RuntimeHandlerFeatures { recursive_read_only_mounts, user_namespaces }),
     }
 }
 

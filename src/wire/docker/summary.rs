@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    InspectMount, InspectNetwork,
+    InspectHostConfig, InspectMount, InspectNetwork,
     lenient::{labels, lenient},
 };
 
@@ -37,21 +37,13 @@ pub struct ContainerSummary {
     /// For people, such as `Exited (137) 2 minutes ago`: nothing else in a list has the exit code.
     #[serde(deserialize_with = "lenient")]
     pub status: String,
-    /// The host configuration of the create request.
+    /// Only the network mode and annotations.
     #[serde(deserialize_with = "lenient")]
-    pub host_config: SummaryHostConfig,
+    pub host_config: InspectHostConfig,
     #[serde(deserialize_with = "lenient")]
     pub network_settings: InspectNetwork,
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<InspectMount>,
-}
-
-/// `HostConfig` of an entry.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct SummaryHostConfig {
-    #[serde(deserialize_with = "lenient")]
-    pub network_mode: String,
 }
 
 /// An entry of `GET /images/json`.

@@ -193,7 +193,7 @@ async fn the_environment_can_be_replaced() {
     let docker = docker().await;
     let bridge = start(Node::new(), &docker, "docker", "log-level = 'info'\n").await;
     let variable = |name: &str| (name == "DOCKBRIDGE_LOG_LEVEL").then(|| "trace".to_owned());
-    let content = Variables::read(&variable).to_json();
+    let content = serde_json::to_string(&Variables::read(&variable)).unwrap();
     let told = body(&bridge.post("/config/diff", &content).await);
     assert_eq!(told, "log-level: \"info\" -> \"trace\" (variable DOCKBRIDGE_LOG_LEVEL)\n");
     assert_eq!(bridge.reload().await.1, "nothing changed\n");

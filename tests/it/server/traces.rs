@@ -6,7 +6,7 @@ use dockbridge::{
     app::environment::Environment,
     config::settings::TracingSettings,
     model::network::NetworkMode,
-    telemetry::otlp::message::{ExportTraceServiceRequest, ExportTraceServiceResponse, Span},
+    telemetry::otlp::message::{ExportTraceServiceRequest, Span},
     wire::cri,
 };
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
@@ -209,10 +209,7 @@ mod fake {
     use tonic_prost::ProstCodec;
     use tower::Service as Tower;
 
-    use super::{
-        ExportTraceServiceRequest, ExportTraceServiceResponse, Request, Response, Span, Status,
-        mpsc,
-    };
+    use super::{ExportTraceServiceRequest, Request, Response, Span, Status, mpsc};
 
     #[derive(Clone)]
     pub(super) struct Service(pub(super) mpsc::UnboundedSender<Vec<Span>>);
@@ -242,8 +239,8 @@ mod fake {
     struct Export(Service);
 
     impl UnaryService<ExportTraceServiceRequest> for Export {
-        type Response = ExportTraceServiceResponse;
-        type Future = Ready<Result<Response<ExportTraceServiceResponse>, Status>>;
+        type Response = ();
+        type Future = Ready<Result<Response<()>, Status>>;
 
         fn call(&mut self, request: Request<ExportTraceServiceRequest>) -> Self::Future {
             let batch = request.into_inner().resource_spans.remove(0);
@@ -251,7 +248,7 @@ mod fake {
             assert_eq!(service.value.unwrap().string_value.unwrap(), "dockbridge");
             let _ =
                 self.0.0.send(batch.scope_spans.into_iter().flat_map(|one| one.spans).collect());
-            ready(Ok(Response::new(ExportTraceServiceResponse {})))
+            ready(Ok(Response::new(())))
         }
     }
 }

@@ -20,7 +20,7 @@ use dockbridge::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::fake_dockerd::server::FakeDockerd;
+use super::{default_settings, fake_dockerd::server::FakeDockerd};
 
 /// The calls and their parts.
 pub(crate) struct Verbs {
@@ -46,7 +46,7 @@ impl Verbs {
         let node = Arc::new(Node {
             logs: Logs::start(format, state.join("logs"), engine.clone()).await,
             image_files: ImageFiles::new(engine.clone(), store.clone(), state, &tracker),
-            live: LiveSettings::default(),
+            live: LiveSettings::new(default_settings()),
             cgroups: Cgroups::from_proc(proc),
             oci_runtime_files: OciRuntimeFiles::new(
                 EditsDirectory::new(state.join("edits")),

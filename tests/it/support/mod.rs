@@ -1,5 +1,7 @@
 //! Support for these tests.
 
+use dockbridge::config::{resolve::resolve, settings::Settings};
+
 pub(crate) mod bridge;
 pub(crate) mod clock;
 pub(crate) mod containers;
@@ -7,3 +9,8 @@ pub(crate) mod fake_dockerd;
 pub(crate) mod nri_plugin;
 pub(crate) mod old_client;
 pub(crate) mod subscribers;
+
+/// The settings of a host on which nothing is set.
+pub(crate) fn default_settings() -> Settings {
+    resolve(Vec::new(), None, &|_| None).unwrap().settings
+}

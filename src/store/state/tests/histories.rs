@@ -267,7 +267,7 @@ impl World {
 
     fn entry(&self, number: u64, version: u64) -> ListedContainer {
         let observed = match observed(number, version) {
-            _ if self.is_foreign(number) => Observed::Foreign(image_of(number).into()),
+            _ if self.is_foreign(number) => foreign_of(image_of(number)),
             observed => as_listed(observed, class(version)),
         };
         ListedContainer { observed: Some(Box::new(observed)), ..claimed(number) }
@@ -277,7 +277,7 @@ impl World {
         match target {
             Target::Container(id) => match self.containers.get_key_value(&number_of(id)) {
                 Some((number, _)) if self.is_foreign(*number) => {
-                    Inspected::Container(Box::new(Observed::Foreign(image_of(*number).into())))
+                    Inspected::Container(Box::new(foreign_of(image_of(*number))))
                 }
                 Some((number, version)) => {
                     Inspected::Container(Box::new(observed(*number, *version)))

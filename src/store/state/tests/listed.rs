@@ -112,7 +112,7 @@ fn inspects_from_before_the_list_complete_nothing() {
 }
 
 fn foreign(number: u64) -> ListedContainer {
-    let observed = Some(Box::new(Observed::Foreign(None.into())));
+    let observed = Some(Box::new(foreign_of(None)));
     ListedContainer { observed, ..listed(number) }
 }
 

@@ -24,7 +24,11 @@ fn a_container_run_by_hand_is_foreign_whatever_its_name() {
             "HostConfig": {"CpuShares": 2},
         });
         let image = ImageId::try_from(image).ok();
-        assert_eq!(observe(inspect), Observed::Foreign(image.into()), "{name} {kind}");
+        assert_eq!(
+            observe(inspect),
+            Observed::Foreign(ForeignContainer { image, joined: None }),
+            "{name} {kind}"
+        );
     }
 }
 

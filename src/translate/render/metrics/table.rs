@@ -23,7 +23,6 @@ pub(super) struct Row {
     pub(super) kind: cri::MetricType,
     /// Labels in addition to [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
-    /// Adds the samples of one subject.
     pub(super) samples: fn(&Subject<'_>, &mut SampleWriter<'_>),
 }
 

@@ -26,7 +26,7 @@ fn the_version_is_what_kubelet_compares() {
 
 #[test]
 fn handlers_are_sorted_and_hold_the_default_twice() {
-    let handlers = runtime::handlers(&engine());
+    let handlers = runtime::handlers(Some(&engine()));
     let shown: Vec<(&str, bool)> = handlers
         .iter()
         .map(|handler| {
@@ -36,7 +36,7 @@ fn handlers_are_sorted_and_hold_the_default_twice() {
     let expected = [("", true), ("crun", false), ("docker", true), ("kata", false), ("runc", true)];
     assert_eq!(shown, expected);
     assert!(handlers.iter().all(|handler| !handler.features.unwrap().user_namespaces));
-    assert_eq!(runtime::default_handlers().len(), 2);
+    assert_eq!(runtime::handlers(None).len(), 2);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn our_runtime_is_announced_where_it_can_be_used() {
         let mut engine = engine();
         engine.runtimes.insert(RUNTIME.to_owned(), OciRuntime::default());
         change(&mut engine);
-        let handlers = runtime::handlers(&engine);
+        let handlers = runtime::handlers(Some(&engine));
         let users = handlers.iter().filter(|it| it.features.unwrap().user_namespaces);
         let users: Vec<String> = users.map(|it| it.name.clone()).collect();
         (users.join(","), runtime::features(Some(&engine)).mount_options)
