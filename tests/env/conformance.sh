@@ -202,7 +202,9 @@ run_critest() {
 
 # The specs that Kubernetes runs on each node, without those that need a machine for themselves.
 run_e2e() {
-    local folder
+    local folder gates='PodAndContainerStatsFromCRI: true'
+    # Kubelets before 1.36 do not start with a gate that they do not know.
+    if grep -qa CRIListStreaming "$1/kubelet"; then gates+=', CRIListStreaming: true'; fi
     # Kubelets of several worlds would remove each other's pods.
     for folder in /var/lib/kubelet /var/log/pods /var/log/containers; do
         mkdir -p "$folder" "$world/kubelet$folder"
@@ -211,7 +213,7 @@ run_e2e() {
     done
     # The suite starts kubelet with systemd if it finds systemd-run, but no systemd can be reached from a world.
     folder=$(type -P systemd-run) && mount --bind /dev/null "$folder"
-    cat >"$world/run/kubelet.yaml" <<'YAML'
+    cat >"$world/run/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
@@ -219,7 +221,7 @@ failSwapOn: false
 cgroupDriver: cgroupfs
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 10Mi}
-featureGates: {PodAndContainerStatsFromCRI: true}
+featureGates: {$gates}
 YAML
     cd "$world/log"
     timeout 7200 "$1/ginkgo" --procs=8 --no-color --json-report=report.json --output-dir="$world/log" --focus='\[NodeConformance\]' \

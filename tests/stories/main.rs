@@ -158,6 +158,7 @@ const STORIES: &[(&str, Story)] = stories![
     exchange::without_live_restore,
     exchange::on_the_engines_network,
     exchange::cut_off,
+    exchange::with_dockbridge,
     exchange::image_store::switched,
     slow_engine::first_answers_are_true,
     slow_engine::what_hangs_is_listed,

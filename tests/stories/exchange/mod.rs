@@ -40,27 +40,33 @@ use crate::{
 
 /// With CNI and `live-restore`.
 pub(crate) async fn with_live_restore(world: World) -> Outcome {
-    let way = Way { network: Network::Cni, live: true, is_cut_off: false };
+    let way = Way { network: Network::Cni, live: true, beside: Beside::Nothing };
     exchanged(&world, "exchange_live", way).await
 }
 
 /// With CNI: every container ends with the engine.
 pub(crate) async fn without_live_restore(world: World) -> Outcome {
-    let way = Way { network: Network::Cni, live: false, is_cut_off: false };
+    let way = Way { network: Network::Cni, live: false, beside: Beside::Nothing };
     exchanged(&world, "exchange_ends", way).await
 }
 
 /// With the engine's own network and `live-restore`.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
-    let way = Way { network: Network::Docker, live: true, is_cut_off: false };
+    let way = Way { network: Network::Docker, live: true, beside: Beside::Nothing };
     exchanged(&world, "exchange_docker", way).await
 }
 
 /// dockerd is killed instead of stopped, and killed again several times while it starts with the new programs.
 /// dockbridge is killed as well.
 pub(crate) async fn cut_off(world: World) -> Outcome {
-    let way = Way { network: Network::Cni, live: true, is_cut_off: true };
+    let way = Way { network: Network::Cni, live: true, beside: Beside::Kills };
     exchanged(&world, "exchange_cut", way).await
+}
+
+/// One upgrade of all packages restarts dockbridge as well, before the engine or after it.
+pub(crate) async fn with_dockbridge(world: World) -> Outcome {
+    let way = Way { network: Network::Cni, live: true, beside: Beside::Restarts };
+    exchanged(&world, "exchange_both", way).await
 }
 
 /// How the engine is exchanged.
@@ -68,7 +74,17 @@ pub(crate) async fn cut_off(world: World) -> Outcome {
 struct Way {
     network: Network,
     live: bool,
-    is_cut_off: bool,
+    beside: Beside,
+}
+
+/// What happens beside the exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// dockbridge restarts right before and right after it.
+    Restarts,
+    /// The engine and dockbridge are killed during it.
+    Kills,
 }
 
 impl Way {
@@ -140,7 +156,7 @@ async fn walk(stage: &mut Stage, way: Way, chain: &[PathBuf]) -> Outcome {
         let step = Step { way, from: version(&stage.engine).await? };
         let forwarded = Forwarded::open(stage, &crew.pods[0].sandbox).await?;
         let fates = step.take(stage, &crew, next).await?;
-        if fates.pods[0] == Fate::Survives && !way.is_cut_off {
+        if fates.pods[0] == Fate::Survives && way.beside == Beside::Nothing {
             forwarded.still_works().await?;
         }
         crew.renew(stage, &fates).await?;
@@ -160,11 +176,17 @@ impl Step {
     async fn take(&self, stage: &mut Stage, crew: &Crew, next: &Path) -> Outcome<Fates> {
         let predicted = predicted(stage).await?;
         let mut watch = None;
-        if self.way.is_cut_off {
-            self.cut_off(stage, next).await?;
-        } else {
-            watch = Some(Watch::start(&stage.cri, crew).await?);
-            self.exchange(&stage.engine, next).await?;
+        match self.way.beside {
+            Beside::Nothing => {
+                watch = Some(Watch::start(&stage.cri, crew).await?);
+                self.exchange(&stage.engine, next).await?;
+            }
+            Beside::Restarts => {
+                stage.cri = stage.bridge.restart().await?;
+                self.exchange(&stage.engine, next).await?;
+                stage.cri = stage.bridge.restart().await?;
+            }
+            Beside::Kills => self.cut_off(stage, next).await?,
         }
         until_ready(&stage.cri).await?;
         let fates = crew.fates(&stage.engine).await?;
@@ -189,7 +211,7 @@ impl Step {
         if fates.are_kept() {
             ensure!(lost.is_empty(), "dockbridge did not list {lost:?} all the time");
         }
-        if !self.way.is_cut_off && (fates.are_kept() || !self.way.live) {
+        if self.way.beside != Beside::Kills && (fates.are_kept() || !self.way.live) {
             let ended = fates.pods.iter().filter(|fate| **fate != Fate::Survives).count();
             ensure_eq!(ended, predicted, "pods that end");
         }
@@ -228,11 +250,15 @@ impl Step {
     }
 
     fn print(&self, to: &str, fates: &Fates) {
-        let Way { network, live, is_cut_off } = self.way;
+        let Way { network, live, beside } = self.way;
         let live = if live { "on" } else { "off" };
-        let cut = if is_cut_off { ", cut off" } else { "" };
+        let beside = match beside {
+            Beside::Nothing => "",
+            Beside::Restarts => ", with dockbridge",
+            Beside::Kills => ", cut off",
+        };
         let (plain, pods) = (Fates::count(&fates.plain), Fates::count(&fates.pods));
-        println!("| {} to {to}{cut} | {live} | {network} | {plain} | {pods} |", self.from);
+        println!("| {} to {to}{beside} | {live} | {network} | {plain} | {pods} |", self.from);
     }
 }
 
