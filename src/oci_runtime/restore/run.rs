@@ -7,6 +7,7 @@ use std::{
     io::{self, BufReader, Seek},
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize as _;
@@ -81,6 +82,13 @@ pub(in crate::oci_runtime) fn prepare(
             .map_err(|error| unfit(&format!("its file {path} of {}: {error}", source.display())))?;
     }
     Ok(restoring(line, &config, checkpoint))
+}
+
+/// How long CRIU may work. It never ends if the file that it opens is a named pipe or on a dead disk.
+pub(in crate::oci_runtime) fn time_limit(checkpoint: &Path) -> Duration {
+    let images = fs::read_dir(checkpoint.join(IMAGES)).into_iter().flatten().flatten();
+    let bytes: u64 = images.filter_map(|image| Some(image.metadata().ok()?.len())).sum();
+    LIMIT + Duration::from_secs(bytes / SLOWEST)
 }
 
 fn unfit(reason: &str) -> OciRuntimeError {
@@ -272,6 +280,10 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
     })
 }
 
+/// For a small checkpoint. The engine has answered before the server stops waiting for it.
+const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
+/// Bytes of images that a slow disk reads in a second.
+const SLOWEST: u64 = 16 << 20;
 /// Images with more are not accepted. Memory is in others.
 const LARGEST_IMAGE: u64 = 64 << 20;
 /// All of them are in memory at the same time.
