@@ -16,6 +16,7 @@ use std::{
 };
 
 use nix::{errno::Errno, libc};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tracing::{info, warn};
 
 use super::error::{HostError, OrCannot as _};
@@ -76,6 +77,16 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
         std::os::unix::fs::chown(draft, Some(facts.uid()), Some(facts.gid()))?;
         fs::set_permissions(draft, facts.permissions())
     })
+}
+
+/// Renames a file. Fails if something has the new name.
+pub fn rename_new(from: &Path, to: &Path) -> Result<(), HostError> {
+    let renamed = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems, such as NFS, do not have the flag.
+        Err(rustix::io::Errno::INVAL) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
+        renamed => renamed.map_err(io::Error::from),
+    };
+    renamed.or_cannot("rename to", to)
 }
 
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a

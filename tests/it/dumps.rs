@@ -1,7 +1,13 @@
 //! CheckpointContainer and CheckpointPod with the fake dockerd: what is refused, and what an ended dockbridge left. A whole
 //! checkpoint needs a real container: `tests/stories/checkpoints.rs`.
 
-use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
 
 use dockbridge::{
     container::{
@@ -14,6 +20,7 @@ use dockbridge::{
     translate::render::dump::files,
 };
 use serde_json::json;
+use tokio::process::Child;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -74,6 +81,18 @@ impl Scene {
         DumpSpec { sandbox: Some(sandbox), location, ..self.spec() }
     }
 
+    /// Another running container of the pod.
+    async fn other(&self) -> String {
+        let sandbox = self.pod_spec().sandbox.unwrap();
+        let id = self.docker.world(|world| {
+            let id = workload(world, &sandbox, "other");
+            world.start(&id);
+            id
+        });
+        self.verbs.node.store.refresh_container(&id).await.unwrap();
+        id
+    }
+
     async fn refused(&self, spec: DumpSpec) -> (Kind, String) {
         let error = self.dumps.checkpoint(spec, files).await.unwrap_err();
         (error.kind(), error.to_string())
@@ -82,6 +101,15 @@ impl Scene {
     fn unfinished(&self) -> PathBuf {
         self.place.path().join("dumps").join(&self.container)
     }
+}
+
+/// A program that runs in this directory until it is dropped.
+async fn program_in(directory: &Path) -> Child {
+    let mut program = tokio::process::Command::new("cat");
+    program.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null());
+    let program = program.kill_on_drop(true).spawn().unwrap();
+    eventually(|| detached::is_used(directory)).await;
+    program
 }
 
 #[tokio::test]
@@ -147,12 +175,7 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
 async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     let scene = Scene::start().await;
     let pod_spec = scene.pod_spec();
-    let other = scene.docker.world(|world| {
-        let id = workload(world, pod_spec.sandbox.as_deref().unwrap(), "other");
-        world.start(&id);
-        id
-    });
-    scene.verbs.node.store.refresh_container(&other).await.unwrap();
+    let other = scene.other().await;
     let inspect = format!("GET /containers/{}/json", scene.container);
     let held = scene.docker.hold(&inspect);
     let inspects = scene.docker.count(&inspect);
@@ -167,7 +190,9 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
         let same_pod =
             DumpSpec { location: elsewhere, containers: containers.clone(), ..pod_spec.clone() };
         let same_place = DumpSpec { sandbox: None, location: link, containers, timeout: None };
-        for spec in [same_pod, same_place] {
+        let archive = same_place.location.join("main.tar");
+        let same_archive = DumpSpec { location: archive, ..same_place.clone() };
+        for spec in [same_pod, same_place, same_archive] {
             let error = scene.dumps.checkpoint(spec, files).await.unwrap_err();
             assert!(matches!(error, DumpError::InProgress { .. }), "{error}");
         }
@@ -193,10 +218,7 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     });
     let order = json!({ "parts": [part], "drafts": [draft], "index": null });
     fs::write(directory.join("order.json"), order.to_string()).unwrap();
-    let mut program = tokio::process::Command::new("cat");
-    program.current_dir(&directory).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut program = program.kill_on_drop(true).spawn().unwrap();
-    eventually(|| detached::is_used(&directory)).await;
+    let program = program_in(&directory).await;
 
     let next = Scene::dumps(&scene.verbs.node, &scene.place);
     next.adopt_leftovers().await;
@@ -206,8 +228,7 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     let stopping = tokio::spawn(async move { containers.stop(&id, Duration::from_secs(1)).await });
     crate::clock::settle().await;
     assert!(!stopping.is_finished() && draft.exists());
-    drop(program.stdin.take());
-    program.wait().await.unwrap();
+    drop(program);
     stopping.await.unwrap().unwrap();
     eventually(|| !directory.exists()).await;
     assert!(!draft.exists());
@@ -273,10 +294,17 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         });
         let order = json!({ "parts": [part], "drafts": [archive], "index": index });
         fs::write(directory.join("order.json"), order.to_string()).unwrap();
+        let program = program_in(&directory).await;
+        let other = scene.other().await;
         let next = Scene::dumps(&scene.verbs.node, &scene.place);
         next.adopt_leftovers().await;
         let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
         assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        // Otherwise the archive of another container would be removed.
+        let other = DumpSpec { location: archive.clone(), containers: vec![other], ..scene.spec() };
+        let refused = next.checkpoint(other, files).await.unwrap_err();
+        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        drop(program);
         eventually(|| !directory.exists()).await;
         assert_eq!(archive.exists(), is_complete);
     }

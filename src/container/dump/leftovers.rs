@@ -1,6 +1,7 @@
 //! Checkpoints that an ended dockbridge left unfinished. Their program may still run.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -32,8 +33,8 @@ impl Dumps {
         for directory in found.await.unwrap_or_default() {
             let directory = directory.path();
             let place = directory.clone();
-            let containers = blocking(move || containers(&place)).await;
-            let in_progress = containers.iter().map(|id| self.running.try_write(id));
+            let (containers, in_use) = blocking(move || in_use(&place)).await;
+            let in_progress = in_use.iter().map(|name| self.running.try_write(name));
             let Some(in_progress) = in_progress.collect::<Option<Vec<_>>>() else { continue };
             let mut standstills = Vec::new();
             for id in &containers {
@@ -73,15 +74,17 @@ async fn finish(directory: PathBuf) -> Result<(), HostError> {
     .await
 }
 
-/// The containers in the order. Without one, nothing was started, and the directory has the name of one container.
-fn containers(directory: &Path) -> Vec<String> {
+/// The containers in the order, and the names of all that no new checkpoint may use, as `Attempt::in_use` has them.
+/// Without an order, nothing was started.
+fn in_use(directory: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let read = |name| order::read::<Order>(directory, name).ok().flatten();
-    match read(ORDER).or_else(|| read(TAKEN)) {
-        Some(order) => order.parts.into_iter().map(|part| part.container).collect(),
-        None => {
-            directory.file_name().map(|id| id.to_string_lossy().into_owned()).into_iter().collect()
-        }
-    }
+    let order = read(ORDER).or_else(|| read(TAKEN)).unwrap_or_default();
+    let containers: BTreeSet<_> = order.parts.into_iter().map(|part| part.container).collect();
+    let paths = order.drafts.into_iter().chain(order.index);
+    let paths = paths.map(|path| path.display().to_string());
+    let id = directory.file_name().map(|id| id.to_string_lossy().into_owned());
+    let in_use = containers.iter().cloned().chain(paths).chain(id).collect();
+    (containers, in_use)
 }
 
 /// Reads the order. Renames it first, so that a program that starts now does nothing.

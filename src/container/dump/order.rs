@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The order to the program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     /// The containers, which stand still together.
     pub(super) parts: Vec<Part>,
