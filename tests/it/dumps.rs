@@ -236,6 +236,41 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
 }
 
+/// The files of the first one could not be removed. Nothing is thawed before the programs of both have ended.
+#[tokio::test]
+async fn two_leftovers_of_one_container_are_removed_together() {
+    let scene = Scene::start().await;
+    let freezer = scene.place.path().join("freezer");
+    fs::create_dir(&freezer).unwrap();
+    let state = || fs::read_to_string(freezer.join("freezer.state")).unwrap();
+    fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    let part = json!({
+        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "freezer": { "directory": freezer, "is_v2": false },
+    });
+    let order = json!({ "parts": [part], "drafts": [], "index": null }).to_string();
+    let of_pod = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
+    let directories = [scene.unfinished(), of_pod];
+    for directory in &directories {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("order.json"), &order).unwrap();
+    }
+    let [mut one, other] = [program_in(&directories[0]).await, program_in(&directories[1]).await];
+    let next = Scene::dumps(&scene.verbs.node, &scene.place);
+    next.adopt_leftovers().await;
+    one.kill().await.unwrap();
+    detached::ended(&directories[0]).await;
+    crate::clock::settle().await;
+    for spec in [scene.spec(), scene.pod_spec()] {
+        let refused = next.checkpoint(spec, files).await.unwrap_err();
+        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+    }
+    assert_eq!(state(), "FROZEN");
+    drop(other);
+    eventually(|| !directories.iter().any(|directory| directory.exists())).await;
+    assert!(state().starts_with("THAWED"));
+}
+
 #[tokio::test]
 async fn a_pod_is_refused_as_a_whole() {
     let scene = Scene::start().await;
@@ -275,7 +310,7 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
 }
 
-/// The archives of a pod have no temporary names, so the next dockbridge looks for the index.
+/// An archive of a pod may have its final name already, so the next dockbridge looks for the index.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {
