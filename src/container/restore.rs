@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::node::Node;
 use crate::{
@@ -53,14 +54,10 @@ impl Node {
             let opened = path.clone();
             let read = blocking(move || {
                 let mut archive = file::open_regular(&opened)?;
-                let contents = Contents::find(&mut archive)?;
-                Ok::<_, io::Error>([
-                    contents.document(&mut archive, CONFIG)?,
-                    contents.document(&mut archive, SPEC)?,
-                ])
+                Contents::find(&mut archive)?.documents(&mut archive)
             });
-            let documents = read.await.map_err(|error| refused(kind(&error), error.to_string()))?;
-            (Restore::Archive(path), documents)
+            let read = read.await.map_err(|error| refused(kind(&error), error.to_string()))?;
+            (Restore::Archive { path, documents: digest(&read) }, read)
         } else {
             let image = self.present_image(snapshot, named).await?;
             if !MARKS.iter().any(|mark| image.labels.contains_key(*mark)) {
@@ -148,6 +145,11 @@ impl Node {
         let reason = "the setting restore-images, which allows it, does not name the image";
         Err(refused(named, Kind::FailedPrecondition, reason))
     }
+}
+
+/// Identifies what an archive says about its container. Valid JSON has no NUL.
+pub(super) fn digest([config, spec]: &[Vec<u8>; 2]) -> String {
+    hex::encode(Sha256::new().chain_update(config).chain_update([0]).chain_update(spec).finalize())
 }
 
 /// What the request says about the process and the checkpoint does not. None if they agree.

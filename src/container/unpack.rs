@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     node::Node,
     oci_runtime_files::remove_directory,
-    restore::{kind, refused},
+    restore::{digest, kind, refused},
 };
 use crate::{
     concurrency::blocking::blocking,
@@ -51,7 +51,7 @@ impl Node {
         let named = archive.as_ref().unwrap_or(&spec.image);
         // The settings may have changed after the create.
         match restore {
-            Restore::Archive(path) => self.ensure_allowed(named, path)?,
+            Restore::Archive { path, .. } => self.ensure_allowed(named, path)?,
             Restore::Image(id) => {
                 let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
                 self.ensure_restorable(named, &image)?;
@@ -87,18 +87,18 @@ impl Node {
         if let Err(error) = made.await {
             return Ok(Err(error.source));
         }
-        let archive = match restore {
-            Restore::Archive(path) => path.clone(),
+        let (archive, documents) = match restore {
+            Restore::Archive { path, documents } => (path.clone(), Some(documents.clone())),
             Restore::Image(image) => {
                 let archive = draft.join("image.tar");
                 if let Err(error) = self.export(image, &archive, stops).await? {
                     return Ok(Err(error));
                 }
-                archive
+                (archive, None)
             }
         };
         let (directory, stops) = (draft.to_owned(), stops.clone());
-        Ok(blocking(move || unpack(&archive, &directory, &stops)).await)
+        Ok(blocking(move || unpack(&archive, documents, &directory, &stops)).await)
     }
 
     /// Writes the files of an image into an archive.
@@ -147,9 +147,21 @@ impl Stops {
     }
 }
 
-fn unpack(archive: &Path, directory: &Path, stops: &Stops) -> io::Result<()> {
+/// `documents` is the digest of what the create has read.
+fn unpack(
+    archive: &Path,
+    documents: Option<String>,
+    directory: &Path,
+    stops: &Stops,
+) -> io::Result<()> {
     let mut opened = file::open_regular(archive)?;
     let contents = Contents::find(&mut opened)?;
+    if let Some(known) = documents
+        && digest(&contents.documents(&mut opened)?) != known
+    {
+        let text = "the archive was exchanged after the container was created";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
     let free = free(directory)?;
     if contents.size() > free {
         let (needed, free) = (contents.size() >> 20, free >> 20);

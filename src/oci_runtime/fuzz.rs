@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     edit::{self, Mounted},
     restore::{
-        archive::{CONFIG, Contents, SPEC, check_extensions},
+        archive::{Contents, check_extensions},
         config::Config,
         fit::Target,
         images::Images,
@@ -47,9 +47,7 @@ pub(crate) fn archive(bytes: &[u8]) {
     let _ = check_extensions(&mut archive);
     if let Ok(contents) = Contents::find(&mut archive) {
         assert!(contents.size() <= (bytes.len() as u64).saturating_mul(2), "more than there is");
-        for name in [CONFIG, SPEC] {
-            let _ = contents.document(&mut archive, name);
-        }
+        let _ = contents.documents(&mut archive);
     }
 }
 

@@ -76,11 +76,15 @@ impl Contents {
         self.0.iter().map(|content| content.size).fold(0, u64::saturating_add)
     }
 
-    /// A JSON document of the archive.
+    /// What [`Described::read`] reads.
     ///
     /// # Errors
-    /// There is none of this name, or it is too large.
-    pub fn document(&self, archive: &mut (impl Read + Seek), name: &str) -> io::Result<Vec<u8>> {
+    /// A document is missing or too large.
+    pub fn documents(&self, archive: &mut (impl Read + Seek)) -> io::Result<[Vec<u8>; 2]> {
+        Ok([self.document(archive, CONFIG)?, self.document(archive, SPEC)?])
+    }
+
+    fn document(&self, archive: &mut (impl Read + Seek), name: &str) -> io::Result<Vec<u8>> {
         let content = self.0.iter().find(|content| content.path == Path::new(name));
         let content = content.ok_or_else(|| refused(format!("the archive has no {name}")))?;
         if content.size > LARGEST_DOCUMENT {

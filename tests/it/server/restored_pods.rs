@@ -178,6 +178,20 @@ async fn it_needs_our_runtime_and_the_setting() {
     scene.refuses(scene.request(), unmet, "dockbridge setup").await;
 }
 
+/// The request was compared with the archive at the create.
+#[tokio::test]
+async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
+    let scene = Scene::start().await;
+    let restored = scene.restore(scene.request()).await.unwrap();
+    scene.archive("a", &["sleep", "1000"]);
+    let id = &restored.restored_containers[0].container_id;
+    let refused = scene.bridge.start_container(id).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("was exchanged"), "{refused}");
+    assert_eq!(scene.docker.count("POST /containers/*/start"), 1, "only the sandbox");
+    scene.bridge.clear(&scene.docker).await;
+}
+
 /// A pod that was there before the call, and its containers, stay.
 #[tokio::test]
 async fn a_failure_takes_back_only_what_the_call_has_made() {
