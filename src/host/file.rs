@@ -122,15 +122,6 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
     Ok(Some(bytes))
 }
 
-/// Opens a regular file. A symbolic link is not followed. Fails if there is no regular file at `path`.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Err(not_regular()),
-        opened => regular(opened?),
-    }
-}
-
 /// Reads a text of at most `limit` bytes. The error does not name the file.
 ///
 /// # Errors
