@@ -8,11 +8,16 @@ use dockbridge::{
     wire::cri,
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
+use super::repeated_calls::let_go;
 use crate::support::{
     bridge::{Bridge, IMAGE, LONG, Node, container, docker, locks, pod},
-    fake_dockerd::server::FakeDockerd,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
 /// A server, and the checkpoint of a pod with two containers.
@@ -209,5 +214,48 @@ async fn a_failure_takes_back_only_what_the_call_has_made() {
     let left = scene.bridge.containers().await.unwrap();
     assert_eq!(left.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [own]);
     assert_eq!(scene.bridge.pods().await.unwrap()[0].id, sandbox);
+    scene.bridge.clear(&scene.docker).await;
+}
+
+/// A call for the same pod may come while the first one still works. It gets a pod that stays.
+#[tokio::test]
+async fn a_failure_does_not_take_the_pod_of_another_call() {
+    let scene = Scene::start().await;
+    fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
+    let held = scene.docker.hold("POST /containers/create");
+    let config = pod("later");
+    let run = async {
+        eventually(|| scene.docker.count("POST /containers/create") == 1).await;
+        let (sandbox, ()) = tokio::join!(scene.bridge.run(&config), let_go(&held));
+        sandbox.unwrap()
+    };
+    let (refused, sandbox) = tokio::join!(scene.restore(scene.request()), run);
+    refused.unwrap_err();
+    let left = scene.bridge.pods().await.unwrap();
+    assert_eq!(left.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [sandbox]);
+    scene.bridge.clear(&scene.docker).await;
+}
+
+#[tokio::test]
+async fn a_failure_does_not_take_the_container_of_another_call() {
+    let scene = Scene::start().await;
+    fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
+    let held = CancellationToken::new();
+    let create = "POST /containers/create";
+    // That of `a`, after the pod's and the one that reads the image.
+    scene.docker.inject(Rule::new(create, Fault::Held(held.clone())).after(2).times(1));
+    let config = pod("later");
+    let other = async {
+        eventually(|| scene.docker.count(create) == 3).await;
+        let sandbox = scene.bridge.pods().await.unwrap()[0].id.clone();
+        let own = scene.bridge.create(&sandbox, &container("own"), &config).await.unwrap();
+        held.cancel();
+        own
+    };
+    let (refused, own) = tokio::join!(scene.restore(scene.request()), other);
+    refused.unwrap_err();
+    let left = scene.bridge.containers().await.unwrap();
+    assert_eq!(left.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [own]);
+    assert_eq!(scene.bridge.pods().await.unwrap().len(), 1);
     scene.bridge.clear(&scene.docker).await;
 }
