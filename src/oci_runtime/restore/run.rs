@@ -14,7 +14,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{
-    archive::check_extensions,
+    archive::check_bounds,
     config::Config,
     fit::{Handling, Target, handling},
     images::Images,
@@ -164,7 +164,7 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
         opened => Some(opened.map_err(failed)?),
     };
     if let Some(archive) = &archive {
-        check_extensions(&mut &*archive).and_then(|()| (&*archive).rewind()).map_err(failed)?;
+        check_bounds(&mut &*archive).and_then(|()| (&*archive).rewind()).map_err(failed)?;
     }
     let read = archive.map(BufReader::new).into_iter();
     Ok(layer::apply(&files, read, &deleted).map_err(failed)?)

@@ -4,7 +4,7 @@ use std::{fs, io::Cursor};
 
 use tar::{Builder, EntryType, Header};
 
-use super::super::archive::{CONFIG, Contents, check_extensions};
+use super::super::archive::{CONFIG, Contents, check_bounds};
 
 fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u8]) {
     let mut header = Header::new_gnu();
@@ -78,7 +78,7 @@ fn hostile_archives_are_refused() {
         let refused = Contents::find(&mut bytes).unwrap_err().to_string();
         assert!(refused.contains("size in a pax header"), "{refused}");
         bytes.set_position(0);
-        check_extensions(&mut bytes).unwrap_err();
+        check_bounds(&mut bytes).unwrap_err();
         let mut bytes = archive(&[("pax", kind, b"9 mtime=1\n"), (CONFIG, FILE, b"{}")]);
         Contents::find(&mut bytes).unwrap();
     }
