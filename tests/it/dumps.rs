@@ -269,6 +269,15 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     drop(other);
     eventually(|| !directories.iter().any(|directory| directory.exists())).await;
     assert!(state().starts_with("THAWED"));
+    // Somebody had paused it just before it was frozen.
+    fs::create_dir_all(scene.unfinished()).unwrap();
+    fs::write(scene.unfinished().join("order.json"), &order).unwrap();
+    scene.docker.world(|world| {
+        world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
+    });
+    Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
+    eventually(|| !scene.unfinished().exists()).await;
+    assert!(state().starts_with("FROZEN"));
 }
 
 #[tokio::test]

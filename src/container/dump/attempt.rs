@@ -19,7 +19,7 @@ use super::{
     error::DumpError,
     facts::Facts,
     order::{self, Cause, LOG, ORDER, Order, Part, REPORT, Report, UNWANTED},
-    work::COMMAND,
+    work::{COMMAND, FREEZE_LIMIT},
 };
 use crate::{
     concurrency::blocking::blocking,
@@ -29,6 +29,7 @@ use crate::{
         beneath, clock, detached, disk,
         error::HostError,
         file::{self, Durability},
+        freezer::Freezer,
     },
     logs::log_path::LogPath,
     model::{
@@ -283,14 +284,7 @@ impl Attempt {
             () = tell => {}
         }
         detached::ended(&directory).await;
-        // The program may have been killed by somebody. Nothing else knows which containers stand still, so this does
-        // not give up.
-        let thaw = |parts: Vec<Part>| blocking(move || order::thaw(&parts));
-        while let Err(error) = thaw(parts.to_vec()).await {
-            let (id, error) = (self.id(), chain(&error));
-            warn!(id, error, "cannot let a container continue after its checkpoint; trying again");
-            sleep(THAW_RETRY).await;
-        }
+        let_continue(&self.node, parts.to_vec()).await;
         drop(held);
         let report = blocking(move || order::read(&directory, REPORT)).await?;
         report.ok_or_else(|| {
@@ -358,6 +352,30 @@ impl Attempt {
 
     fn abandoned(&self) -> DumpError {
         DumpError::Abandoned { id: self.id().to_owned() }
+    }
+}
+
+/// Thaws the containers, except those that somebody has paused. The program may have been killed. Nothing else knows
+/// which containers stand still, so this does not give up.
+pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
+    for Part { container, freezer, .. } in parts {
+        let thaw = |freezer: Freezer| blocking(move || freezer.thaw());
+        while let Err(error) = thaw(freezer.clone()).await {
+            let error = chain(&error);
+            warn!(
+                container,
+                error, "cannot let a container continue after its checkpoint; trying again"
+            );
+            sleep(THAW_RETRY).await;
+        }
+        // Otherwise the engine could never unpause it. It cannot be paused while it stands still, so this was before.
+        let is_paused = timeout(READ_TIMEOUT, node.engine.is_paused(&container)).await;
+        if matches!(is_paused, Ok(Ok(true)))
+            && let Err(error) = blocking(move || freezer.freeze(FREEZE_LIMIT)).await
+        {
+            let error = chain(&error);
+            warn!(container, error, "cannot pause a container again after its checkpoint; it runs");
+        }
     }
 }
 

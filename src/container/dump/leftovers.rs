@@ -9,11 +9,13 @@ use std::{
 use tracing::{info, warn};
 
 use super::{
+    attempt::let_continue,
     order::{self, ORDER, Order, TAKEN},
     service::Dumps,
 };
 use crate::{
     concurrency::blocking::blocking,
+    container::node::Node,
     error::chain,
     host::{
         detached,
@@ -44,8 +46,9 @@ impl Dumps {
             for id in &containers {
                 standstills.push(self.node.engine.standstills().begin(id).await);
             }
+            let node = self.node.clone();
             self.tracker.spawn(async move {
-                finish(directories).await;
+                finish(&node, directories).await;
                 drop((standstills, in_progress));
             });
         }
@@ -70,7 +73,7 @@ fn find(place: &Path) -> Vec<Leftovers> {
 }
 
 /// No container is thawed while another program of it runs.
-async fn finish(directories: Vec<PathBuf>) {
+async fn finish(node: &Node, directories: Vec<PathBuf>) {
     let mut orders = Vec::new();
     for directory in directories {
         detached::ended(&directory).await;
@@ -82,7 +85,13 @@ async fn finish(directories: Vec<PathBuf>) {
     }
     for (order, directory) in orders {
         let place = directory.clone();
-        let removed = blocking(move || remove(order?.unwrap_or_default(), &place)).await;
+        let removed = match order {
+            Ok(Order { parts, drafts, index }) => {
+                let_continue(node, parts).await;
+                blocking(move || remove(&drafts, index, &place)).await
+            }
+            Err(error) => Err(error),
+        };
         let directory = directory.display();
         match removed {
             Ok(()) => info!(%directory, "removed an unfinished checkpoint"),
@@ -94,10 +103,9 @@ async fn finish(directories: Vec<PathBuf>) {
     }
 }
 
-fn remove(Order { parts, drafts, index }: Order, directory: &Path) -> Result<(), HostError> {
-    order::thaw(&parts)?;
+fn remove(drafts: &[PathBuf], index: Option<PathBuf>, directory: &Path) -> Result<(), HostError> {
     if !index.is_some_and(|index| index.exists()) {
-        for draft in &drafts {
+        for draft in drafts {
             file::remove_if_present(draft, Durability::Written)?;
         }
     }
@@ -119,7 +127,7 @@ impl Leftovers {
 }
 
 /// Reads the order. Renames it first, so that a program that starts now does nothing.
-fn take_order(directory: &Path) -> Result<Option<Order>, HostError> {
+fn take_order(directory: &Path) -> Result<Order, HostError> {
     let (from, to) = (directory.join(ORDER), directory.join(TAKEN));
     match fs::rename(&from, &to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -127,5 +135,5 @@ fn take_order(directory: &Path) -> Result<Option<Order>, HostError> {
         }
         _ => {}
     }
-    order::read(directory, TAKEN)
+    Ok(order::read(directory, TAKEN)?.unwrap_or_default())
 }
