@@ -6,18 +6,20 @@
 use std::{
     collections::BTreeMap,
     fmt::Display,
+    fs::{self, File},
     io::{self, Read as _},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::node::Node;
 use crate::{
     concurrency::blocking::blocking,
     error::{Failure, Kind, shortened},
-    host::file,
+    host::beneath,
     image_files::inspection::ImageInspection,
     model::{
         container::ContainerSpec,
@@ -49,18 +51,9 @@ impl Node {
         let refused = |kind, reason| refused(named, kind, reason);
         let (restore, documents) = if named.starts_with('/') {
             let path = PathBuf::from(named);
-            self.ensure_allowed(named, &path)?;
-            let opened = path.clone();
-            let read = blocking(move || {
-                let mut archive = file::open_regular(&opened)?;
-                let contents = Contents::find(&mut archive)?;
-                Ok::<_, io::Error>([
-                    contents.document(&mut archive, CONFIG)?,
-                    contents.document(&mut archive, SPEC)?,
-                ])
-            });
-            let documents = read.await.map_err(|error| refused(kind(&error), error.to_string()))?;
-            (Restore::Archive(path), documents)
+            let read = |mut archive: File| Contents::find(&mut archive)?.documents(&mut archive);
+            let read = self.read_allowed(named, &path, read).await?;
+            (Restore::Archive { path, documents: digest(&read) }, read)
         } else {
             let image = self.present_image(snapshot, named).await?;
             if !MARKS.iter().any(|mark| image.labels.contains_key(*mark)) {
@@ -100,11 +93,9 @@ impl Node {
     /// The directory is not allowed, or has no valid index.
     pub async fn checkpointed_containers(&self, directory: &Path) -> Result<Vec<String>, Failure> {
         let named = directory.display().to_string();
-        let path = directory.join(POD_INDEX);
-        self.ensure_allowed(&named, &path)?;
-        let read = blocking(move || {
+        let read = |index: File| {
             let mut bytes = Vec::new();
-            file::open_regular(&path)?.take(LARGEST_DOCUMENT).read_to_end(&mut bytes)?;
+            index.take(LARGEST_DOCUMENT).read_to_end(&mut bytes)?;
             let index: Value = serde_json::from_slice(&bytes)?;
             let version = index.get("version").unwrap_or_default();
             if *version != POD_VERSION {
@@ -113,23 +104,33 @@ impl Node {
             }
             let names = index.get("containers").cloned().unwrap_or_default();
             Ok(serde_json::from_value(names)?)
-        });
-        read.await.map_err(|error| refused(&named, kind(&error), error.to_string()))
+        };
+        self.read_allowed(&named, &directory.join(POD_INDEX), read).await
     }
 
-    /// Refuses files that are neither in the directory of the setting, nor in a directory of it.
-    pub(super) fn ensure_allowed(&self, named: &str, path: &Path) -> Result<(), Failure> {
+    /// Reads a file in the directory of the setting, or in a directory of it. No link below that directory is followed.
+    pub(super) async fn read_allowed<T: Send + 'static>(
+        &self,
+        named: &str,
+        path: &Path,
+        read: impl FnOnce(File) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Failure> {
         let directory = self.restore_dir(named)?;
-        let is_inside = path.ancestors().skip(1).take(2).any(|above| above == directory);
-        if is_inside && !path.components().any(|part| part == Component::ParentDir) {
-            return Ok(());
+        let below = path.strip_prefix(&directory).unwrap_or(Path::new("")).to_owned();
+        let are_names = below.components().all(|part| matches!(part, Component::Normal(_)));
+        if !are_names || !(1..=2).contains(&below.components().count()) {
+            let reason = format!("archives are only read from {}", directory.display());
+            return Err(refused(named, Kind::InvalidArgument, reason));
         }
-        let reason = format!("archives are only read from {}", directory.display());
-        Err(refused(named, Kind::InvalidArgument, reason))
+        let done = blocking(move || {
+            let root = fs::canonicalize(directory)?;
+            read(beneath::open_to_read(&root, &below).map_err(|error| error.source)?)
+        });
+        done.await.map_err(|error| refused(named, kind(&error), error))
     }
 
     /// The setting, if it allows restores.
-    pub(super) fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
+    fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
         self.live.current().restore_dir.clone().ok_or_else(|| {
             let reason = "the setting restore-dir is not set";
             refused(named, Kind::FailedPrecondition, reason)
@@ -148,6 +149,11 @@ impl Node {
         let reason = "the setting restore-images does not allow the image";
         Err(refused(named, Kind::FailedPrecondition, reason))
     }
+}
+
+/// Identifies what an archive says about its container. Valid JSON has no NUL.
+pub(super) fn digest([config, spec]: &[Vec<u8>; 2]) -> String {
+    hex::encode(Sha256::new().chain_update(config).chain_update([0]).chain_update(spec).finalize())
 }
 
 /// What the request says about the process and the checkpoint does not. None if they agree.
@@ -187,7 +193,9 @@ pub(super) fn refused(named: &str, kind: Kind, reason: impl Display) -> Failure 
 
 pub(super) fn kind(error: &io::Error) -> Kind {
     match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => Kind::InvalidArgument,
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory => {
+            Kind::InvalidArgument
+        }
         io::ErrorKind::NotFound => Kind::NotFound,
         io::ErrorKind::StorageFull => Kind::ResourceExhausted,
         _ => Kind::Internal,

@@ -20,15 +20,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     node::Node,
     oci_runtime_files::remove_directory,
-    restore::{kind, refused},
+    restore::{digest, kind, refused},
 };
 use crate::{
     concurrency::blocking::blocking,
     error::{Failure, Kind},
-    host::{
-        disk,
-        file::{self, Durability},
-    },
+    host::{disk, file},
     image_files::inspection::ImageInspection,
     model::{
         id::{ContainerId, ImageId},
@@ -49,19 +46,11 @@ impl Node {
         let spec = &container.document.spec;
         let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
         let named = archive.as_ref().unwrap_or(&spec.image);
-        // The settings may have changed after the create.
-        match restore {
-            Restore::Archive(path) => self.ensure_allowed(named, path)?,
-            Restore::Image(id) => {
-                let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
-                self.ensure_restorable(named, &image)?;
-            }
-        }
         let ids = [container.document.sandbox.as_str(), container.id.as_str()];
         let stops = Stops(ids.map(|id| self.cancellations.of(id)));
         let place = self.oci_runtime_files.restore(container.id.as_str());
         let draft = place.with_file_name("new");
-        let unpacked = self.unpack(restore, &draft, &stops).await?;
+        let unpacked = self.unpack((named, restore), &draft, &stops).await?;
         let completed = blocking(move || {
             unpacked?;
             remove_directory(&place).map_err(|error| error.source)?;
@@ -75,7 +64,7 @@ impl Node {
 
     async fn unpack(
         &self,
-        restore: &Restore,
+        (named, restore): (&str, &Restore),
         draft: &Path,
         stops: &Stops,
     ) -> Result<io::Result<()>, Failure> {
@@ -87,29 +76,30 @@ impl Node {
         if let Err(error) = made.await {
             return Ok(Err(error.source));
         }
-        let archive = match restore {
-            Restore::Archive(path) => path.clone(),
-            Restore::Image(image) => {
-                let archive = draft.join("image.tar");
-                if let Err(error) = self.export(image, &archive, stops).await? {
-                    return Ok(Err(error));
-                }
-                archive
+        // The settings may have changed after the create.
+        let (archive, documents) = match restore {
+            Restore::Archive { path, documents } => {
+                (Ok(self.read_allowed(named, path, Ok).await?), Some(documents.clone()))
+            }
+            Restore::Image(id) => {
+                let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
+                self.ensure_restorable(named, &image)?;
+                (self.export(id, draft, stops).await?, None)
             }
         };
         let (directory, stops) = (draft.to_owned(), stops.clone());
-        Ok(blocking(move || unpack(&archive, &directory, &stops)).await)
+        Ok(blocking(move || unpack(archive?, documents, &directory, &stops)).await)
     }
 
-    /// Writes the files of an image into an archive.
+    /// Writes the files of an image into an archive, which has no name in the directory.
     async fn export(
         &self,
         image: &ImageId,
-        to: &Path,
+        directory: &Path,
         stops: &Stops,
-    ) -> Result<io::Result<()>, Failure> {
+    ) -> Result<io::Result<File>, Failure> {
         let inspection = self.image_files.inspect(image).await?;
-        let written = write(&inspection, to.to_owned(), stops).await;
+        let written = write(&inspection, directory.to_owned(), stops).await;
         inspection.close().await;
         written
     }
@@ -147,29 +137,41 @@ impl Stops {
     }
 }
 
-fn unpack(archive: &Path, directory: &Path, stops: &Stops) -> io::Result<()> {
-    let mut opened = file::open_regular(archive)?;
-    let contents = Contents::find(&mut opened)?;
+/// `documents` is the digest of what the create has read.
+fn unpack(
+    mut archive: File,
+    documents: Option<String>,
+    directory: &Path,
+    stops: &Stops,
+) -> io::Result<()> {
+    let contents = Contents::find(&mut archive)?;
+    if let Some(known) = documents
+        && digest(&contents.documents(&mut archive)?) != known
+    {
+        let text = "the archive was exchanged after the container was created";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
     let free = free(directory)?;
     if contents.size() > free {
         let (needed, free) = (contents.size() >> 20, free >> 20);
         return Err(full(directory, &format!("{needed} MiB, and {free} MiB are free")));
     }
-    contents.unpack(&mut opened, directory, &|| stops.is_over())?;
-    if archive.starts_with(directory) {
-        file::remove_if_present(archive, Durability::Written).map_err(|error| error.source)?;
-    }
-    Ok(())
+    contents.unpack(&mut archive, directory, &|| stops.is_over())
 }
 
 async fn write(
     inspection: &ImageInspection,
-    to: PathBuf,
+    directory: PathBuf,
     stops: &Stops,
-) -> Result<io::Result<()>, Failure> {
+) -> Result<io::Result<File>, Failure> {
     let mut export = inspection.export().await?;
-    let place = to.clone();
-    let opened = blocking(move || Ok::<_, io::Error>((File::create_new(&place)?, free(&place)?)));
+    let place = directory.clone();
+    let opened = blocking(move || {
+        let path = place.join("image.tar");
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok::<_, io::Error>((file, free(&place)?))
+    });
     let (mut file, free) = match opened.await {
         Err(error) => return Ok(Err(error)),
         Ok(opened) => opened,
@@ -181,12 +183,12 @@ async fn write(
             piece = export.next() => piece?,
             () = stops.cancelled() => return Ok(Err(io::ErrorKind::ConnectionAborted.into())),
         };
-        let Some(bytes) = piece else { return Ok(Ok(())) };
+        let Some(bytes) = piece else { return Ok(Ok(file)) };
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         left = match left.checked_sub(size) {
             None => {
                 return Ok(Err(full(
-                    &to,
+                    &directory,
                     &format!("more than half of the {} MiB that are free", free >> 20),
                 )));
             }

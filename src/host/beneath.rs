@@ -86,6 +86,19 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     })
 }
 
+/// Opens a file `below` the directory `root` for reading.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_read(root: &Path, below: &Path) -> Result<File, HostError> {
+    in_parent(("open", Missing::Refused), root, below, |directory, name| {
+        match openat(directory, name, READING, Mode::empty()) {
+            Err(Errno::ELOOP) => Err(not_regular()),
+            opened => regular(opened?.into()),
+        }
+    })
+}
+
 /// The entries of the directory `below` in the directory `root`. Links are not followed. Empty if there is
 /// no such directory. No file is missed if it is renamed during the call, because the directory is read
 /// again until it stays the same between listing the names and reading each of them.
@@ -190,11 +203,9 @@ const DIRECTORY: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
 /// Opening a FIFO must not block. It is refused after it is open.
-const APPENDING: OFlag = OFlag::O_RDWR
-    .union(OFlag::O_APPEND)
-    .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_NONBLOCK)
-    .union(OFlag::O_CLOEXEC);
+const READING: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
+const APPENDING: OFlag = READING.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
 
 /// How often a directory is read whose names change: far more often than kubelet renames.
 const MOST_READINGS: usize = 100;

@@ -16,6 +16,7 @@ use std::{
 };
 
 use nix::{errno::Errno, libc};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tracing::{info, warn};
 
 use super::error::{HostError, OrCannot as _};
@@ -79,6 +80,16 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     })
 }
 
+/// Renames a file. Fails if something has the new name.
+pub fn rename_new(from: &Path, to: &Path) -> Result<(), HostError> {
+    let renamed = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems, such as NFS, do not have the flag.
+        Err(rustix::io::Errno::INVAL) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
+        renamed => renamed.map_err(io::Error::from),
+    };
+    renamed.or_cannot("rename to", to)
+}
+
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
 /// power loss. Absence is not an error.
 pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
@@ -110,15 +121,6 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
         return Err(HostError::new("read", path, reason));
     }
     Ok(Some(bytes))
-}
-
-/// Opens a regular file. A symbolic link is not followed. Fails if there is no regular file at `path`.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Err(not_regular()),
-        opened => regular(opened?),
-    }
 }
 
 /// Reads a text of at most `limit` bytes. The error does not name the file.

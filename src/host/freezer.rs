@@ -49,6 +49,12 @@ impl Freezer {
         }
     }
 
+    /// Whether the cgroup is frozen, or on the way to it.
+    pub fn is_frozen(&self) -> io::Result<bool> {
+        let state = cgroup::read(&self.directory, self.switch())?;
+        Ok(!["0", "THAWED"].contains(&state.as_str()))
+    }
+
     /// Thaws all processes. Also succeeds if they are not frozen, or if the cgroup does not exist.
     pub fn thaw(&self) -> Result<(), HostError> {
         match self.set(false) {
@@ -100,6 +106,7 @@ mod tests {
         let (place, v1) = freezer(false);
         fs::write(place.path().join("freezer.state"), "").unwrap();
         v1.freeze(Duration::ZERO).unwrap();
+        assert!(v1.is_frozen().unwrap());
         v1.thaw().unwrap();
         // A test file keeps the rest of a longer text.
         let state = fs::read_to_string(place.path().join("freezer.state")).unwrap();
@@ -113,7 +120,9 @@ mod tests {
         fs::write(place.path().join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         let late = v2.freeze(Duration::ZERO).unwrap_err();
         assert_eq!(late.source.kind(), io::ErrorKind::TimedOut);
+        assert!(v2.is_frozen().unwrap());
         v2.thaw().unwrap();
+        assert!(!v2.is_frozen().unwrap());
         assert_eq!(fs::read_to_string(place.path().join("cgroup.freeze")).unwrap(), "0\n");
     }
 

@@ -34,6 +34,7 @@ pub mod pause_program;
 pub mod pidfd;
 pub mod plugin_process;
 pub mod process;
+pub mod process_tree;
 pub mod processes;
 pub mod readiness;
 pub mod relabel;

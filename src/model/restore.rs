@@ -14,7 +14,11 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restore {
     /// An archive in the directory of the setting `restore-dir`.
-    Archive(PathBuf),
+    Archive {
+        path: PathBuf,
+        /// The SHA-256 digest of the documents in it that the request was compared with.
+        documents: String,
+    },
     /// An image that has the files of an archive.
     Image(ImageId),
 }

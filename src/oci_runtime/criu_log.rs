@@ -1,5 +1,7 @@
 //! The lines of CRIU's log and of the runtime's output that say why a checkpoint or a restore failed.
 
+use std::time::Duration;
+
 /// The last lines that say why, on one line. CRIU's log has everything that CRIU did. The runtime's output is
 /// used if the log has no error, because CRIU may not have run.
 pub fn reason(log: &str, output: &str) -> String {
@@ -12,6 +14,12 @@ pub fn reason(log: &str, output: &str) -> String {
     let said = lines.get(first..).unwrap_or_default().join("; ");
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if said.is_empty() { "the runtime gave no reason".to_owned() } else { said }
+}
+
+/// Why a restore was ended, on one line, with the last line of CRIU's log.
+pub(super) fn unfinished(log: &str, limit: Duration) -> String {
+    let last = log.lines().next_back().map_or("CRIU has no log", without_time);
+    reason("", &format!("it was not complete after {}s: {last}", limit.as_secs()))
 }
 
 /// A line of the log begins with the time since its start in parentheses.
@@ -36,5 +44,8 @@ mod tests {
         assert_eq!(reason("", ""), "the runtime gave no reason");
         let many = "Error (a): 1\nError (a): 2\nError (a): 3\nError (a): 4\n";
         assert_eq!(reason(many, ""), "Error (a): 2; Error (a): 3; Error (a): 4");
+        let unfinished = unfinished(log, Duration::from_secs(9));
+        let wanted = "it was not complete after 9s: Error (criu/cr-dump.c:2): Dumping FAILED.";
+        assert_eq!(unfinished, wanted);
     }
 }

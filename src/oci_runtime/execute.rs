@@ -25,6 +25,7 @@ use crate::{
         detached::ignore_broken_pipes,
         error::HostError,
         file::{self, Durability},
+        process_tree,
     },
 };
 
@@ -132,20 +133,23 @@ fn restore_from(
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
     let filter = directory.filter(&line.id);
-    let ended = wait(&restore::run::prepare(line, (dump, &filter), &|line| succeeds(line))?)?;
-    if !ended.success() {
-        unmount(line, directory);
-        // Without a log, CRIU did not run, and the lower runtime has reported why.
-        let Ok(log) = file::read_text(&dump.join("restore.log"), LARGEST_LOG) else {
-            return Ok(code(ended));
-        };
-        let reason = criu_log::reason(&log, "");
-        return Err(OciRuntimeError::Restore(format!(
-            "CRIU cannot restore the checkpoint: {reason}"
-        )));
+    let restoring = restore::run::prepare(line, (dump, &filter), &|line| succeeds(line))?;
+    let limit = restore::run::time_limit(dump);
+    let ended = process_tree::run_within(&mut command(&restoring), limit)
+        .map_err(|source| failed_to_run(line, source))?;
+    if ended.is_some_and(|ended| ended.success()) {
+        directory.mark_restored(&line.id)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    directory.mark_restored(&line.id)?;
-    Ok(ExitCode::SUCCESS)
+    unmount(line, directory);
+    let log = file::read_text(&dump.join("restore.log"), LARGEST_LOG);
+    let reason = match (ended, log) {
+        // CRIU did not run, and the lower runtime has reported why.
+        (Some(ended), Err(_)) => return Ok(code(ended)),
+        (Some(_), Ok(log)) => criu_log::reason(&log, ""),
+        (None, log) => criu_log::unfinished(&log.unwrap_or_default(), limit),
+    };
+    Err(OciRuntimeError::Restore(format!("CRIU cannot restore the checkpoint: {reason}")))
 }
 
 /// The line with the runtime that the container's file names. If its program is gone, as after an uninstall of

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     edit::{self, Mounted},
     restore::{
-        archive::{CONFIG, Contents, SPEC, check_extensions},
+        archive::{Contents, check_bounds},
         config::Config,
         fit::Target,
         images::Images,
@@ -44,12 +44,10 @@ pub(crate) fn edited(bytes: &[u8]) {
 /// The archive of a checkpoint. What is found lies inside of it.
 pub(crate) fn archive(bytes: &[u8]) {
     let mut archive = Cursor::new(bytes);
-    let _ = check_extensions(&mut archive);
+    let _ = check_bounds(&mut archive);
     if let Ok(contents) = Contents::find(&mut archive) {
         assert!(contents.size() <= (bytes.len() as u64).saturating_mul(2), "more than there is");
-        for name in [CONFIG, SPEC] {
-            let _ = contents.document(&mut archive, name);
-        }
+        let _ = contents.documents(&mut archive);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     error::{Failure, shortened},
     model::{
         id::{ContainerId, SandboxId},
+        name::sandbox_name,
         restore::{PodRestoreSpec, RestoredPod},
     },
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
@@ -37,9 +38,11 @@ impl Sandboxes {
             let text = format!("{text}: {:?}", names.iter().take(10).collect::<Vec<_>>());
             return Err(Failure::invalid(shortened(text)));
         }
+        // Until the end, no other call makes this pod, or containers of it from a checkpoint.
+        let _held = self.deps.node.locks.write(&sandbox_name(&spec.sandbox.metadata)).await;
         let before = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let dns = spec.sandbox.dns.clone();
-        let id = self.run(spec.sandbox).await?;
+        let id = self.run_locked(spec.sandbox).await?;
         let mut made = Vec::new();
         for container in spec.containers {
             let name = container.metadata.name.clone();
@@ -52,7 +55,8 @@ impl Sandboxes {
         Ok(RestoredPod { sandbox: id, containers: made })
     }
 
-    /// Removes what was not there before, and returns the error of the call.
+    /// Removes what was not there before, and returns the error of the call. A new pod stays if another call has created
+    /// a container in it.
     async fn take_back(
         &self,
         before: &Snapshot,
@@ -61,7 +65,10 @@ impl Sandboxes {
         cause: Failure,
     ) -> Failure {
         let mut failed = Vec::new();
-        if before.sandbox(id.as_str()).is_none() {
+        let now = self.deps.node.store.snapshot();
+        let mut others = now.containers_of(&id).map(|it| &it.id);
+        let has_others = others.any(|other| !made.iter().any(|(_, own)| own == other));
+        if before.sandbox(id.as_str()).is_none() && !has_others {
             failed.extend(self.remove(id.as_str()).await.err());
         } else {
             let new = made.iter().filter(|(_, it)| before.container(it.as_str()).is_none());

@@ -55,8 +55,13 @@ impl Sandboxes {
     }
 
     async fn run_named(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
+        let _held = self.deps.node.locks.write(&sandbox_name(&spec.metadata)).await;
+        self.run_locked(spec).await
+    }
+
+    /// The caller has locked the name of the sandbox.
+    pub(super) async fn run_locked(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let name = sandbox_name(&spec.metadata);
-        let _held = self.deps.node.locks.write(&name).await;
         if let Some(id) = self.existing(&spec).await? {
             return Ok(id);
         }

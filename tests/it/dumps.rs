@@ -1,7 +1,13 @@
 //! CheckpointContainer and CheckpointPod with the fake dockerd: what is refused, and what an ended dockbridge left. A whole
 //! checkpoint needs a real container: `tests/stories/checkpoints.rs`.
 
-use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
 
 use dockbridge::{
     container::{
@@ -14,6 +20,7 @@ use dockbridge::{
     translate::render::dump::files,
 };
 use serde_json::json;
+use tokio::process::Child;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -74,6 +81,18 @@ impl Scene {
         DumpSpec { sandbox: Some(sandbox), location, ..self.spec() }
     }
 
+    /// Another running container of the pod.
+    async fn other(&self) -> String {
+        let sandbox = self.pod_spec().sandbox.unwrap();
+        let id = self.docker.world(|world| {
+            let id = workload(world, &sandbox, "other");
+            world.start(&id);
+            id
+        });
+        self.verbs.node.store.refresh_container(&id).await.unwrap();
+        id
+    }
+
     async fn refused(&self, spec: DumpSpec) -> (Kind, String) {
         let error = self.dumps.checkpoint(spec, files).await.unwrap_err();
         (error.kind(), error.to_string())
@@ -82,6 +101,15 @@ impl Scene {
     fn unfinished(&self) -> PathBuf {
         self.place.path().join("dumps").join(&self.container)
     }
+}
+
+/// A program that runs in this directory until it is dropped.
+async fn program_in(directory: &Path) -> Child {
+    let mut program = tokio::process::Command::new("cat");
+    program.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null());
+    let program = program.kill_on_drop(true).spawn().unwrap();
+    eventually(|| detached::is_used(directory)).await;
+    program
 }
 
 #[tokio::test]
@@ -147,12 +175,7 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
 async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     let scene = Scene::start().await;
     let pod_spec = scene.pod_spec();
-    let other = scene.docker.world(|world| {
-        let id = workload(world, pod_spec.sandbox.as_deref().unwrap(), "other");
-        world.start(&id);
-        id
-    });
-    scene.verbs.node.store.refresh_container(&other).await.unwrap();
+    let other = scene.other().await;
     let inspect = format!("GET /containers/{}/json", scene.container);
     let held = scene.docker.hold(&inspect);
     let inspects = scene.docker.count(&inspect);
@@ -167,7 +190,9 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
         let same_pod =
             DumpSpec { location: elsewhere, containers: containers.clone(), ..pod_spec.clone() };
         let same_place = DumpSpec { sandbox: None, location: link, containers, timeout: None };
-        for spec in [same_pod, same_place] {
+        let archive = same_place.location.join("main.tar");
+        let same_archive = DumpSpec { location: archive, ..same_place.clone() };
+        for spec in [same_pod, same_place, same_archive] {
             let error = scene.dumps.checkpoint(spec, files).await.unwrap_err();
             assert!(matches!(error, DumpError::InProgress { .. }), "{error}");
         }
@@ -193,10 +218,7 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     });
     let order = json!({ "parts": [part], "drafts": [draft], "index": null });
     fs::write(directory.join("order.json"), order.to_string()).unwrap();
-    let mut program = tokio::process::Command::new("cat");
-    program.current_dir(&directory).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut program = program.kill_on_drop(true).spawn().unwrap();
-    eventually(|| detached::is_used(&directory)).await;
+    let program = program_in(&directory).await;
 
     let next = Scene::dumps(&scene.verbs.node, &scene.place);
     next.adopt_leftovers().await;
@@ -206,13 +228,56 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     let stopping = tokio::spawn(async move { containers.stop(&id, Duration::from_secs(1)).await });
     crate::clock::settle().await;
     assert!(!stopping.is_finished() && draft.exists());
-    drop(program.stdin.take());
-    program.wait().await.unwrap();
+    drop(program);
     stopping.await.unwrap().unwrap();
     eventually(|| !directory.exists()).await;
     assert!(!draft.exists());
     assert!(fs::read_to_string(freezer.join("freezer.state")).unwrap().starts_with("THAWED"));
     assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
+}
+
+/// The files of the first one could not be removed. Nothing is thawed before the programs of both have ended.
+#[tokio::test]
+async fn two_leftovers_of_one_container_are_removed_together() {
+    let scene = Scene::start().await;
+    let freezer = scene.place.path().join("freezer");
+    fs::create_dir(&freezer).unwrap();
+    let state = || fs::read_to_string(freezer.join("freezer.state")).unwrap();
+    fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    let part = json!({
+        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "freezer": { "directory": freezer, "is_v2": false },
+    });
+    let order = json!({ "parts": [part], "drafts": [], "index": null }).to_string();
+    let of_pod = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
+    let directories = [scene.unfinished(), of_pod];
+    for directory in &directories {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("order.json"), &order).unwrap();
+    }
+    let [mut one, other] = [program_in(&directories[0]).await, program_in(&directories[1]).await];
+    let next = Scene::dumps(&scene.verbs.node, &scene.place);
+    next.adopt_leftovers().await;
+    one.kill().await.unwrap();
+    detached::ended(&directories[0]).await;
+    crate::clock::settle().await;
+    for spec in [scene.spec(), scene.pod_spec()] {
+        let refused = next.checkpoint(spec, files).await.unwrap_err();
+        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+    }
+    assert_eq!(state(), "FROZEN");
+    drop(other);
+    eventually(|| !directories.iter().any(|directory| directory.exists())).await;
+    assert!(state().starts_with("THAWED"));
+    // Somebody had paused it just before it was frozen.
+    fs::create_dir_all(scene.unfinished()).unwrap();
+    fs::write(scene.unfinished().join("order.json"), &order).unwrap();
+    scene.docker.world(|world| {
+        world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
+    });
+    Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
+    eventually(|| !scene.unfinished().exists()).await;
+    assert!(state().starts_with("FROZEN"));
 }
 
 #[tokio::test]
@@ -254,7 +319,7 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
 }
 
-/// The archives of a pod have no temporary names, so the next dockbridge looks for the index.
+/// An archive of a pod may have its final name already, so the next dockbridge looks for the index.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {
@@ -273,10 +338,17 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         });
         let order = json!({ "parts": [part], "drafts": [archive], "index": index });
         fs::write(directory.join("order.json"), order.to_string()).unwrap();
+        let program = program_in(&directory).await;
+        let other = scene.other().await;
         let next = Scene::dumps(&scene.verbs.node, &scene.place);
         next.adopt_leftovers().await;
         let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
         assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        // Otherwise the archive of another container would be removed.
+        let other = DumpSpec { location: archive.clone(), containers: vec![other], ..scene.spec() };
+        let refused = next.checkpoint(other, files).await.unwrap_err();
+        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        drop(program);
         eventually(|| !directory.exists()).await;
         assert_eq!(archive.exists(), is_complete);
     }

@@ -305,6 +305,7 @@ const STORIES: &[(&str, Story)] = stories![
     restores::with_a_plugin,
     restores::of_another_user,
     restores::that_is_stopped,
+    restores::that_hangs,
     restores::over_crashes,
     pod_checkpoints::count_on_together,
     pod_checkpoints::of_a_killed_dockbridge,

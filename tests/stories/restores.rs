@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use dockbridge::wire::cri;
+use dockbridge::{host::processes::Processes, wire::cri};
+use nix::{sys::stat::Mode, unistd::mkfifo};
 use tokio::process::Command;
 use tonic::Code;
 
@@ -23,6 +24,7 @@ use crate::{
         leftovers::files_below,
         patience::Looks,
         stage::Stage,
+        stated::is_full_size,
         world::World,
     },
 };
@@ -396,6 +398,38 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
         ensure_eq!(files_below(&restores), Vec::<String>::new());
         stage.cri.remove_container(&id).await?;
     }
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// CRIU waits for a named pipe in the place of a file. The start ends with what CRIU did last, and leaves nothing. This takes
+/// as long as the limit of a restore.
+pub(crate) async fn that_hangs(world: World) -> Outcome {
+    if !is_full_size() {
+        return Ok(());
+    }
+    let Some(Counter { stage, archive, data }) =
+        Counter::checkpointed(&world, "hanging_restore").await?
+    else {
+        return Ok(());
+    };
+    fs::remove_file(&data)?;
+    mkfifo(&data, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let pod = stage.recipes.pod("hanging");
+    let sandbox = stage.cri.run(&pod).await?;
+    let id = stage.cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
+    let refused = stage.cri.start(&id).await.err().map(|it| it.message).unwrap_or_default();
+    println!("  {refused}");
+    ensure!(refused.contains("it was not complete after 90s"), "{refused}");
+    ensure_eq!(files_below(&stage.folders.state.join("restores")), Vec::<String>::new());
+    let processes = Processes::new("/proc");
+    let all = processes.all()?.into_iter().map(|process| processes.command_line(process.who.pid));
+    let criu = all.filter(|words| words.iter().any(|word| word == "swrk"));
+    ensure_eq!(criu.count(), 0, "CRIU still runs");
+    fs::remove_file(&data)?;
+    fs::write(&data, "")?;
+    stage.cri.start(&id).await?;
+    ensure!(numbers(&data).await? > 1, "the counter began again");
     stage.cri.end(&sandbox).await?;
     stage.leaves_nothing().await
 }

@@ -1,4 +1,4 @@
-//! Writes the archive under a temporary name next to its final path, and renames it.
+//! Writes archives under temporary names next to their final paths, and renames them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,7 +15,7 @@ use super::{order::LOG, rootfs_diff::Exactly};
 use crate::{
     host::{
         clock,
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability},
     },
     model::restore::{DELETED_FILES, IMAGES, PodIndex, ROOTFS_DIFF},
@@ -28,48 +28,64 @@ pub(super) struct Content {
     pub(super) log: Option<File>,
 }
 
-/// The temporary name of an archive.
-pub(super) fn draft(location: &Path, container: &str) -> PathBuf {
-    let name = location.file_name().unwrap_or_default().to_string_lossy();
-    let short = container.get(..SHORT).unwrap_or(container);
-    location.with_file_name(format!(".{name}.{short}.tmp"))
+/// A file that has a temporary name until all files of its checkpoint are complete.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) draft: PathBuf,
+    pub(super) location: PathBuf,
 }
 
-/// Writes the archive of the files in `directory`, and returns its size. On an error or a cancellation, neither
-/// it nor its draft is left.
+impl Place {
+    /// The temporary name has a part of the id of the container or pod, of which only one checkpoint is made at a time.
+    pub(super) fn new(location: PathBuf, id: &str) -> Self {
+        let name = location.file_name().unwrap_or_default().to_string_lossy();
+        let short = id.get(..SHORT).unwrap_or(id);
+        let draft = location.with_file_name(format!(".{name}.{short}.tmp"));
+        Self { draft, location }
+    }
+}
+
+/// Writes archives of the files in directories, and the index of a pod, which makes its archives valid. Returns the
+/// size of the archives.
+///
+/// # Errors
+/// The disk refuses, something else has one of the names, or the caller no longer waits. Nothing is left then.
 pub(super) fn write(
-    directory: &Path,
-    content: Content,
-    (draft, location): (&Path, &Path),
+    archives: Vec<(PathBuf, Content, Place)>,
+    index: Option<(PodIndex, Place)>,
     cancelled: &CancellationToken,
 ) -> Result<u64, HostError> {
-    let written = fill(directory, content, draft, cancelled)
-        .map_err(|source| HostError::new("write", draft, source))
-        .and_then(|size| {
-            fs::rename(draft, location).map_err(|e| HostError::new("rename to", location, e))?;
-            Ok(size)
-        });
+    let (mut places, mut made) = (Vec::new(), Vec::new());
+    let write = || {
+        let mut size = 0;
+        for (directory, content, place) in archives {
+            made.push(place.draft.clone());
+            size += fill(&directory, content, &place.draft, cancelled)
+                .or_cannot("write", &place.draft)?;
+            places.push(place);
+        }
+        if let Some((index, place)) = index {
+            made.push(place.draft.clone());
+            let written = create(&place.draft).and_then(|mut file| {
+                serde_json::to_writer(&mut file, &index)?;
+                file.sync_all()
+            });
+            written.or_cannot("write", &place.draft)?;
+            places.push(place);
+        }
+        for Place { draft, location } in places {
+            file::rename_new(&draft, &location)?;
+            made.push(location.clone());
+            file::sync_parent(&location)?;
+        }
+        Ok(size)
+    };
+    let written = write();
     if written.is_err() {
         // The first error is reported.
-        let _ = fs::remove_file(draft);
-        return written;
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
     }
-    file::sync_parent(location)?;
     written
-}
-
-/// Writes the index of a pod, after its archives.
-pub(super) fn write_index(
-    index: &PodIndex,
-    (draft, location): (&Path, &Path),
-) -> Result<(), HostError> {
-    let written = create(draft).and_then(|mut file| {
-        serde_json::to_writer(&mut file, index)?;
-        file.sync_all()?;
-        fs::rename(draft, location)
-    });
-    written.map_err(|source| HostError::new("write", draft, source))?;
-    file::sync_parent(location)
 }
 
 /// Creates a file that only root may read. It may be there because a dockbridge was killed.
@@ -135,6 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::sandbox::SandboxSpec;
 
     fn content() -> Content {
         let documents = ["config.dump", "spec.dump", "status.dump", "bind.mounts"];
@@ -148,18 +165,26 @@ mod tests {
         }
     }
 
+    /// The archive of a container in `place`, or that of a pod with an index.
+    fn write_to(place: &Path, is_pod: bool, token: &CancellationToken) -> Result<u64, HostError> {
+        let archive = Place::new(place.join("out.tar"), &"a".repeat(64));
+        let index =
+            PodIndex { version: 1, sandbox: SandboxSpec::default(), containers: Vec::new() };
+        let index = (index, Place::new(place.join("pod.json"), "short"));
+        let log = File::open(place.join(LOG)).ok();
+        let content = Content { log, ..content() };
+        write(vec![(place.to_owned(), content, archive)], is_pod.then_some(index), token)
+    }
+
     #[test]
     fn an_archive_has_every_file_and_is_only_for_root() {
         let place = tempfile::tempdir().unwrap();
         work(place.path());
         let location = place.path().join("out.tar");
-        let draft = draft(&location, &"a".repeat(64));
+        let draft = Place::new(location.clone(), &"a".repeat(64)).draft;
         assert_eq!(draft, place.path().join(".out.tar.aaaaaaaaaaaa.tmp"));
         fs::write(&draft, "old").unwrap();
-        let log = File::open(place.path().join(LOG)).unwrap();
-        let content = Content { log: Some(log), ..content() };
-        let size =
-            write(place.path(), content, (&draft, &location), &CancellationToken::new()).unwrap();
+        let size = write_to(place.path(), false, &CancellationToken::new()).unwrap();
         let facts = fs::metadata(&location).unwrap();
         assert_eq!((facts.len(), facts.permissions().mode() & 0o777), (size, 0o600));
         assert!(!draft.exists());
@@ -187,14 +212,29 @@ mod tests {
     #[test]
     fn nothing_is_left_of_an_archive_that_is_not_complete() {
         let place = tempfile::tempdir().unwrap();
-        let location = place.path().join("out.tar");
-        let draft = draft(&location, "short");
         let token = CancellationToken::new();
         // CRIU wrote no images.
-        write(place.path(), content(), (&draft, &location), &token).unwrap_err();
+        write_to(place.path(), false, &token).unwrap_err();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         work(place.path());
+        let before = fs::read_dir(place.path()).unwrap().count();
         token.cancel();
-        write(place.path(), content(), (&draft, &location), &token).unwrap_err();
-        assert!(!draft.exists() && !location.exists());
+        write_to(place.path(), true, &token).unwrap_err();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), before);
+    }
+
+    /// Somebody else may have written it since the checkpoint began.
+    #[test]
+    fn a_file_of_another_is_neither_replaced_nor_removed() {
+        for other in ["out.tar", "pod.json"] {
+            let place = tempfile::tempdir().unwrap();
+            work(place.path());
+            fs::write(place.path().join(other), "other").unwrap();
+            let before = fs::read_dir(place.path()).unwrap().count();
+            let refused = write_to(place.path(), true, &CancellationToken::new()).unwrap_err();
+            assert_eq!(refused.source.kind(), io::ErrorKind::AlreadyExists, "{refused}");
+            assert_eq!(fs::read_to_string(place.path().join(other)).unwrap(), "other");
+            assert_eq!(fs::read_dir(place.path()).unwrap().count(), before, "{other}");
+        }
     }
 }

@@ -1,24 +1,26 @@
 //! A checkpoint from the facts about the running containers to their archives.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    archive::{self, Content},
+    archive::{self, Content, Place},
     error::DumpError,
     facts::Facts,
     order::{self, Cause, LOG, ORDER, Order, Part, REPORT, Report, UNWANTED},
-    work::COMMAND,
+    work::{COMMAND, FREEZE_LIMIT},
 };
 use crate::{
     concurrency::blocking::blocking,
@@ -28,6 +30,7 @@ use crate::{
         beneath, clock, detached, disk,
         error::HostError,
         file::{self, Durability},
+        freezer::Freezer,
     },
     logs::log_path::LogPath,
     model::{
@@ -65,32 +68,37 @@ impl Attempt {
         self.place.join(self.id())
     }
 
-    /// The temporary and the final path of each archive. Those of a pod are complete once its index exists.
-    fn archives(&self) -> Vec<(PathBuf, PathBuf)> {
+    fn archives(&self) -> Vec<Place> {
         let location = &self.spec.location;
         let of = |container: &Arc<ContainerRecord>| match &self.pod {
-            None => (archive::draft(location, self.id()), location.clone()),
-            Some(_) => {
-                let path = location.join(archive_name(name(container)));
-                (path.clone(), path)
-            }
+            None => location.clone(),
+            Some(_) => location.join(archive_name(name(container))),
         };
-        self.containers.iter().map(of).collect()
+        self.containers.iter().map(of).map(|path| Place::new(path, self.id())).collect()
     }
 
-    fn index(&self) -> Option<PathBuf> {
-        self.pod.as_ref().map(|_| self.spec.location.join(POD_INDEX))
+    /// The place of a pod's index.
+    fn index(&self) -> Option<Place> {
+        self.pod.as_ref().map(|pod| Place::new(self.spec.location.join(POD_INDEX), pod.id.as_str()))
     }
 
-    fn drafts(&self) -> Vec<PathBuf> {
-        let index = self.index().map(|index| archive::draft(&index, self.id()));
-        self.archives().into_iter().map(|(draft, _)| draft).chain(index).collect()
+    /// The final paths, that of the index first.
+    fn locations(&self) -> Vec<PathBuf> {
+        self.index().into_iter().chain(self.archives()).map(|place| place.location).collect()
+    }
+
+    /// The names of what no other checkpoint may use at the same time. The files of a pod are in a directory with its
+    /// id, whichever containers are saved.
+    pub(super) fn in_use(&self) -> BTreeSet<String> {
+        let ids = self.containers.iter().map(|container| container.id.to_string());
+        let paths = self.locations().into_iter().chain([self.spec.location.clone()]);
+        let paths = paths.map(|path| path.display().to_string());
+        ids.chain([self.id().to_owned()]).chain(paths).collect()
     }
 
     /// The caller left at the last moment.
     pub(super) async fn discard(&self, unheard: Result<(), DumpError>) {
-        let written = self.archives().into_iter().map(|(_, location)| location);
-        let written: Vec<_> = self.index().into_iter().chain(written).collect();
+        let written = self.locations();
         let error = match unheard {
             Ok(()) => blocking(move || remove(&written)).await.err().map(|error| chain(&error)),
             Err(error) => Some(chain(&error)),
@@ -107,11 +115,6 @@ impl Attempt {
             Ok(()) => self.make_in_directory(facts, parts).await,
             Err(error) => Err(error.into()),
         };
-        if made.is_err() {
-            // The first error is reported.
-            let drafts: Vec<_> = self.drafts().into_iter().chain(self.index()).collect();
-            let _ = blocking(move || remove(&drafts)).await;
-        }
         let directory = self.directory();
         if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
             let directory = self.directory();
@@ -185,27 +188,14 @@ impl Attempt {
         facts: Vec<Facts>,
         parts: Vec<Part>,
     ) -> Result<(), DumpError> {
-        let order = Order { parts: parts.clone(), drafts: self.drafts(), index: self.index() };
         let directory = self.directory();
+        let order = self.order(&parts);
         blocking(move || order::write(&directory, ORDER, &order)).await?;
         let report = self.run(&parts).await?;
         if let Some(order::Failure { container, cause }) = report.failure {
             return Err(self.failed(&container, cause).await);
         }
-        let mut bytes = 0;
-        let all = self.containers.iter().zip(facts).zip(parts.into_iter().zip(self.archives()));
-        for ((container, facts), (part, (draft, location))) in all {
-            self.still_wanted()?;
-            let content = self.content(container, facts).await;
-            let gone = self.gone.clone();
-            let write =
-                move || archive::write(&part.directory, content, (&draft, &location), &gone);
-            bytes += blocking(write).await.map_err(|error| match self.still_wanted() {
-                Ok(()) => error.into(),
-                Err(abandoned) => abandoned,
-            })?;
-        }
-        self.complete().await?;
+        let bytes = self.write(facts, parts).await?;
         let (archive, frozen_ms) = (self.spec.location.display(), report.frozen_ms);
         match self.pod {
             None => {
@@ -218,14 +208,39 @@ impl Attempt {
         Ok(())
     }
 
-    /// Writes the index of a pod, which makes its archives valid.
-    async fn complete(&self) -> Result<(), DumpError> {
-        let (Some(pod), Some(path)) = (&self.pod, self.index()) else { return Ok(()) };
-        let names = self.containers.iter().map(|container| name(container).to_owned());
-        let (sandbox, containers) = (pod.document.spec.clone(), names.collect());
-        let index = PodIndex { version: POD_VERSION, sandbox, containers };
-        let draft = archive::draft(&path, self.id());
-        Ok(blocking(move || archive::write_index(&index, (&draft, &path))).await?)
+    fn order(&self, parts: &[Part]) -> Order {
+        let (archives, index) = (self.archives(), self.index());
+        let drafts = archives.iter().chain(&index).map(|place| &place.draft);
+        // Those of a pod are not valid without its index.
+        let archives = archives.iter().map(|place| &place.location).filter(|_| index.is_some());
+        Order {
+            parts: parts.to_vec(),
+            drafts: drafts.chain(archives).cloned().collect(),
+            index: index.as_ref().map(|place| place.location.clone()),
+        }
+    }
+
+    /// Writes the archives, and returns their size.
+    async fn write(&self, facts: Vec<Facts>, parts: Vec<Part>) -> Result<u64, DumpError> {
+        let (mut archives, mut names) = (Vec::new(), Vec::new());
+        let all = self.containers.iter().zip(facts).zip(parts.into_iter().zip(self.archives()));
+        for ((container, facts), (part, place)) in all {
+            names.push(name(container).to_owned());
+            archives.push((part.directory, self.content(container, facts).await, place));
+        }
+        let index = self.pod.as_ref().zip(self.index()).map(|(pod, place)| {
+            let sandbox = pod.document.spec.clone();
+            (PodIndex { version: POD_VERSION, sandbox, containers: names }, place)
+        });
+        let gone = self.gone.clone();
+        let written = blocking(move || archive::write(archives, index, &gone)).await;
+        written.map_err(|error| match self.still_wanted() {
+            Ok(()) if error.source.kind() == io::ErrorKind::AlreadyExists => {
+                DumpError::Exists { location: error.path }
+            }
+            Ok(()) => error.into(),
+            Err(abandoned) => abandoned,
+        })
     }
 
     /// Runs the detached program to its end.
@@ -270,14 +285,7 @@ impl Attempt {
             () = tell => {}
         }
         detached::ended(&directory).await;
-        // The program may have been killed by somebody. Nothing else knows which containers are frozen, so this
-        // does not give up.
-        let thaw = |parts: Vec<Part>| blocking(move || order::thaw(&parts));
-        while let Err(error) = thaw(parts.to_vec()).await {
-            let (id, error) = (self.id(), chain(&error));
-            warn!(id, error, "cannot let a container continue after its checkpoint; trying again");
-            sleep(THAW_RETRY).await;
-        }
+        let_continue(&self.node, parts.to_vec()).await;
         drop(held);
         let report = blocking(move || order::read(&directory, REPORT)).await?;
         report.ok_or_else(|| {
@@ -303,7 +311,7 @@ impl Attempt {
             }
         };
         if is_disk_full {
-            let full = std::io::Error::new(std::io::ErrorKind::StorageFull, reason);
+            let full = io::Error::new(io::ErrorKind::StorageFull, reason);
             return HostError::new("save the container in", &self.place, full).into();
         }
         DumpError::Unfit { id: container.to_owned(), reason }
@@ -345,6 +353,32 @@ impl Attempt {
 
     fn abandoned(&self) -> DumpError {
         DumpError::Abandoned { id: self.id().to_owned() }
+    }
+}
+
+/// Thaws the containers, except those that somebody has paused. The program may have been killed. Nothing else knows
+/// which containers are frozen, so this does not give up. None waits for another.
+pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
+    join_all(parts.into_iter().map(|part| let_one_continue(node, part))).await;
+}
+
+async fn let_one_continue(node: &Node, Part { container, freezer, .. }: Part) {
+    let thaw = |freezer: Freezer| blocking(move || freezer.thaw());
+    while let Err(error) = thaw(freezer.clone()).await {
+        let error = chain(&error);
+        warn!(
+            container,
+            error, "cannot let a container continue after its checkpoint; trying again"
+        );
+        sleep(THAW_RETRY).await;
+    }
+    // Otherwise the engine could never unpause it. It cannot be paused while it is frozen, so this was before.
+    let is_paused = timeout(READ_TIMEOUT, node.engine.is_paused(&container)).await;
+    if matches!(is_paused, Ok(Ok(true)))
+        && let Err(error) = blocking(move || freezer.freeze(FREEZE_LIMIT)).await
+    {
+        let error = chain(&error);
+        warn!(container, error, "cannot pause a container again after its checkpoint; it runs");
     }
 }
 

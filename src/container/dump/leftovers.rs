@@ -1,6 +1,7 @@
 //! Checkpoints that an ended dockbridge left unfinished. Their program may still run.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -8,11 +9,13 @@ use std::{
 use tracing::{info, warn};
 
 use super::{
+    attempt::let_continue,
     order::{self, ORDER, Order, TAKEN},
     service::Dumps,
 };
 use crate::{
     concurrency::blocking::blocking,
+    container::node::Node,
     error::chain,
     host::{
         detached,
@@ -21,71 +24,110 @@ use crate::{
     },
 };
 
+/// Unfinished checkpoints that have something in common.
+struct Leftovers {
+    directories: Vec<PathBuf>,
+    containers: BTreeSet<String>,
+    /// The names of all that no new checkpoint may use, as `Attempt::in_use` has them.
+    in_use: BTreeSet<String>,
+}
+
 impl Dumps {
     /// Takes over unfinished checkpoints: waits for the end of their programs in the background, then thaws the
     /// containers and removes the files. Until then, other calls treat the containers as frozen. Must be called
     /// before the first request.
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
-        let found =
-            blocking(move || fs::read_dir(place).map(|all| all.flatten().collect::<Vec<_>>()));
-        for directory in found.await.unwrap_or_default() {
-            let directory = directory.path();
-            let place = directory.clone();
-            let containers = blocking(move || containers(&place)).await;
-            let in_progress = containers.iter().map(|id| self.running.try_write(id));
-            let Some(in_progress) = in_progress.collect::<Option<Vec<_>>>() else { continue };
-            let mut standstills = Vec::new();
+        for Leftovers { directories, containers, in_use } in blocking(move || find(&place)).await {
+            let (mut in_progress, mut standstills) = (Vec::new(), Vec::new());
+            for name in &in_use {
+                in_progress.push(self.running.write(name).await);
+            }
             for id in &containers {
                 standstills.push(self.node.engine.standstills().begin(id).await);
             }
+            let node = self.node.clone();
             self.tracker.spawn(async move {
-                match finish(directory.clone()).await {
-                    Ok(()) => info!(?containers, "removed an unfinished checkpoint"),
-                    Err(error) => {
-                        let (directory, error) = (directory.display(), chain(&error));
-                        warn!(%directory, error, "cannot remove an unfinished checkpoint; the next start retries");
-                    }
-                }
+                finish(&node, directories).await;
                 drop((standstills, in_progress));
             });
         }
     }
 }
 
-async fn finish(directory: PathBuf) -> Result<(), HostError> {
-    detached::ended(&directory).await;
-    let place = directory.clone();
-    let order = blocking(move || take_order(&place)).await?;
-    // It may have been started just before that, and have read its order.
-    detached::ended(&directory).await;
-    blocking(move || {
-        if let Some(Order { parts, drafts, index }) = order {
-            order::thaw(&parts)?;
-            if !index.is_some_and(|index| index.exists()) {
-                for draft in &drafts {
-                    file::remove_if_present(draft, Durability::Written)?;
-                }
-            }
+/// All unfinished checkpoints. An earlier dockbridge may have left two of one container, if it could not remove the files
+/// of the first one.
+fn find(place: &Path) -> Vec<Leftovers> {
+    let mut all: Vec<Leftovers> = Vec::new();
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let mut found = Leftovers::of(entry.path());
+        let is_related = |other: &mut Leftovers| !other.in_use.is_disjoint(&found.in_use);
+        for other in all.extract_if(.., is_related).collect::<Vec<_>>() {
+            found.directories.extend(other.directories);
+            found.containers.extend(other.containers);
+            found.in_use.extend(other.in_use);
         }
-        fs::remove_dir_all(&directory).map_err(|e| HostError::new("remove", &directory, e))
-    })
-    .await
+        all.push(found);
+    }
+    all
 }
 
-/// The containers in the order. Without one, nothing was started, and the directory has the name of one container.
-fn containers(directory: &Path) -> Vec<String> {
-    let read = |name| order::read::<Order>(directory, name).ok().flatten();
-    match read(ORDER).or_else(|| read(TAKEN)) {
-        Some(order) => order.parts.into_iter().map(|part| part.container).collect(),
-        None => {
-            directory.file_name().map(|id| id.to_string_lossy().into_owned()).into_iter().collect()
+/// No container is thawed while another program of it runs.
+async fn finish(node: &Node, directories: Vec<PathBuf>) {
+    let mut orders = Vec::new();
+    for directory in directories {
+        detached::ended(&directory).await;
+        let place = directory.clone();
+        let order = blocking(move || take_order(&place)).await;
+        // It may have been started just before that, and have read its order.
+        detached::ended(&directory).await;
+        orders.push((order, directory));
+    }
+    for (order, directory) in orders {
+        let place = directory.clone();
+        let removed = match order {
+            Ok(Order { parts, drafts, index }) => {
+                let_continue(node, parts).await;
+                blocking(move || remove(&drafts, index, &place)).await
+            }
+            Err(error) => Err(error),
+        };
+        let directory = directory.display();
+        match removed {
+            Ok(()) => info!(%directory, "removed an unfinished checkpoint"),
+            Err(error) => {
+                let error = chain(&error);
+                warn!(%directory, error, "cannot remove an unfinished checkpoint; the next start retries");
+            }
         }
     }
 }
 
+fn remove(drafts: &[PathBuf], index: Option<PathBuf>, directory: &Path) -> Result<(), HostError> {
+    if !index.is_some_and(|index| index.exists()) {
+        for draft in drafts {
+            file::remove_if_present(draft, Durability::Written)?;
+        }
+    }
+    fs::remove_dir_all(directory).map_err(|e| HostError::new("remove", directory, e))
+}
+
+impl Leftovers {
+    /// Without an order, nothing was started.
+    fn of(directory: PathBuf) -> Self {
+        let read = |name| order::read::<Order>(&directory, name).ok().flatten();
+        let order = read(ORDER).or_else(|| read(TAKEN)).unwrap_or_default();
+        let containers: BTreeSet<_> = order.parts.into_iter().map(|part| part.container).collect();
+        let paths = order.drafts.into_iter().chain(order.index);
+        let paths = paths.map(|path| path.display().to_string());
+        let id = directory.file_name().map(|id| id.to_string_lossy().into_owned());
+        let in_use = containers.iter().cloned().chain(paths).chain(id).collect();
+        Self { directories: vec![directory], containers, in_use }
+    }
+}
+
 /// Reads the order. Renames it first, so that a program that starts now does nothing.
-fn take_order(directory: &Path) -> Result<Option<Order>, HostError> {
+fn take_order(directory: &Path) -> Result<Order, HostError> {
     let (from, to) = (directory.join(ORDER), directory.join(TAKEN));
     match fs::rename(&from, &to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -93,5 +135,5 @@ fn take_order(directory: &Path) -> Result<Option<Order>, HostError> {
         }
         _ => {}
     }
-    order::read(directory, TAKEN)
+    Ok(order::read(directory, TAKEN)?.unwrap_or_default())
 }

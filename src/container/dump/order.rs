@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The order to the program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     /// The containers, which are frozen at the same time.
     pub(super) parts: Vec<Part>,
@@ -61,17 +61,8 @@ pub(super) enum Cause {
     Unwanted,
     /// The runtime or CRIU failed. CRIU's log has the reason.
     Runtime,
-    /// The freeze or the copy of the layer failed.
+    /// The freeze or the copy of the layer failed, or somebody has thawed the container.
     Other { reason: String, is_disk_full: bool },
-}
-
-/// Thaws all containers.
-///
-/// # Errors
-/// One cannot be thawed. The others are.
-pub(super) fn thaw(parts: &[Part]) -> Result<(), HostError> {
-    let thawed: Vec<_> = parts.iter().map(|part| part.freezer.thaw()).collect();
-    thawed.into_iter().collect()
 }
 
 /// Writes a file into the program's directory.

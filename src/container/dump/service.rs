@@ -33,7 +33,7 @@ pub struct Dumps {
     /// This program, which also is the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
-    /// A container, and the path of its archive, are locked while a checkpoint is being made.
+    /// See [`Attempt::in_use`].
     pub(super) running: KeyedLocks,
 }
 
@@ -65,19 +65,12 @@ impl Dumps {
     /// See [`DumpError`]. The containers keep running, and nothing is written.
     pub async fn checkpoint(
         &self,
-        spec: DumpSpec,
+        mut spec: DumpSpec,
         documents: fn(&DumpedContainer) -> [(&'static str, Value); 4],
     ) -> Result<(), DumpError> {
         let (pod, containers) = self.find(&spec).await?;
-        let ids = containers.iter().map(|container| container.id.to_string());
-        // The files of a pod are in a directory with its id, whichever containers are saved.
-        let ids = ids.chain(pod.as_ref().map(|pod| pod.id.to_string()));
-        let location = spec.location.clone();
-        let place = blocking(move || canonical(&location)).await.display().to_string();
-        let in_progress = ids.chain([place]).map(|id| {
-            self.running.try_write(&id).ok_or_else(|| DumpError::InProgress { id: id.clone() })
-        });
-        let in_progress = in_progress.collect::<Result<Vec<_>, _>>()?;
+        let given = spec.location.clone();
+        spec.location = blocking(move || canonical(&given)).await;
         let (limit, gone) = (spec.timeout, CancellationToken::new());
         let _leaving = gone.clone().drop_guard();
         let (reply, outcome) = oneshot::channel();
@@ -91,6 +84,10 @@ impl Dumps {
             documents,
             gone,
         };
+        let in_progress = attempt.in_use().into_iter().map(|id| {
+            self.running.try_write(&id).ok_or_else(|| DumpError::InProgress { id: id.clone() })
+        });
+        let in_progress = in_progress.collect::<Result<Vec<_>, _>>()?;
         let id = attempt.id().to_owned();
         let task = async move {
             let made = attempt.make().await;

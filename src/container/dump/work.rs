@@ -33,8 +33,10 @@ pub fn run(directory: &Path) -> ExitCode {
     let Ok(Some(order)) = order::read::<Order>(directory, ORDER) else { return ExitCode::FAILURE };
     let begun = Instant::now();
     let failure = dump(&order, directory).err();
-    // If this fails, the server thaws the containers.
-    let _ = order::thaw(&order.parts);
+    for part in &order.parts {
+        // If this fails, the server thaws the container.
+        let _ = part.freezer.thaw();
+    }
     let frozen_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match order::write(directory, REPORT, &Report { frozen_ms, failure }) {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,6 +55,13 @@ fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
     each(&|part| match directory.join(UNWANTED).exists() {
         true => Err(Cause::Unwanted),
         false => save(part),
+    })?;
+    each(&|part| match part.freezer.is_frozen() {
+        Ok(false) => {
+            let reason = "it was thawed before the end, for example by docker unpause".to_owned();
+            Err(Cause::Other { reason, is_disk_full: false })
+        }
+        _ => Ok(()),
     })
 }
 
@@ -73,4 +82,31 @@ fn other(error: &HostError) -> Cause {
 /// The command that starts this program. It is not for people, so the command line does not list it.
 pub(super) const COMMAND: &str = "dump-container";
 /// How long the processes may take to freeze. A process that waits for a dead disk does not freeze.
-const FREEZE_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_somebody_lets_continue_is_not_saved() {
+        for (state, is_saved) in [("THAWED", false), ("FROZEN", true)] {
+            let place = tempfile::tempdir().unwrap();
+            let (switch, layer) = (place.path().join("freezer.state"), place.path().join("layer"));
+            fs::write(&switch, "").unwrap();
+            fs::create_dir(&layer).unwrap();
+            let runtime = format!("echo {state} >{}", switch.display());
+            let part = json!({
+                "container": "a", "directory": place.path(), "command": ["sh", "-c", runtime], "layer": layer,
+                "freezer": { "directory": place.path(), "is_v2": false },
+            });
+            let order = json!({ "parts": [part], "drafts": [], "index": null });
+            let dumped = dump(&serde_json::from_value(order).unwrap(), place.path());
+            assert_eq!(dumped.is_ok(), is_saved, "{dumped:?}");
+        }
+    }
+}

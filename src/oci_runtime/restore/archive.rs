@@ -35,15 +35,8 @@ impl Contents {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
         let (mut found, mut paths) = (Vec::new(), HashSet::new());
-        // Without the extensions of the format, so that a name cannot fill the memory. All names are short.
-        let mut archive = Archive::new(archive);
-        for (number, entry) in archive.entries_with_seek()?.raw(true).enumerate() {
-            let mut entry =
-                entry.map_err(|error| refused(format!("the archive is damaged: {error}")))?;
-            refuse_size(&mut entry)?;
-            if number >= MOST_ENTRIES {
-                return Err(refused("the archive has too many entries".to_owned()));
-            }
+        // All names are short.
+        visit(archive, &mut |entry| {
             let (path, kind) = (entry.path()?, entry.header().entry_type());
             let refused = |what: &str| Err(refused(format!("{} {what}", path.display())));
             if path.components().any(|part| part == Component::ParentDir) {
@@ -52,7 +45,7 @@ impl Contents {
             let path: PathBuf =
                 path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
             if !is_used(&path) || kind == EntryType::Directory && path == Path::new(IMAGES) {
-                continue;
+                return Ok(());
             }
             if kind != EntryType::Regular {
                 return refused("is not a file");
@@ -68,7 +61,8 @@ impl Contents {
                 return refused("is cut off");
             }
             found.push(Content { path, offset, size });
-        }
+            Ok(())
+        })?;
         Ok(Self(found))
     }
 
@@ -77,11 +71,15 @@ impl Contents {
         self.0.iter().map(|content| content.size).fold(0, u64::saturating_add)
     }
 
-    /// A JSON document of the archive.
+    /// What [`Described::read`] reads.
     ///
     /// # Errors
-    /// There is none of this name, or it is too large.
-    pub fn document(&self, archive: &mut (impl Read + Seek), name: &str) -> io::Result<Vec<u8>> {
+    /// A document is missing or too large.
+    pub fn documents(&self, archive: &mut (impl Read + Seek)) -> io::Result<[Vec<u8>; 2]> {
+        Ok([self.document(archive, CONFIG)?, self.document(archive, SPEC)?])
+    }
+
+    fn document(&self, archive: &mut (impl Read + Seek), name: &str) -> io::Result<Vec<u8>> {
         let content = self.0.iter().find(|content| content.path == Path::new(name));
         let content = content.ok_or_else(|| refused(format!("the archive has no {name}")))?;
         if content.size > LARGEST_DOCUMENT {
@@ -170,35 +168,42 @@ impl Described {
     }
 }
 
-/// Refuses an archive of changed files whose extensions could fill the memory.
-pub(in crate::oci_runtime) fn check_extensions(archive: &mut (impl Read + Seek)) -> io::Result<()> {
-    for entry in Archive::new(archive).entries_with_seek()?.raw(true) {
-        let mut entry = entry?;
-        let kind = entry.header().entry_type();
-        let is_extension = kind.is_pax_local_extensions()
-            || kind.is_pax_global_extensions()
-            || kind.is_gnu_longname()
-            || kind.is_gnu_longlink();
-        if is_extension && entry.size() > LARGEST_EXTENSION {
-            return Err(refused(
-                "the changed files have a name or an attribute that is too large".to_owned(),
-            ));
-        }
-        refuse_size(&mut entry)?;
-    }
-    Ok(())
+/// Refuses an archive of changed files that has more files, names and attributes than a container can have.
+pub(in crate::oci_runtime) fn check_bounds(archive: &mut (impl Read + Seek)) -> io::Result<()> {
+    visit(archive, &mut |_| Ok(()))
 }
 
-/// A size in an extension replaces that of the next header, which this reader uses.
-fn refuse_size(entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
-    let kind = entry.header().entry_type();
-    if !kind.is_pax_local_extensions() && !kind.is_pax_global_extensions() {
-        return Ok(());
-    }
-    let mut text = Vec::new();
-    entry.take(LARGEST_EXTENSION).read_to_end(&mut text)?;
-    if PaxExtensions::new(&text).any(|it| it.is_ok_and(|it| it.key_bytes() == b"size")) {
-        return Err(refused("the archive has a size in a pax header".to_owned()));
+/// Calls `each` with the entries. Long names and attributes are entries of their own here. Their size is bounded, because
+/// other readers have them in memory. Their sum and the number of entries are bounded, because the files need inodes, and
+/// each hard link an entry of a directory.
+fn visit<R: Read + Seek>(
+    archive: &mut R,
+    each: &mut dyn FnMut(&Entry<'_, &mut R>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut left = LARGEST_EXTENSIONS;
+    for (number, entry) in Archive::new(archive).entries_with_seek()?.raw(true).enumerate() {
+        let mut entry =
+            entry.map_err(|error| refused(format!("the archive is damaged: {error}")))?;
+        if number >= MOST_ENTRIES {
+            return Err(refused("the archive has too many entries".to_owned()));
+        }
+        let (kind, size) = (entry.header().entry_type(), entry.size());
+        let is_pax = kind.is_pax_local_extensions() || kind.is_pax_global_extensions();
+        if is_pax || kind.is_gnu_longname() || kind.is_gnu_longlink() {
+            left =
+                left.checked_sub(size).filter(|_| size <= LARGEST_EXTENSION).ok_or_else(|| {
+                    refused("the archive has names or attributes that are too large".to_owned())
+                })?;
+        }
+        let mut text = Vec::new();
+        if is_pax {
+            (&mut entry).take(LARGEST_EXTENSION).read_to_end(&mut text)?;
+        }
+        // It replaces the size of the next header, which this reader uses.
+        if PaxExtensions::new(&text).any(|it| it.is_ok_and(|it| it.key_bytes() == b"size")) {
+            return Err(refused("the archive has a size in a pax header".to_owned()));
+        }
+        each(&entry)?;
     }
     Ok(())
 }
@@ -220,5 +225,7 @@ const USED: [&str; 4] = [CONFIG, SPEC, ROOTFS_DIFF, DELETED_FILES];
 pub const LARGEST_DOCUMENT: u64 = 4 << 20;
 /// The kernel's limit for an extended attribute is 64 KiB.
 const LARGEST_EXTENSION: u64 = 1 << 20;
-const MOST_ENTRIES: usize = 1_000_000;
+/// All of them together.
+const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
+const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;

@@ -93,6 +93,8 @@ pub(super) struct Linux {
 pub(super) struct Namespace {
     #[serde(rename = "type")]
     pub(super) kind: String,
+    /// Empty if the namespace is made for the container.
+    pub(super) path: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -106,6 +108,12 @@ pub(super) struct Device {
 impl Config {
     pub(super) fn has_namespace(&self, kind: &str) -> bool {
         self.linux.namespaces.iter().any(|namespace| namespace.kind == kind)
+    }
+
+    /// Whether all processes that the container sees are its own.
+    pub(super) fn has_own_processes(&self) -> bool {
+        let mut namespaces = self.linux.namespaces.iter();
+        namespaces.any(|namespace| namespace.kind == "pid" && namespace.path.is_empty())
     }
 
     /// Whether processes of the container can get this capability.

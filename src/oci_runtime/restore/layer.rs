@@ -32,6 +32,9 @@ pub(in crate::oci_runtime) fn apply(
 }
 
 fn add(root: &RootFiles, path: &Path, entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
+    if path.components().count() > DEEPEST {
+        return Err(refused("is too deep"));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name == OPAQUE {
         return root.clear(path.parent().unwrap_or(Path::new("")));
@@ -85,6 +88,8 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("/{}: {error}", path.display()))
 }
 
+/// More than the writer of checkpoints accepts. A removal needs memory for each level.
+const DEEPEST: usize = 1000;
 /// The markers of image layers.
 const DELETED: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";

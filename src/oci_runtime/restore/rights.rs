@@ -61,8 +61,8 @@ pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> 
     let user = &config.process.user;
     let may_change = user.uid == 0 && config.allows("CAP_SETUID");
     let is_own = [owner.uid, owner.effective_uid].iter().all(|uid| *uid == user.uid);
-    // A number of a process in the node's namespace can be another one now.
-    if owner.pid != 0 && (!config.has_namespace("pid") || !is_own && !may_change) {
+    // In a namespace of the pod or the node, the number can be that of another process now.
+    if owner.pid != 0 && (!config.has_own_processes() || !is_own && !may_change) {
         return Err("it has an open file that sends signals to other processes".to_owned());
     }
     Ok(())

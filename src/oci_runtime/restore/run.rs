@@ -7,13 +7,14 @@ use std::{
     io::{self, BufReader, Seek},
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{
-    archive::check_extensions,
+    archive::check_bounds,
     config::Config,
     fit::{Handling, Target, handling},
     images::Images,
@@ -81,6 +82,13 @@ pub(in crate::oci_runtime) fn prepare(
             .map_err(|error| unfit(&format!("its file {path} of {}: {error}", source.display())))?;
     }
     Ok(restoring(line, &config, checkpoint))
+}
+
+/// How long CRIU may work. It never ends if the file that it opens is a named pipe or on a dead disk.
+pub(in crate::oci_runtime) fn time_limit(checkpoint: &Path) -> Duration {
+    let images = fs::read_dir(checkpoint.join(IMAGES)).into_iter().flatten().flatten();
+    let bytes: u64 = images.filter_map(|image| Some(image.metadata().ok()?.len())).sum();
+    LIMIT + Duration::from_secs(bytes / SLOWEST)
 }
 
 fn unfit(reason: &str) -> OciRuntimeError {
@@ -156,7 +164,7 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
         opened => Some(opened.map_err(failed)?),
     };
     if let Some(archive) = &archive {
-        check_extensions(&mut &*archive).and_then(|()| (&*archive).rewind()).map_err(failed)?;
+        check_bounds(&mut &*archive).and_then(|()| (&*archive).rewind()).map_err(failed)?;
     }
     let read = archive.map(BufReader::new).into_iter();
     Ok(layer::apply(&files, read, &deleted).map_err(failed)?)
@@ -272,6 +280,10 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
     })
 }
 
+/// For a small checkpoint. The engine has answered before the server stops waiting for it.
+const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
+/// Bytes of images that a slow disk reads in a second.
+const SLOWEST: u64 = 16 << 20;
 /// Images with more are not accepted. Memory is in others.
 const LARGEST_IMAGE: u64 = 64 << 20;
 /// All of them are in memory at the same time.

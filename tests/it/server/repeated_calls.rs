@@ -19,7 +19,7 @@ fn hasty<T>(message: T) -> Request<T> {
 }
 
 /// Cancels `held` when the repeated call has most likely joined the running one.
-async fn let_go(held: &CancellationToken) {
+pub(super) async fn let_go(held: &CancellationToken) {
     tokio::time::sleep(Duration::from_millis(100)).await;
     held.cancel();
 }

@@ -8,11 +8,16 @@ use dockbridge::{
     wire::cri,
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
+use super::repeated_calls::let_go;
 use crate::support::{
     bridge::{Bridge, IMAGE, LONG, Node, container, docker, locks, pod},
-    fake_dockerd::server::FakeDockerd,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::{FakeDockerd, eventually},
+    },
 };
 
 /// A server, and the checkpoint of a pod with two containers.
@@ -126,6 +131,10 @@ async fn a_checkpoint_that_is_not_allowed_or_does_not_fit_leaves_no_pod() {
     let refused = Code::InvalidArgument;
     let outside = with(&|it| it.checkpoint_path = "/var/lib".to_owned());
     scene.refuses(outside, refused, "archives are only read from").await;
+    let link = scene.checkpoint.with_file_name("link");
+    std::os::unix::fs::symlink(&scene.checkpoint, &link).unwrap();
+    let link = with(&|it| it.checkpoint_path = link.display().to_string());
+    scene.refuses(link, refused, "Not a directory").await;
     let missing = with(&|it| it.checkpoint_path.push('x'));
     scene.refuses(missing, Code::NotFound, "No such file").await;
     let fewer = with(&|it| drop(it.container_configs.pop()));
@@ -178,6 +187,20 @@ async fn it_needs_our_runtime_and_the_setting() {
     scene.refuses(scene.request(), unmet, "dockbridge setup").await;
 }
 
+/// The request was compared with the archive at the create.
+#[tokio::test]
+async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
+    let scene = Scene::start().await;
+    let restored = scene.restore(scene.request()).await.unwrap();
+    scene.archive("a", &["sleep", "1000"]);
+    let id = &restored.restored_containers[0].container_id;
+    let refused = scene.bridge.start_container(id).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("was exchanged"), "{refused}");
+    assert_eq!(scene.docker.count("POST /containers/*/start"), 1, "only the sandbox");
+    scene.bridge.clear(&scene.docker).await;
+}
+
 /// A pod that was there before the call, and its containers, stay.
 #[tokio::test]
 async fn a_failure_takes_back_only_what_the_call_has_made() {
@@ -191,5 +214,48 @@ async fn a_failure_takes_back_only_what_the_call_has_made() {
     let left = scene.bridge.containers().await.unwrap();
     assert_eq!(left.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [own]);
     assert_eq!(scene.bridge.pods().await.unwrap()[0].id, sandbox);
+    scene.bridge.clear(&scene.docker).await;
+}
+
+/// A call for the same pod may come while the first one still works. It gets a pod that stays.
+#[tokio::test]
+async fn a_failure_does_not_take_the_pod_of_another_call() {
+    let scene = Scene::start().await;
+    fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
+    let held = scene.docker.hold("POST /containers/create");
+    let config = pod("later");
+    let run = async {
+        eventually(|| scene.docker.count("POST /containers/create") == 1).await;
+        let (sandbox, ()) = tokio::join!(scene.bridge.run(&config), let_go(&held));
+        sandbox.unwrap()
+    };
+    let (refused, sandbox) = tokio::join!(scene.restore(scene.request()), run);
+    refused.unwrap_err();
+    let left = scene.bridge.pods().await.unwrap();
+    assert_eq!(left.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [sandbox]);
+    scene.bridge.clear(&scene.docker).await;
+}
+
+#[tokio::test]
+async fn a_failure_does_not_take_the_container_of_another_call() {
+    let scene = Scene::start().await;
+    fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
+    let held = CancellationToken::new();
+    let create = "POST /containers/create";
+    // That of `a`, after the pod's and the one that reads the image.
+    scene.docker.inject(Rule::new(create, Fault::Held(held.clone())).after(2).times(1));
+    let config = pod("later");
+    let other = async {
+        eventually(|| scene.docker.count(create) == 3).await;
+        let sandbox = scene.bridge.pods().await.unwrap()[0].id.clone();
+        let own = scene.bridge.create(&sandbox, &container("own"), &config).await.unwrap();
+        held.cancel();
+        own
+    };
+    let (refused, own) = tokio::join!(scene.restore(scene.request()), other);
+    refused.unwrap_err();
+    let left = scene.bridge.containers().await.unwrap();
+    assert_eq!(left.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [own]);
+    assert_eq!(scene.bridge.pods().await.unwrap().len(), 1);
     scene.bridge.clear(&scene.docker).await;
 }

@@ -1,7 +1,7 @@
 //! Namespaces, open files and sockets.
 
 use prost::Message as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -73,8 +73,11 @@ fn other_versions_of_images_are_refused() {
 
 #[test]
 fn signals_of_files_stay_in_the_container() {
-    let with = |owner: Owner| {
-        let (mut images, config) = without_capabilities();
+    let in_namespace = |owner: Owner, namespace: Value| {
+        let (mut images, mut config) = without_capabilities();
+        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.retain(|it| it["type"] != "pid");
+        namespaces.push(namespace);
         // A pipe, whose owner is field 4 of field 18.
         let owner = owner.encode_to_vec();
         let bytes =
@@ -82,8 +85,13 @@ fn signals_of_files_stay_in_the_container() {
         change(&mut images, "files.img", &|entry| [entry, &bytes].concat());
         fit(&mut images, &config)
     };
+    let with = |owner| in_namespace(owner, json!({ "type": "pid" }));
     let own = Owner { uid: 0, effective_uid: 0, pid: 7 };
     with(own).unwrap();
+    // The number may be that of a process of another container, whatever the user.
+    let shared = json!({ "type": "pid", "path": "/proc/1/ns/pid" });
+    assert!(in_namespace(own, shared.clone()).unwrap_err().contains("sends signals"));
+    in_namespace(Owner { pid: 0, ..own }, shared).unwrap();
     for owner in [Owner { uid: 5, ..own }, Owner { effective_uid: 5, ..own }] {
         assert!(with(owner).unwrap_err().contains("sends signals"));
         with(Owner { pid: 0, ..owner }).unwrap();

@@ -9,7 +9,7 @@ use std::{
 
 use tar::{Builder, EntryType, Header};
 
-use super::super::{archive::check_extensions, layer};
+use super::super::{archive::check_bounds, layer};
 use crate::host::root_files::RootFiles;
 
 fn header(kind: EntryType, size: usize) -> Header {
@@ -98,13 +98,33 @@ fn hostile_changes_are_refused() {
         assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept", "{name}");
     }
     apply(&root, Vec::new(), &["/link/kept"]).unwrap_err();
-    // Names and attributes are read into the memory.
     let mut archive = Builder::new(Vec::new());
-    archive
-        .append_pax_extensions([("SCHILY.xattr.user.a", vec![b'x'; 2 << 20].as_slice())])
-        .unwrap();
-    let bytes = archive.into_inner().unwrap();
-    assert!(
-        check_extensions(&mut Cursor::new(bytes)).unwrap_err().to_string().contains("too large")
-    );
+    let deep = "d/".repeat(1001);
+    archive.append_data(&mut header(EntryType::Regular, 0), deep, std::io::empty()).unwrap();
+    let refused = apply(&root, archive.into_inner().unwrap(), &[]).unwrap_err();
+    assert!(refused.ends_with("is too deep"), "{refused}");
+}
+
+/// Names and attributes are read into the memory, and each link is an entry of a directory.
+#[test]
+fn names_attributes_and_links_are_bounded() {
+    let checked = |add: &dyn Fn(&mut Builder<Vec<u8>>), count: usize| {
+        let mut archive = Builder::new(Vec::new());
+        (0..count).for_each(|_| add(&mut archive));
+        check_bounds(&mut Cursor::new(archive.into_inner().unwrap())).map_err(|it| it.to_string())
+    };
+    let attribute = |length: usize| {
+        let value = vec![b'x'; length];
+        move |archive: &mut Builder<Vec<u8>>| {
+            archive.append_pax_extensions([("SCHILY.xattr.user.a", &value[..])]).unwrap();
+        }
+    };
+    assert!(checked(&attribute(2 << 20), 1).unwrap_err().contains("too large"));
+    assert!(checked(&attribute(1 << 19), 6).unwrap_err().contains("too large"));
+    checked(&attribute(1 << 19), 5).unwrap();
+    let link = |archive: &mut Builder<Vec<u8>>| {
+        archive.append_link(&mut header(EntryType::Link, 0), "a", "b").unwrap();
+    };
+    assert!(checked(&link, 1001).unwrap_err().contains("too many entries"));
+    checked(&link, 1000).unwrap();
 }

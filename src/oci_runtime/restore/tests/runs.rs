@@ -5,12 +5,15 @@ use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::ExitCode,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use nix::libc;
 
 use super::fixture;
 use crate::{
+    host::processes::Processes,
     model::oci_edits::OciEdits,
     oci_runtime::{command_line::CommandLine, directory::EditsDirectory, execute},
 };
@@ -147,6 +150,29 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
     let failed = place.run(&create).unwrap_err();
     assert!(failed.contains("cannot start from the checkpoint in"), "{failed}");
     assert_eq!(place.seen(), seen);
+}
+
+/// As if CRIU opened a named pipe: the image has a file there, and another container of the volume a pipe.
+#[test]
+fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
+    let place = Place::new(
+        "d=$(dirname $7); echo '(00.1) pie: 1: Opening /data/count' >$d/restore.log; \
+         mkfifo $d/pipe; setsid sh -c \"cat $d/pipe\" & wait",
+    );
+    let failed = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+    let wanted = "CRIU cannot restore the checkpoint: it was not complete after 5s: pie: 1: Opening /data/count";
+    assert_eq!(failed, wanted);
+    let taken = place.path(&format!("taken-{}", std::process::id()));
+    assert!(!taken.exists() && !place.directory.take_restored(ID).unwrap());
+    let processes = Processes::new("/proc");
+    let pipe = taken.join("pipe").display().to_string();
+    let is_reader = |pid| processes.command_line(pid).contains(&pipe);
+    let is_read = || processes.all().unwrap().iter().any(|process| is_reader(process.who.pid));
+    let until = Instant::now() + Duration::from_secs(10);
+    while is_read() {
+        assert!(Instant::now() < until, "CRIU still waits for the pipe");
+        sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
