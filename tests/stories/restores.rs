@@ -402,7 +402,7 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// CRIU waits for a named pipe in the place of a file. The start ends with what CRIU did last, and leaves nothing. This takes
+/// CRIU waits for a named pipe that replaced a file. The start ends with what CRIU did last, and leaves nothing. This takes
 /// as long as the limit of a restore.
 pub(crate) async fn that_hangs(world: World) -> Outcome {
     if !is_full_size() {

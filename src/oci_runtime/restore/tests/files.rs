@@ -80,8 +80,8 @@ fn signals_of_files_stay_in_the_container() {
         namespaces.push(namespace);
         // A pipe, whose owner is field 4 of field 18.
         let owner = owner.encode_to_vec();
-        let bytes =
-            [&[0x92, 1, owner.len() as u8 + 2, 0x22, owner.len() as u8][..], &owner].concat();
+        let length = u8::try_from(owner.len()).unwrap();
+        let bytes = [&[0x92, 1, length + 2, 0x22, length][..], &owner].concat();
         change(&mut images, "files.img", &|entry| [entry, &bytes].concat());
         fit(&mut images, &config)
     };

@@ -178,7 +178,7 @@ fn entries_of_a_tmpfs_that_programs_read_in_different_ways_are_refused() {
         tmpfs::check(&packed.finish().unwrap(), &Config::default())
     };
     for kind in kinds {
-        assert_eq!(with(kind, 0, |_| (), &[0; 9000]).is_ok(), true, "{kind:?}");
+        assert!(with(kind, 0, |_| (), &[0; 9000]).is_ok(), "{kind:?}");
         assert_eq!(with(kind, 512, |_| (), b"").is_ok(), kind == EntryType::Regular, "{kind:?}");
     }
     let changes: [Change; 4] = [
