@@ -6,7 +6,7 @@ use super::{
     defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
     express, identity,
     input::ContainerInput,
-    labels, mounts, oci_edits, oci_runtime, read_only, sandbox, security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, security_options,
 };
 use crate::{
     error::Failure,
@@ -54,7 +54,7 @@ impl ContainerPlan {
 /// target container.
 pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, Failure> {
     let pod = &input.sandbox.document.spec.metadata;
-    let name = container_name(&spec.metadata, pod);
+    let name = name::checked(container_name(&spec.metadata, pod))?;
     let image_ref = image_reference(&spec, input.image);
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
     let handler = &input.sandbox.document.spec.handler;

@@ -15,6 +15,7 @@ pub mod identity;
 pub mod input;
 pub mod labels;
 mod mounts;
+mod name;
 pub mod network_namespace;
 pub mod oci_edits;
 mod oci_runtime;

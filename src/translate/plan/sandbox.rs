@@ -6,7 +6,7 @@ use super::{
     defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
     identity,
     input::SandboxInput,
-    labels,
+    labels, name,
     network_namespace::NetworkNamespace,
     oci_runtime, security_options,
 };
@@ -40,7 +40,7 @@ pub struct SandboxPlan {
 /// The engine has no such runtime, uses another cgroup driver than the caller, or cannot fulfil the
 /// request.
 pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, Failure> {
-    let name = sandbox_name(&spec.metadata);
+    let name = name::checked(sandbox_name(&spec.metadata))?;
     let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
     let annotates = input.engine.api >= ApiVersion::ANNOTATIONS;
     let shim_group =

@@ -168,6 +168,17 @@ fn resolv_conf_and_hosts_have_the_pods_settings() {
     assert!(!etc_files::hosts(&pod(), &addresses).contains("10.1.2.3"));
 }
 
+#[test]
+fn names_the_engine_would_refuse_are_refused_here() {
+    for name in ["a b", "ü", "a/../b", "a?x", &"n".repeat(2000)] {
+        let mut spec = pod();
+        spec.metadata.name = name.to_owned();
+        let error = TestInput::default().sandbox(spec).unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidArgument);
+        assert!(error.to_string().len() < 500, "the text repeats the whole name");
+    }
+}
+
 /// Kubernetes' rule, whatever the daemon's default is.
 #[test]
 fn the_cgroup_namespace_is_stated() {
