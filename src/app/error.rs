@@ -17,6 +17,7 @@ use crate::{
 /// dockbridge cannot start, or cannot continue.
 #[derive(Debug, Error)]
 pub enum AppError {
+    /// Connecting pods needs mounts and changes to networks.
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
          image volumes would fail. Run it as root in the host's namespaces, and look for \

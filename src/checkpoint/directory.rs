@@ -281,15 +281,17 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     file::read_if_present(path, MAX_BYTES).map_err(refused)
 }
 
-/// Moves a file to the first free name of `name`, `name.1`, `name.2` and so on. Only one dockbridge uses a
-/// state directory, so no other process can take the name in the meantime.
+/// Moves a file to the first of `name`, `name.1`, `name.2` and so on that is free in `quarantine`. Only one
+/// dockbridge uses a state directory, so no other process can take the name in the meantime.
 fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     file::ensure_directory(quarantine, DIRECTORY_MODE)?;
-    let name = path.file_name().unwrap_or_default().display();
-    let (mut target, mut serial) = (quarantine.join(name.to_string()), 0);
+    let name = path.file_name().unwrap_or_default();
+    let (mut target, mut serial) = (quarantine.join(name), 0);
     while fs::symlink_metadata(&target).is_ok() {
         serial += 1;
-        target = quarantine.join(format!("{name}.{serial}"));
+        let mut numbered = name.to_owned();
+        numbered.push(format!(".{serial}"));
+        target.set_file_name(numbered);
     }
     fs::rename(path, &target).map_err(|e| HostError::new("move aside", path, e))?;
     Ok(target)

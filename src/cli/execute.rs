@@ -114,10 +114,8 @@ fn request(
             Err(_) => return Err(error.into()),
         },
     };
-    let body = match with_environment {
-        true => serde_json::to_string(&source.variables)?,
-        false => String::new(),
-    };
+    let body = with_environment.then(|| serde_json::to_string(&source.variables)).transpose()?;
+    let body = body.unwrap_or_default();
     match (client::run(&resolved.settings.run_dir, vec![(Method::POST, path, body)], out), error) {
         (Err(ClientError::NotRunning { .. }), Some(error)) => Err(error.into()),
         (answered, _) => Ok(answered?),

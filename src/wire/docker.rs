@@ -131,7 +131,7 @@ pub struct InspectHostConfig {
     pub runtime: String,
     #[serde(deserialize_with = "nullable")]
     pub sysctls: BTreeMap<String, String>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "labels")]
     pub annotations: BTreeMap<String, String>,
     /// Empty for the engine's default.
     pub cgroup_parent: String,

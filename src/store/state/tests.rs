@@ -385,11 +385,11 @@ fn observed(number: u64, version: u64) -> Observed {
     }
 }
 
-/// Running. Each fifth version is not.
 fn foreign_of(image: Option<ImageId>) -> Observed {
     Observed::Foreign(ForeignContainer { image, joined: None })
 }
 
+/// Running. Each fifth version is not.
 fn process(version: u64) -> Process {
     let started_at = Nanos(1);
     match class(version) {

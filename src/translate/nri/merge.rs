@@ -17,8 +17,9 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// The answers merged so far. Entries are in the order in which they were last set, without a value if a
-/// plugin removed them. Plugins may send many, so lookups must not search through all of them.
+/// The answers merged so far. Entries are in the order in which plugins last set them, without a value if a plugin
+/// removed them. A key that one answer repeats keeps its first place. Plugins may send many, so lookups must not
+/// search through all of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     original: nri::Container,
@@ -194,6 +195,7 @@ impl Merge {
     }
 }
 
+/// Merges one plugin's changes of a field with keys.
 fn combine<T: Clone>(
     claims: &mut Claims<'_>,
     field: Field,
@@ -212,6 +214,7 @@ fn combine<T: Clone>(
         removed.insert(key.to_owned(), None);
     }
     set.keys().try_for_each(|key| claims.claim(field, key))?;
+    // All keys move to the end in one pass, so that a long answer takes no longer.
     merged.retain(|key, _| !removed.contains_key(key) && !set.contains_key(key));
     removed.retain(|key, _| !set.contains_key(key));
     merged.extend(removed);

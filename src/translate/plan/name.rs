@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 
-/// The name, if the engine accepts it.
+/// The name, if the engine accepts it. The part of an adopted pod comes from labels that nobody has checked.
 pub(super) fn checked(name: String) -> Result<String, Failure> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {

@@ -250,6 +250,8 @@ fn a_user_namespace_excludes_the_hosts_processes_and_ipc() {
 fn the_process_of_a_container_is_refused_with_the_field_named() {
     Below("").container(&[
         ("config.metadata", |c| c.metadata = None),
+        ("config.metadata.name", |c| c.metadata.as_mut().unwrap().name = "a b".into()),
+        ("config.metadata.name", |c| c.metadata.as_mut().unwrap().name = "x".repeat(254)),
         ("config.metadata.name", |c| c.metadata = Some(Default::default())),
         ("config.image", |c| c.image = None),
         ("config.image.image", |c| c.image = Some(Default::default())),
