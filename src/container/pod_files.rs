@@ -77,7 +77,8 @@ impl PodFilesRoot {
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Failure> {
         let directory = self.root.join(id.as_str());
         let removed = if_there(tokio::fs::remove_dir_all(&directory).await);
-        Ok(removed.or_cannot("remove the pod files in", &directory).map(drop)?)
+        removed.or_cannot("remove the pod files in", &directory)?;
+        Ok(())
     }
 
     /// Writes one file, unless it already has this text. Containers bind-mount the inode, so another text

@@ -182,8 +182,9 @@ impl Engine {
         let list = self.request(Method::GET, "list containers", Subject::Engine, &target)?;
         let mut seen = HashSet::new();
         self.list(list, |entry: ContainerSummary, has_dropped| {
-            let is_new = !entry.id.is_empty() && seen.insert(entry.id.clone());
-            if is_new { read(entry, has_dropped) } else { None }
+            let id = entry.id.clone();
+            let made = read(entry, has_dropped)?;
+            (!id.is_empty() && seen.insert(id)).then_some(made)
         })
         .await
     }

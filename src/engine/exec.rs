@@ -121,8 +121,8 @@ impl Engine {
     /// Resizes the terminal of an exec or of a container's main process. Waits until the exec has started.
     /// Fails with [`EngineError::NotFound`] if there is no such object, with other errors if it does not run.
     pub async fn resize(&self, subject: Subject, size: TerminalSize) -> Result<(), EngineError> {
-        let query = [("h", &*size.height.to_string()), ("w", &size.width.to_string())];
-        let tail = address::with_query("/resize", &query);
+        let (height, width) = (size.height.to_string(), size.width.to_string());
+        let tail = address::with_query("/resize", &[("h", &height), ("w", &width)]);
         let resize = self.request(Method::POST, "resize", subject, &tail)?;
         self.done(resize.repeatable()).await
     }

@@ -1,9 +1,10 @@
-//! Hijacked connections to a process's streams: the head of the answer, then bytes in both directions.
-//!
+//! Hijacked connections to a process's streams: the head of the answer, then bytes in both directions. All engines
+//! from 20.10 on answer a request for an upgrade with 101.
+
 use std::io;
 
 use bytes::Bytes;
-use hyper::upgrade::Upgraded;
+use hyper::{StatusCode, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
@@ -42,6 +43,9 @@ impl Engine {
         let what = what.with_upgrade();
         let answer = self.beginning(&what).await?;
         let call = what.call;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(call.garbled("the connection was not upgraded"));
+        }
         let upgraded = hyper::upgrade::on(answer).await;
         let upgraded = upgraded.map_err(|reason| call.broken(reason))?;
         let (from, to) = split(TokioIo::new(upgraded));

@@ -247,7 +247,7 @@ impl Cgroup {
         }
     }
 
-    /// One of its directories. All of them list its processes.
+    /// One of its directories. Each lists its processes, except those that were moved to a group below.
     pub fn any(&self) -> Option<&Path> {
         self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
     }

@@ -188,11 +188,13 @@ fn statistics_leave_out_what_only_metrics_need() {
 
 #[test]
 fn processes_are_read_where_they_are_asked_for() {
-    let reading = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Everything).unwrap();
-    let processes = reading.processes.unwrap();
-    assert_eq!((processes.processes, processes.threads), (1, 0));
-    assert!(reading.group.pids.is_some(), "the kernel has counted them");
-    assert!(processes.open_files_limit.is_some());
+    for tree in TREES {
+        let reading = read(&collector(tree), &container(ID, 42), Detail::Everything).unwrap();
+        let processes = reading.processes.unwrap();
+        assert_eq!((processes.processes, processes.threads), (1, 0), "{tree}");
+        assert!(reading.group.pids.is_some(), "the kernel has counted them");
+        assert!(processes.open_files_limit.is_some());
+    }
 }
 
 /// Runtimes use two formulas, so only the request shows from which shares a weight was made.

@@ -83,6 +83,7 @@ fn what_is_no_entry_is_none() {
         r#"{"log":"x","stream":"stdout","time":"now"}"#,
         r#"{"log":"x","stream":"stdout","time":"2026-01-02 03:04:05.6789Z"}"#,
         r#"{"log":"x\q","stream":"stdout","time":"2026-01-02T03:04:05Z"}"#,
+        r#"{"log":"x\ud83d","stream":"stdout","time":"2026-01-02T03:04:05Z"}"#,
         r#"{"log":"x\u12g4","stream":"stdout","time":"2026-01-02T03:04:05Z"}"#,
         r#"{"log":"x","stream":"stdout","time":"2026-01-02T03:04:05Z""#,
     ] {

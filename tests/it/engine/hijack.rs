@@ -15,6 +15,7 @@ use serde_json::json;
 use super::engine;
 use crate::support::fake_dockerd::{
     exec::{Script, Step, framed},
+    fault::{Fault, Rule},
     server::FakeDockerd,
 };
 
@@ -140,6 +141,19 @@ async fn an_invalid_frame_differs_from_a_truncated_one() {
     check(vec![ok(), raw(b"\x01\0\0")], Kind::Unavailable, "closed the connection").await;
     check(vec![ok(), raw(b"\x03\0\0\0\0\0\0\x04oops")], Kind::Unknown, "oops").await;
     check(vec![ok(), raw(b"\x03\0\0\0\xff\0\0\0oops")], Kind::Internal, "no valid frame").await;
+}
+
+/// As from a proxy at the socket that does not pass the upgrade on.
+#[tokio::test]
+async fn an_answer_without_an_upgrade_is_an_error() {
+    let (docker, id) = set(Script::of([])).await;
+    let engine = engine(&docker);
+    let command = ["x".to_owned()];
+    let wish = ExecRequest { command: &command, streams: BOTH, env: &[], size: None };
+    let exec = engine.create_exec(&id, &wish).await.unwrap();
+    docker.inject(Rule::new("POST /exec/*/start", Fault::Answer(200, json!({}))));
+    let error = engine.start_exec(&exec, false).await.unwrap_err();
+    assert!(error.to_string().contains("was not upgraded"), "{error}");
 }
 
 #[tokio::test]

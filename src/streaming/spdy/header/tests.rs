@@ -9,7 +9,7 @@ use super::{
     CORRUPT, Headers, Inflater, TOO_LONG,
 };
 
-/// By how much the buffer of a block grows.
+/// By how much the buffer of a block that is written grows.
 const STEP: usize = 4096;
 
 /// Compresses the blocks of one connection, in order.
@@ -130,7 +130,7 @@ fn a_block_is_not_inflated_beyond_the_limit() {
     assert!(bomb.len() < 200_000 && deflater.total_in() == 100_000_000);
     let mut inflater = Inflater::default();
     assert_eq!(inflater.inflate(&bomb).unwrap_err(), TOO_LONG);
-    assert!(inflater.0.total_out() <= 1024 + 4096);
+    assert!(inflater.0.total_out() <= 1024 + 1);
 }
 
 #[test]
