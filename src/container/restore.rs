@@ -193,9 +193,10 @@ pub(super) fn refused(named: &str, kind: Kind, reason: impl Display) -> Failure 
 
 pub(super) fn kind(error: &io::Error) -> Kind {
     match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory => {
-            Kind::InvalidArgument
-        }
+        io::ErrorKind::InvalidData
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::UnexpectedEof => Kind::InvalidArgument,
         io::ErrorKind::NotFound => Kind::NotFound,
         io::ErrorKind::StorageFull => Kind::ResourceExhausted,
         _ => Kind::Internal,

@@ -83,8 +83,10 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 /// Renames a file. Fails if something has the new name.
 pub fn rename_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let renamed = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems, such as NFS, do not have the flag.
-        Err(rustix::io::Errno::INVAL) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
+        // Some file systems, such as NFS, do not have the flag. A hard link does not replace a file either.
+        Err(rustix::io::Errno::INVAL) => {
+            fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
+        }
         renamed => renamed.map_err(io::Error::from),
     };
     renamed.or_cannot("rename to", to)

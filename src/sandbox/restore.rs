@@ -9,6 +9,7 @@ use super::service::{Sandboxes, gather};
 use crate::{
     error::{Failure, shortened},
     model::{
+        container::ContainerMetadata,
         id::{ContainerId, SandboxId},
         name::sandbox_name,
         restore::{PodRestoreSpec, RestoredPod},
@@ -42,13 +43,16 @@ impl Sandboxes {
         let _held = self.deps.node.locks.write(&sandbox_name(&spec.sandbox.metadata)).await;
         let before = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let dns = spec.sandbox.dns.clone();
+        let wanted: Vec<_> = spec.containers.iter().map(|it| it.metadata.clone()).collect();
         let id = self.run_locked(spec.sandbox).await?;
         let mut made = Vec::new();
         for container in spec.containers {
             let name = container.metadata.name.clone();
             match self.deps.containers.create(id.as_str(), container, dns.clone()).await {
                 Ok(container) => made.push((name, container)),
-                Err(cause) => return Err(self.take_back(&before, id, made, cause).await),
+                Err(cause) => {
+                    return Err(self.take_back(&before, (id, &wanted), made, cause).await);
+                }
             }
         }
         info!(sandbox = %id, checkpoint = %spec.checkpoint.display(), "pod restored");
@@ -60,14 +64,15 @@ impl Sandboxes {
     async fn take_back(
         &self,
         before: &Snapshot,
-        id: SandboxId,
+        (id, wanted): (SandboxId, &[ContainerMetadata]),
         made: Vec<(String, ContainerId)>,
         cause: Failure,
     ) -> Failure {
         let mut failed = Vec::new();
         let now = self.deps.node.store.snapshot();
-        let mut others = now.containers_of(&id).map(|it| &it.id);
-        let has_others = others.any(|other| !made.iter().any(|(_, own)| own == other));
+        // A container whose creation failed can still exist.
+        let mut named = now.containers_of(&id).map(|it| &it.document.spec.metadata);
+        let has_others = named.any(|name| !wanted.contains(name));
         if before.sandbox(id.as_str()).is_none() && !has_others {
             failed.extend(self.remove(id.as_str()).await.err());
         } else {

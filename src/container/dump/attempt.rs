@@ -374,11 +374,15 @@ async fn let_one_continue(node: &Node, Part { container, freezer, .. }: Part) {
     }
     // Otherwise the engine could never unpause it. It cannot be paused while it is frozen, so this was before.
     let is_paused = timeout(READ_TIMEOUT, node.engine.is_paused(&container)).await;
-    if matches!(is_paused, Ok(Ok(true)))
-        && let Err(error) = blocking(move || freezer.freeze(FREEZE_LIMIT)).await
-    {
+    if !matches!(is_paused, Ok(Ok(true))) {
+        return;
+    }
+    let again = freezer.clone();
+    if let Err(error) = blocking(move || again.freeze(FREEZE_LIMIT)).await {
         let error = chain(&error);
         warn!(container, error, "cannot pause a container again after its checkpoint; it runs");
+        // It may be frozen in part.
+        let _ = thaw(freezer).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checkpoints that an ended dockbridge left unfinished. Their program may still run.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -19,7 +19,7 @@ use crate::{
     error::chain,
     host::{
         detached,
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability},
     },
 };
@@ -48,8 +48,10 @@ impl Dumps {
             }
             let node = self.node.clone();
             self.tracker.spawn(async move {
-                finish(&node, directories).await;
-                drop((standstills, in_progress));
+                let orders = let_all_continue(&node, directories).await;
+                drop(standstills);
+                clean_up(orders).await;
+                drop(in_progress);
             });
         }
     }
@@ -72,24 +74,32 @@ fn find(place: &Path) -> Vec<Leftovers> {
     all
 }
 
-/// No container is thawed while another program of it runs.
-async fn finish(node: &Node, directories: Vec<PathBuf>) {
-    let mut orders = Vec::new();
+/// Thaws the containers when the programs of all of them have ended. Returns the orders of the directories.
+async fn let_all_continue(
+    node: &Node,
+    directories: Vec<PathBuf>,
+) -> Vec<(Result<Order, HostError>, PathBuf)> {
+    let (mut orders, mut parts) = (Vec::new(), BTreeMap::new());
     for directory in directories {
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
         // It may have been started just before that, and have read its order.
         detached::ended(&directory).await;
+        let frozen = order.iter().flat_map(|order| &order.parts);
+        parts.extend(frozen.map(|part| (part.container.clone(), part.clone())));
         orders.push((order, directory));
     }
+    let_continue(node, parts.into_values().collect()).await;
+    orders
+}
+
+/// Removes the files. The containers run, because a file may be on a disk that does not answer.
+async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
     for (order, directory) in orders {
         let place = directory.clone();
         let removed = match order {
-            Ok(Order { parts, drafts, index }) => {
-                let_continue(node, parts).await;
-                blocking(move || remove(&drafts, index, &place)).await
-            }
+            Ok(order) => blocking(move || remove(&order, &place)).await,
             Err(error) => Err(error),
         };
         let directory = directory.display();
@@ -103,8 +113,12 @@ async fn finish(node: &Node, directories: Vec<PathBuf>) {
     }
 }
 
-fn remove(drafts: &[PathBuf], index: Option<PathBuf>, directory: &Path) -> Result<(), HostError> {
-    if !index.is_some_and(|index| index.exists()) {
+fn remove(Order { drafts, index, .. }: &Order, directory: &Path) -> Result<(), HostError> {
+    let is_complete = match index {
+        Some(index) => index.try_exists().or_cannot("look for", index)?,
+        None => false,
+    };
+    if !is_complete {
         for draft in drafts {
             file::remove_if_present(draft, Durability::Written)?;
         }

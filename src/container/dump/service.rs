@@ -94,16 +94,19 @@ impl Dumps {
             if reply.is_closed() {
                 return attempt.discard(made).await;
             }
-            // Before the answer, because its receiver may call again at once.
-            drop(in_progress);
-            if let Err(unheard) = reply.send(made) {
+            // The receiver drops the locks. Nothing is discarded without them.
+            if let Err((unheard, _in_progress)) = reply.send((made, in_progress)) {
                 attempt.discard(unheard).await;
             }
         };
         self.tracker.spawn(task.in_current_span());
-        let Some(limit) = limit else { return outcome.await.map_err(|_| Lost)? };
-        let late = |_| DumpError::TimedOut { id, limit };
-        timeout(limit, outcome).await.map_err(late)?.map_err(|_| Lost)?
+        let answered = match limit {
+            Some(limit) => {
+                timeout(limit, outcome).await.map_err(|_| DumpError::TimedOut { id, limit })?
+            }
+            None => outcome.await,
+        };
+        answered.map_err(|_| Lost)?.0
     }
 
     /// The pod, if the request names one, and the containers.

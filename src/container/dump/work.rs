@@ -3,7 +3,7 @@
 
 use std::{
     ffi::OsString,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     error::chain,
     host::{detached, error::HostError},
+    model::restore::IMAGES,
 };
 
 /// The program's directory, if these words start it.
@@ -36,6 +37,12 @@ pub fn run(directory: &Path) -> ExitCode {
     for part in &order.parts {
         // If this fails, the server thaws the container.
         let _ = part.freezer.thaw();
+    }
+    if failure.is_some() {
+        // On a full disk, the report needs their space.
+        for part in &order.parts {
+            let _ = fs::remove_dir_all(part.directory.join(IMAGES));
+        }
     }
     let frozen_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match order::write(directory, REPORT, &Report { frozen_ms, failure }) {
