@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use dockbridge::{
     engine::{
+        client::Engine,
         error::{EngineError, Subject},
         exec::{ExecRequest, ExecState},
         hijack::{Input, Output},
@@ -32,6 +33,13 @@ async fn set(script: Script) -> (FakeDockerd, String) {
         id
     });
     (docker, id)
+}
+
+/// An exec that was not started.
+async fn exec(engine: &Engine, container: &str, streams: Streams) -> String {
+    let command = ["x".to_owned()];
+    let wish = ExecRequest { command: &command, streams, env: &[], size: None };
+    engine.create_exec(container, &wish).await.unwrap()
 }
 
 async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> (Output, Input) {
@@ -148,9 +156,7 @@ async fn an_invalid_frame_differs_from_a_truncated_one() {
 async fn an_answer_without_an_upgrade_is_an_error() {
     let (docker, id) = set(Script::of([])).await;
     let engine = engine(&docker);
-    let command = ["x".to_owned()];
-    let wish = ExecRequest { command: &command, streams: BOTH, env: &[], size: None };
-    let exec = engine.create_exec(&id, &wish).await.unwrap();
+    let exec = exec(&engine, &id, BOTH).await;
     docker.inject(Rule::new("POST /exec/*/start", Fault::Answer(200, json!({}))));
     let error = engine.start_exec(&exec, false).await.unwrap_err();
     assert!(error.to_string().contains("was not upgraded"), "{error}");
@@ -161,9 +167,7 @@ async fn an_exec_is_inspected_and_resized() {
     let script = Script { pid: 4711, exit_code: Some(9), ..Script::of([Step::Echo]) };
     let (docker, id) = set(script).await;
     let engine = engine(&docker);
-    let command = ["x".to_owned()];
-    let wish = ExecRequest { command: &command, streams: TERMINAL, env: &[], size: None };
-    let exec = engine.create_exec(&id, &wish).await.unwrap();
+    let exec = exec(&engine, &id, TERMINAL).await;
     let fresh = ExecState { running: false, pid: None, exit_code: None };
     assert_eq!(engine.inspect_exec(&exec).await.unwrap(), fresh);
     let (mut output, mut input) = engine.start_exec(&exec, true).await.unwrap();
