@@ -69,7 +69,8 @@ MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
 # The number of worlds, and of tests without an engine, that run at the same time. Tests wait most of the time, so this is
 # more than the number of cores. A world needs up to 1 GiB. With JOBS=1 all tests run one after the other.
-JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1048576); most = 3 * cores; \
+JOBS_PER_CORE ?= 3
+JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1048576); most = $(JOBS_PER_CORE) * cores; \
   print fit < 1 ? 1 : fit < most ? fit : most }' /proc/meminfo)
 # Builds a test program and prints its path.
 test_program = $$($(CARGO) test --test $(1) --no-run --message-format=json-render-diagnostics | \
@@ -208,9 +209,11 @@ test: toolchain ## The tests that each change must pass: test-unit, test-stories
 
 .PHONY: test-all
 test-all: toolchain ## Before a release: full size, all engines, a virtual machine, chaos, fuzzing, power cuts, packages, the book, pauses
-	@$(SUITE) test-unit $(ENGINES:%=test-on-%) $(RUNTIME_ENGINES:%=test-on-%-runtime) test-vm chaos fuzz test-power test-packages book-test test-pauses
+	@$(SUITE) test-unit test-packages book-test test-pauses test-power chaos test-vm fuzz $(ENGINES:%=test-on-%) $(RUNTIME_ENGINES:%=test-on-%-runtime)
 
 test-all: export DOCKBRIDGE_FULL_SIZE := 1
+# Tests of full size also need processors.
+test-all: export JOBS_PER_CORE = 2
 test-all: export CUTS = 3
 test-all: export TIME = 60
 
