@@ -211,9 +211,7 @@ test: toolchain ## The tests that each change must pass: test-unit, test-stories
 test-all: toolchain ## Before a release: full size, all engines, a virtual machine, chaos, fuzzing, power cuts, packages, the book, pauses
 	@$(SUITE) test-unit test-packages book-test test-pauses test-power chaos test-vm fuzz $(ENGINES:%=test-on-%) $(RUNTIME_ENGINES:%=test-on-%-runtime)
 
-test-all: export DOCKBRIDGE_FULL_SIZE := 1
-# Tests of full size also need processors.
-test-all: export JOBS_PER_CORE = 2
+test-all: export FULL_SIZE_ON = bookworm trixie-runtime
 test-all: export CUTS = 3
 test-all: export TIME = 60
 
@@ -253,6 +251,13 @@ $(AS_ROOT) "$$stories" --engine "$(1)" $(if $(2),--runtime $(BUILT)) --jobs $(JO
 [ -n "$(STORY)" ] || DOCKBRIDGE_WORLD_WANTED=1 $(AS_ROOT) tests/env/world.sh --engine "$(1)" -- "$$client" engine::real | tee /dev/stderr | grep -q '^test result: ok. [1-9]' || code=1; \
 exit $$code
 endef
+
+# The parts of test-all in which tests have their full size. They also need processors, so there are fewer worlds.
+FULL_SIZE_ON ?=
+ifneq ($(FULL_SIZE_ON),)
+$(FULL_SIZE_ON:%=test-on-%): export DOCKBRIDGE_FULL_SIZE := 1
+$(FULL_SIZE_ON:%=test-on-%): JOBS_PER_CORE := 2
+endif
 
 test-on-%: toolchain
 	$(call stories_on,$(*:-runtime=),$(filter %-runtime,$*))
