@@ -63,6 +63,8 @@ struct Known {
     /// By the pod's cgroup.
     accounting: HashMap<PathBuf, KillAccounting>,
     causes: ExitCauses,
+    /// By container: when the run began that was seen last, until its end is seen.
+    runs: HashMap<String, Nanos>,
     /// By container: when each of these last happened.
     events: HashMap<String, HashMap<KillEvent, Nanos>>,
     /// Containers in any of these tables that the last list lacked.
@@ -130,13 +132,16 @@ impl OomDetector {
         }
     }
 
-    /// A container was inspected. If Docker is restarting it, it has ended, and nobody will ask for the
-    /// cause of this end. The end also explains kills.
+    /// A container was inspected. If Docker is restarting it, or has done so, a run has ended, and nobody will
+    /// ask for the cause of this end. The end also explains kills.
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
-        match record.process {
-            Process::Running { pid: 0, .. } => drop(self.attribute_kills(record).await),
-            Process::Running { .. } => self.known.lock().is_running(record),
-            _ => {}
+        let Process::Running { pid, started_at } = record.process else { return };
+        let seen = self.known.lock().runs.get(record.id.as_str()).copied();
+        if pid == 0 || seen.is_some_and(|seen| seen != started_at) {
+            self.attribute_kills(record).await;
+        }
+        if pid != 0 {
+            self.known.lock().is_running(record, started_at);
         }
     }
 
@@ -244,7 +249,8 @@ impl Known {
 
     /// The container runs, even if an earlier run of it has ended: kills that its own cgroup counts belong to no
     /// ended container.
-    fn is_running(&mut self, record: &ContainerRecord) {
+    fn is_running(&mut self, record: &ContainerRecord, started_at: Nanos) {
+        self.runs.insert(record.id.to_string(), started_at);
         let Some(pod) = self.pods.get(&record.document.sandbox) else { return };
         if let Some(accounting) = self.accounting.get_mut(&pod.cgroup) {
             accounting.ended.remove(record.id.as_str());
@@ -257,8 +263,13 @@ impl Known {
         cgroup: &Path,
         count: Option<KillCount>,
     ) -> Option<bool> {
+        let seen = self.runs.remove(record.id.as_str());
         if !self.accounting.get_mut(cgroup)?.attribute(count)? {
             return Some(false);
+        }
+        // Docker has restarted the container, and the end of the run before was not seen. The kills may belong to it.
+        if seen.is_some_and(|seen| record.process.started_at() != Some(seen)) {
+            return None;
         }
         // Kills are also counted in a cgroup that several pods share, because only one of them may remain.
         // Until then it is unknown which pod a kill belongs to.
@@ -278,17 +289,19 @@ impl Known {
         let pods = self.pods.keys().map(SandboxId::as_str);
         let containers = self.causes.ids().chain(self.events.keys().map(String::as_str));
         let ended = self.accounting.values().flat_map(|one| &one.ended).map(String::as_str);
-        pods.chain(containers).chain(ended)
+        pods.chain(containers).chain(ended).chain(self.runs.keys().map(String::as_str))
     }
 
     /// Its pod's accounting keeps its entry until the lists lack it.
     fn forget(&mut self, id: &str) {
         self.causes.forget(id);
+        self.runs.remove(id);
         self.events.remove(id);
     }
 
     fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.causes.retain(&keeps);
+        self.runs.retain(|id, _| keeps(id));
         self.events.retain(|id, _| keeps(id));
         self.pods.retain(|id, _| keeps(id.as_str()));
         let cgroups: HashSet<&PathBuf> = self.pods.values().map(|pod| &pod.cgroup).collect();

@@ -5,10 +5,11 @@ use std::{
     collections::HashSet,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{
-    ExitCause, KillEvent, OomDetector, is_unexplained_kill,
+    ExitCause, KillEvent, Known, OomDetector, Pod, is_unexplained_kill,
     kill_accounting::{KillAccounting, KillCount},
     pod_cgroup, with_cause,
 };
@@ -90,6 +91,29 @@ fn a_cgroup_created_anew_counts_from_zero() {
     assert_eq!(accounting.attribute(None), None);
     assert_eq!(accounting.attribute(Some(count(4))), None);
     assert_eq!(accounting.attribute(Some(count(4))), Some(false));
+}
+
+/// Docker may restart a container and show only the second end.
+#[test]
+fn a_kill_is_not_attributed_to_a_run_if_the_end_of_the_run_before_was_not_seen() {
+    let cgroup = PathBuf::from("/pod");
+    let mut known = Known::default();
+    let mut document = fixture::sandbox_document(1);
+    document.spec.cgroup_parent = "/pod".to_owned();
+    let pod = Pod { document: Arc::new(document), cgroup: cgroup.clone() };
+    known.pods.insert(fixture::sandbox_id(1), pod);
+    known.accounting.insert(cgroup.clone(), KillAccounting::default());
+    let mut ends = |seen: Option<i64>, kills| {
+        let count = KillCount { all: kills, running: 0 };
+        let record = ended(137, ExitReason::Error);
+        seen.into_iter().for_each(|at| known.is_running(&record, Nanos(at)));
+        known.attribute(&record, &cgroup, Some(count))
+    };
+    ends(None, 0);
+    assert_eq!(ends(Some(0), 1), None, "the kill may be the end of the run before");
+    assert_eq!(ends(None, 2), Some(true), "no earlier run was seen");
+    assert_eq!(ends(Some(1), 3), Some(true), "this run was seen");
+    assert_eq!(ends(Some(0), 3), Some(false), "there was no kill");
 }
 
 #[tokio::test]
