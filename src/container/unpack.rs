@@ -32,7 +32,7 @@ use crate::{
         record::ContainerRecord,
         restore::{IMAGES, Restore},
     },
-    oci_runtime::restore::archive::Contents,
+    oci_runtime::restore::{archive::Contents, run::time_limit},
 };
 
 /// Cancelled when the pod or the container is stopped.
@@ -40,9 +40,13 @@ use crate::{
 struct Stops([Arc<CancellationToken>; 2]);
 
 impl Node {
-    /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it.
-    pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
-        let Some(restore) = &container.document.restore else { return Ok(()) };
+    /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it. Returns how long the
+    /// restore may take, which is zero for other containers.
+    pub(super) async fn unpack_restore(
+        &self,
+        container: &ContainerRecord,
+    ) -> Result<Duration, Failure> {
+        let Some(restore) = &container.document.restore else { return Ok(Duration::ZERO) };
         let spec = &container.document.spec;
         let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
         let named = archive.as_ref().unwrap_or(&spec.image);
@@ -54,7 +58,8 @@ impl Node {
         let completed = blocking(move || {
             unpacked?;
             remove_directory(&place).map_err(|error| error.source)?;
-            fs::rename(draft, place)
+            fs::rename(draft, &place)?;
+            Ok(time_limit(&place))
         });
         completed.await.map_err(|error| match stops.is_over() {
             true => refused(named, Kind::FailedPrecondition, "the container is being stopped"),
