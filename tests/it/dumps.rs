@@ -216,7 +216,8 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
         "container": scene.container, "directory": "/", "command": [], "layer": "/",
         "freezer": { "directory": freezer, "is_v2": false },
     });
-    let order = json!({ "parts": [part], "drafts": [draft], "index": null });
+    let place = json!({ "draft": draft, "location": scene.spec().location });
+    let order = json!({ "parts": [part], "places": [place] });
     fs::write(directory.join("order.json"), order.to_string()).unwrap();
     let program = program_in(&directory).await;
 
@@ -248,7 +249,7 @@ async fn two_leftovers_of_one_container_are_removed_together() {
         "container": scene.container, "directory": "/", "command": [], "layer": "/",
         "freezer": { "directory": freezer, "is_v2": false },
     });
-    let order = json!({ "parts": [part], "drafts": [], "index": null }).to_string();
+    let order = json!({ "parts": [part], "places": [] }).to_string();
     let of_pod = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
     let directories = [scene.unfinished(), of_pod];
     for directory in &directories {
@@ -319,15 +320,25 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
 }
 
-/// An archive of a pod may have its final name already, so the next dockbridge looks for the index.
+/// Archives of a pod may have their final names already, so the next dockbridge looks for the index. A foreign file with
+/// one of the names stays.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {
         let scene = Scene::start().await;
         let location = scene.pod_spec().location;
-        let (archive, index) = (location.join("main.tar"), location.join("pod.json"));
-        fs::write(&archive, "").unwrap();
+        let [archive, foreign, index] =
+            ["main.tar", "foreign.tar", "pod.json"].map(|name| location.join(name));
+        let places = [&archive, &foreign, &index].map(|path| {
+            let draft = path.with_extension("tmp");
+            fs::write(&draft, "").unwrap();
+            json!({ "draft": draft, "location": path })
+        });
+        fs::hard_link(archive.with_extension("tmp"), &archive).unwrap();
+        fs::write(&foreign, "").unwrap();
         if is_complete {
+            fs::hard_link(index.with_extension("tmp"), &index).unwrap();
+        } else {
             fs::write(&index, "").unwrap();
         }
         let directory = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
@@ -336,7 +347,7 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
             "container": scene.container, "directory": "/", "command": [], "layer": "/",
             "freezer": { "directory": "/nowhere", "is_v2": true },
         });
-        let order = json!({ "parts": [part], "drafts": [archive], "index": index });
+        let order = json!({ "parts": [part], "places": places });
         fs::write(directory.join("order.json"), order.to_string()).unwrap();
         let program = program_in(&directory).await;
         let other = scene.other().await;
@@ -351,6 +362,9 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         drop(program);
         eventually(|| !directory.exists()).await;
         assert_eq!(archive.exists(), is_complete);
+        assert!(foreign.exists() && index.exists());
+        let left = fs::read_dir(&location).unwrap().count();
+        assert_eq!(left, if is_complete { 3 } else { 2 }, "no temporary name is left");
     }
 }
 

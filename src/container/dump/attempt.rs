@@ -82,9 +82,13 @@ impl Attempt {
         self.pod.as_ref().map(|pod| Place::new(self.spec.location.join(POD_INDEX), pod.id.as_str()))
     }
 
+    fn places(&self) -> Vec<Place> {
+        self.archives().into_iter().chain(self.index()).collect()
+    }
+
     /// The final paths, that of the index first.
     fn locations(&self) -> Vec<PathBuf> {
-        self.index().into_iter().chain(self.archives()).map(|place| place.location).collect()
+        self.places().into_iter().rev().map(|place| place.location).collect()
     }
 
     /// The names of what no other checkpoint may use at the same time. The files of a pod are in a directory with its
@@ -189,7 +193,7 @@ impl Attempt {
         parts: Vec<Part>,
     ) -> Result<(), DumpError> {
         let directory = self.directory();
-        let order = self.order(&parts);
+        let order = Order { parts: parts.clone(), places: self.places() };
         blocking(move || order::write(&directory, ORDER, &order)).await?;
         let report = self.run(&parts).await?;
         if let Some(order::Failure { container, cause }) = report.failure {
@@ -206,18 +210,6 @@ impl Attempt {
             }
         }
         Ok(())
-    }
-
-    fn order(&self, parts: &[Part]) -> Order {
-        let (archives, index) = (self.archives(), self.index());
-        let drafts = archives.iter().chain(&index).map(|place| &place.draft);
-        // Those of a pod are not valid without its index.
-        let archives = archives.iter().map(|place| &place.location).filter(|_| index.is_some());
-        Order {
-            parts: parts.to_vec(),
-            drafts: drafts.chain(archives).cloned().collect(),
-            index: index.as_ref().map(|place| place.location.clone()),
-        }
     }
 
     /// Writes the archives, and returns their size.

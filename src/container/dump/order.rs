@@ -7,6 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::archive::Place;
 use crate::{
     host::{
         error::HostError,
@@ -21,10 +22,8 @@ use crate::{
 pub(super) struct Order {
     /// The containers, which are frozen at the same time.
     pub(super) parts: Vec<Part>,
-    /// The unfinished archives, which the next dockbridge removes.
-    pub(super) drafts: Vec<PathBuf>,
-    /// The file that is written last. If it exists, the drafts are complete and stay.
-    pub(super) index: Option<PathBuf>,
+    /// The files of the checkpoint. The last one makes the others valid.
+    pub(super) places: Vec<Place>,
 }
 
 /// One container.

@@ -111,7 +111,7 @@ mod tests {
                 "container": "a", "directory": place.path(), "command": ["sh", "-c", runtime], "layer": layer,
                 "freezer": { "directory": place.path(), "is_v2": false },
             });
-            let order = json!({ "parts": [part], "drafts": [], "index": null });
+            let order = json!({ "parts": [part], "places": [] });
             let dumped = dump(&serde_json::from_value(order).unwrap(), place.path());
             assert_eq!(dumped.is_ok(), is_saved, "{dumped:?}");
         }
