@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -92,8 +92,17 @@ impl Node {
                 (self.export(id, draft, stops).await?, None)
             }
         };
-        let (directory, stops) = (draft.to_owned(), stops.clone());
-        Ok(blocking(move || unpack(archive?, documents, &directory, &stops)).await)
+        let (directory, until) = (draft.to_owned(), stops.clone());
+        let unpacking = blocking(move || unpack(archive?, documents, &directory, &until));
+        let abandoned = async {
+            stops.cancelled().await;
+            sleep(PIECE_LIMIT).await;
+        };
+        tokio::select! {
+            unpacked = unpacking => Ok(unpacked),
+            // The archive is on a disk that does not answer. A stop must not wait for it.
+            () = abandoned => Ok(Err(io::ErrorKind::TimedOut.into())),
+        }
     }
 
     /// Writes the files of an image into an archive, which has no name in the directory.
@@ -218,5 +227,7 @@ fn full(path: &Path, needed: &str) -> io::Error {
 
 /// Only this user may read the memory of containers.
 const MODE: u32 = 0o700;
+/// How long the unpacking of a piece may take after it was interrupted.
+const PIECE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for an unpacking that it has interrupted.
 const PATIENCE: Duration = Duration::from_secs(20);
