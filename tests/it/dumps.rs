@@ -28,7 +28,10 @@ use crate::{
     store::{pod, workload},
     support::{
         containers::Verbs,
-        fake_dockerd::server::{FakeDockerd, eventually},
+        fake_dockerd::{
+            fault::{Fault, Rule},
+            server::{FakeDockerd, eventually},
+        },
     },
 };
 
@@ -212,8 +215,9 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
     let draft = scene.place.path().join(".out.tar.0.tmp");
     fs::write(&draft, "half").unwrap();
+    fs::write(freezer.join("frozen"), "").unwrap();
     let part = json!({
-        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "container": scene.container, "directory": freezer, "command": [], "layer": "/",
         "freezer": { "directory": freezer, "is_v2": false },
     });
     let place = json!({ "draft": draft, "location": scene.spec().location });
@@ -245,8 +249,9 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     fs::create_dir(&freezer).unwrap();
     let state = || fs::read_to_string(freezer.join("freezer.state")).unwrap();
     fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    fs::write(freezer.join("frozen"), "").unwrap();
     let part = json!({
-        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "container": scene.container, "directory": freezer, "command": [], "layer": "/",
         "freezer": { "directory": freezer, "is_v2": false },
     });
     let order = json!({ "parts": [part], "places": [] }).to_string();
@@ -270,14 +275,22 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     drop(other);
     eventually(|| !directories.iter().any(|directory| directory.exists())).await;
     assert!(state().starts_with("THAWED"));
-    // Somebody had paused it just before it was frozen.
-    fs::create_dir_all(scene.unfinished()).unwrap();
-    fs::write(scene.unfinished().join("order.json"), &order).unwrap();
+    let adopt = async || {
+        fs::create_dir_all(scene.unfinished()).unwrap();
+        fs::write(scene.unfinished().join("order.json"), &order).unwrap();
+        Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
+        eventually(|| !scene.unfinished().exists()).await;
+    };
+    // Somebody has paused it in the same moment.
+    fs::write(freezer.join("frozen"), "").unwrap();
     scene.docker.world(|world| {
         world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
     });
-    Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
-    eventually(|| !scene.unfinished().exists()).await;
+    adopt().await;
+    assert!(state().starts_with("FROZEN"));
+    // Somebody had paused it before, and the engine does not answer.
+    scene.docker.inject(Rule::new("GET /containers/*/json", Fault::Reset));
+    adopt().await;
     assert!(state().starts_with("FROZEN"));
 }
 

@@ -30,7 +30,6 @@ use crate::{
         beneath, clock, detached, disk,
         error::HostError,
         file::{self, Durability},
-        freezer::Freezer,
     },
     logs::log_path::LogPath,
     model::{
@@ -290,6 +289,7 @@ impl Attempt {
         let directory = self.directory();
         let (reason, is_disk_full) = match cause {
             Cause::Unwanted => return self.abandoned(),
+            Cause::Paused => return DumpError::Paused { id: container.to_owned() },
             Cause::Other { reason, is_disk_full } => (reason, is_disk_full),
             Cause::Runtime => {
                 let logs = [directory.join(container).join(LOG), directory.join(detached::OUTPUT)];
@@ -354,9 +354,11 @@ pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
     join_all(parts.into_iter().map(|part| let_one_continue(node, part))).await;
 }
 
-async fn let_one_continue(node: &Node, Part { container, freezer, .. }: Part) {
-    let thaw = |freezer: Freezer| blocking(move || freezer.thaw());
-    while let Err(error) = thaw(freezer.clone()).await {
+async fn let_one_continue(node: &Node, part: Part) {
+    let (container, freezer) = (part.container.clone(), part.freezer.clone());
+    loop {
+        let part = part.clone();
+        let Err(error) = blocking(move || part.thaw()).await else { break };
         let error = chain(&error);
         warn!(
             container,
@@ -364,17 +366,16 @@ async fn let_one_continue(node: &Node, Part { container, freezer, .. }: Part) {
         );
         sleep(THAW_RETRY).await;
     }
-    // Otherwise the engine could never unpause it. It cannot be paused while it is frozen, so this was before.
+    // Somebody may have paused it in the moment in which it was frozen. Otherwise the engine could never unpause it.
     let is_paused = timeout(READ_TIMEOUT, node.engine.is_paused(&container)).await;
     if !matches!(is_paused, Ok(Ok(true))) {
         return;
     }
-    let again = freezer.clone();
-    if let Err(error) = blocking(move || again.freeze(FREEZE_LIMIT)).await {
+    // If this fails, it may be frozen in part.
+    let freeze = move || freezer.freeze(FREEZE_LIMIT).inspect_err(|_| drop(freezer.thaw()));
+    if let Err(error) = blocking(freeze).await {
         let error = chain(&error);
         warn!(container, error, "cannot pause a container again after its checkpoint; it runs");
-        // It may be frozen in part.
-        let _ = thaw(freezer).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checkpoints that an ended dockbridge left unfinished. Their program may still run.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -79,18 +79,17 @@ async fn let_all_continue(
     node: &Node,
     directories: Vec<PathBuf>,
 ) -> Vec<(Result<Order, HostError>, PathBuf)> {
-    let (mut orders, mut parts) = (Vec::new(), BTreeMap::new());
+    let (mut orders, mut parts) = (Vec::new(), Vec::new());
     for directory in directories {
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
         // It may have been started just before that, and have read its order.
         detached::ended(&directory).await;
-        let frozen = order.iter().flat_map(|order| &order.parts);
-        parts.extend(frozen.map(|part| (part.container.clone(), part.clone())));
+        parts.extend(order.iter().flat_map(|order| order.parts.clone()));
         orders.push((order, directory));
     }
-    let_continue(node, parts.into_values().collect()).await;
+    let_continue(node, parts).await;
     orders
 }
 
