@@ -15,7 +15,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::node::Node;
+use super::{gather::host_check::within_deadline, node::Node};
 use crate::{
     concurrency::blocking::blocking,
     error::{Failure, Kind, shortened},
@@ -122,11 +122,18 @@ impl Node {
             let reason = format!("archives are only read from {}", directory.display());
             return Err(refused(named, Kind::InvalidArgument, reason));
         }
-        let done = blocking(move || {
-            let root = fs::canonicalize(directory)?;
-            read(beneath::open_to_read(&root, &below).map_err(|error| error.source)?)
-        });
-        done.await.map_err(|error| refused(named, kind(&error), error))
+        let (named, path) = (named.to_owned(), path.to_owned());
+        // The caller holds the lock of the pod.
+        within_deadline(|check| {
+            blocking(move || {
+                check.at(&path)?;
+                let opened = fs::canonicalize(directory).and_then(|root| {
+                    beneath::open_to_read(&root, &below).map_err(|error| error.source)
+                });
+                opened.and_then(read).map_err(|error| refused(&named, kind(&error), error))
+            })
+        })
+        .await
     }
 
     /// The setting, if it allows restores.

@@ -73,11 +73,11 @@ impl Containers {
         let id = container.id.as_str();
         self.ensure_startable(container).await?;
         let _mounted = self.node.ensure_mounted(&container.document).await?;
-        self.node.unpack_restore(container).await?;
+        let restoring = self.node.unpack_restore(container).await?;
         self.node.write_edits(container).await?;
         self.node.nri.start_container(container).await?;
         self.unseen_starts.lock().insert(container.id.clone());
-        let start = start_once(&self.node.engine, &self.node.store, id).await;
+        let start = start_once(&self.node.engine, &self.node.store, id, restoring).await;
         if start.seen.is_ok() {
             self.unseen_starts.lock().remove(&container.id);
         }

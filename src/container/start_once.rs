@@ -1,5 +1,7 @@
 //! Starts a container exactly once, if it was never started. Used for pause and other containers.
 
+use std::time::Duration;
+
 use crate::{
     engine::{client::Engine, error::EngineError},
     error::Failure,
@@ -28,9 +30,10 @@ impl Start {
 }
 
 /// Starts a container that was never started. The engine itself would also start a container that has ended.
-pub async fn start_once(engine: &Engine, store: &Store, id: &str) -> Start {
+/// `extra` is added to the usual deadline.
+pub async fn start_once(engine: &Engine, store: &Store, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
-    let answer = engine.start_container(id).await;
+    let answer = engine.start_container(id, extra).await;
     // Also after a failure. The record then has the reason and counts as exited.
     let seen = match answer {
         Ok(()) => store.refresh_after(starting, id).await,

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -32,7 +32,7 @@ use crate::{
         record::ContainerRecord,
         restore::{IMAGES, Restore},
     },
-    oci_runtime::restore::archive::Contents,
+    oci_runtime::restore::{archive::Contents, run::time_limit},
 };
 
 /// Cancelled when the pod or the container is stopped.
@@ -40,9 +40,13 @@ use crate::{
 struct Stops([Arc<CancellationToken>; 2]);
 
 impl Node {
-    /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it.
-    pub(super) async fn unpack_restore(&self, container: &ContainerRecord) -> Result<(), Failure> {
-        let Some(restore) = &container.document.restore else { return Ok(()) };
+    /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it. Returns how long the
+    /// restore may take, which is zero for other containers.
+    pub(super) async fn unpack_restore(
+        &self,
+        container: &ContainerRecord,
+    ) -> Result<Duration, Failure> {
+        let Some(restore) = &container.document.restore else { return Ok(Duration::ZERO) };
         let spec = &container.document.spec;
         let archive = spec.checkpoint.as_ref().map(|path| path.display().to_string());
         let named = archive.as_ref().unwrap_or(&spec.image);
@@ -54,7 +58,8 @@ impl Node {
         let completed = blocking(move || {
             unpacked?;
             remove_directory(&place).map_err(|error| error.source)?;
-            fs::rename(draft, place)
+            fs::rename(draft, &place)?;
+            Ok(time_limit(&place))
         });
         completed.await.map_err(|error| match stops.is_over() {
             true => refused(named, Kind::FailedPrecondition, "the container is being stopped"),
@@ -87,8 +92,17 @@ impl Node {
                 (self.export(id, draft, stops).await?, None)
             }
         };
-        let (directory, stops) = (draft.to_owned(), stops.clone());
-        Ok(blocking(move || unpack(archive?, documents, &directory, &stops)).await)
+        let (directory, until) = (draft.to_owned(), stops.clone());
+        let unpacking = blocking(move || unpack(archive?, documents, &directory, &until));
+        let abandoned = async {
+            stops.cancelled().await;
+            sleep(PIECE_LIMIT).await;
+        };
+        tokio::select! {
+            unpacked = unpacking => Ok(unpacked),
+            // The archive is on a disk that does not answer. A stop must not wait for it.
+            () = abandoned => Ok(Err(io::ErrorKind::TimedOut.into())),
+        }
     }
 
     /// Writes the files of an image into an archive, which has no name in the directory.
@@ -213,5 +227,7 @@ fn full(path: &Path, needed: &str) -> io::Error {
 
 /// Only this user may read the memory of containers.
 const MODE: u32 = 0o700;
+/// How long the unpacking of a piece may take after it was interrupted.
+const PIECE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for an unpacking that it has interrupted.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -46,15 +46,17 @@ impl Engine {
         Ok(answer.id)
     }
 
-    /// Starts a container. Also succeeds if it already runs.
+    /// Starts a container. Also succeeds if it already runs. `extra` is added to the usual deadline.
     ///
     /// Never repeated after a broken connection. The engine would start an exited container again, so a
     /// short command would run twice.
     ///
     /// # Errors
     /// [`EngineError::CannotRun`] if the container itself is the reason.
-    pub async fn start_container(&self, id: &str) -> Result<(), EngineError> {
-        self.done(self.post(Call::START, id, "/start", &[])?).await
+    pub async fn start_container(&self, id: &str, extra: Duration) -> Result<(), EngineError> {
+        let mut start = self.post(Call::START, id, "/start", &[])?;
+        start.timeout = start.timeout.saturating_add(extra);
+        self.done(start).await
     }
 
     /// Tells the main process to stop, and kills it after `grace`. Also succeeds if the container

@@ -136,7 +136,7 @@ impl ProcessFinder {
             candidates.extend(self.candidate(process, main, &mut unclear));
         }
         let found = match message {
-            ProcessSignal::Kill => members(main, &candidates),
+            ProcessSignal::Kill | ProcessSignal::Stop => members(main, &candidates),
             ProcessSignal::HangUp => session(main, &candidates),
         };
         let mut outcome = Ok(());

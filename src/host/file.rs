@@ -80,16 +80,28 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     })
 }
 
-/// Renames a file. Fails if something has the new name.
-pub fn rename_new(from: &Path, to: &Path) -> Result<(), HostError> {
-    let renamed = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems, such as NFS, do not have the flag. A hard link does not replace a file either.
-        Err(rustix::io::Errno::INVAL) => {
-            fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
+/// Gives a file a second name. Fails if something has it. On a file system without hard links, such as vfat, the file
+/// loses its first name.
+pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
+    let linked = match fs::hard_link(from, to) {
+        Err(e)
+            if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
+        {
+            renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from)
         }
-        renamed => renamed.map_err(io::Error::from),
+        linked => linked,
     };
-    renamed.or_cannot("rename to", to)
+    linked.or_cannot("rename to", to)
+}
+
+/// Whether both are names of one file. Links are not followed.
+pub fn is_linked(one: &Path, other: &Path) -> Result<bool, HostError> {
+    let inode = |path: &Path| {
+        let facts = if_there(fs::symlink_metadata(path)).or_cannot("read", path)?;
+        Ok(facts.map(|facts| (facts.dev(), facts.ino())))
+    };
+    let inodes = (inode(one)?, inode(other)?);
+    Ok(inodes.0.is_some() && inodes.0 == inodes.1)
 }
 
 /// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a

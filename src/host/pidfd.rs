@@ -10,7 +10,7 @@ use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal},
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
 
 use super::{
     processes::{Identity, Processes},
@@ -22,7 +22,7 @@ use super::{
 pub struct ProcessHandle {
     who: Identity,
     processes: Processes,
-    descriptor: Option<AsyncFd<OwnedFd>>,
+    descriptor: Option<OwnedFd>,
 }
 
 /// A signal to send.
@@ -31,14 +31,15 @@ pub enum ProcessSignal {
     /// SIGHUP: the terminal was closed.
     HangUp,
     Kill,
+    /// SIGSTOP, which no process can ignore.
+    Stop,
 }
 
 impl ProcessHandle {
-    /// Opens a process. None if it has ended. Must be called inside a runtime. Fails if no file descriptor
-    /// is left.
+    /// Opens a process. None if it has ended. Fails if no file descriptor is left.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-            Ok(descriptor) => Some(register(descriptor, Interest::READABLE)?),
+            Ok(descriptor) => Some(descriptor),
             Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(error) => return Err(error.into()),
@@ -53,9 +54,10 @@ impl ProcessHandle {
         let signal = match message {
             ProcessSignal::HangUp => Signal::HUP,
             ProcessSignal::Kill => Signal::KILL,
+            ProcessSignal::Stop => Signal::STOP,
         };
         let sent = match &self.descriptor {
-            Some(descriptor) => pidfd_send_signal(descriptor.get_ref(), signal),
+            Some(descriptor) => pidfd_send_signal(descriptor, signal),
             None if self.is_same() => pid(self.who.pid).and_then(|pid| kill_process(pid, signal)),
             None => Ok(()),
         };
@@ -65,10 +67,12 @@ impl ProcessHandle {
         }
     }
 
-    /// Resolves when the process has ended, even if its parent has not waited for it.
+    /// Resolves when the process has ended, even if its parent has not waited for it. Must be called inside a runtime.
     pub async fn ended(&self) {
-        if let Some(descriptor) = &self.descriptor
-            && descriptor.readable().await.is_ok()
+        let copy = self.descriptor.as_ref().and_then(|descriptor| descriptor.try_clone().ok());
+        if let Some(copy) = copy
+            && let Ok(copy) = register(copy, Interest::READABLE)
+            && copy.readable().await.is_ok()
         {
             return;
         }

@@ -1,73 +1,94 @@
 //! Runs a program that is ended, with everything that it has started, if it takes too long.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io,
-    process::{Command, ExitStatus},
-    sync::mpsc::channel,
-    thread,
-    time::Duration,
+    process::{Child, Command, ExitStatus},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
+use super::{
+    pidfd::{ProcessHandle, ProcessSignal},
+    processes::{Process, Processes},
 };
-
-use super::processes::Processes;
 
 /// Runs a program to its end. None if it did not end in time. Then all its descendants were killed, also those with their
 /// own session, so that it cleans up after them. If it does not end then, it was killed as well.
 ///
 /// # Errors
-/// It cannot be started.
+/// It cannot be started, or did not end in time and not all descendants could be killed.
 pub fn run_within(command: &mut Command, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
-    let root = child.id();
-    let (sender, ended) = channel();
-    thread::spawn(move || sender.send(child.wait()));
-    if let Ok(status) = ended.recv_timeout(limit) {
-        return status.map(Some);
+    if let Some(status) = wait(&mut child, limit)? {
+        return Ok(Some(status));
     }
-    kill_descendants(root);
-    if ended.recv_timeout(CLEANUP_LIMIT).is_err() {
-        send(root, Signal::SIGKILL);
+    let killed = kill_descendants(child.id(), &Processes::new("/proc"));
+    if wait(&mut child, CLEANUP_LIMIT)?.is_none() {
+        child.kill()?;
         // A process that waits for a dead disk does not end.
-        let _ = ended.recv_timeout(CLEANUP_LIMIT);
+        wait(&mut child, CLEANUP_LIMIT)?;
     }
-    Ok(None)
+    let unkillable = |error| format!("it takes too long and cannot be killed: {error}");
+    killed.map(|()| None).map_err(|error| io::Error::other(unkillable(error)))
 }
 
-/// Stops all processes before it kills the first one, because the children of a killed process get another parent.
-fn kill_descendants(root: u32) {
-    let (mut found, mut new) = (BTreeSet::new(), BTreeSet::new());
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + limit;
     loop {
-        let all = Processes::new("/proc").all().unwrap_or_default();
-        let is_child = |of: u32| of == root || found.contains(&of);
-        let children = all.iter().filter(|process| is_child(process.parent));
-        new.extend(children.map(|it| it.who.pid).filter(|pid| !found.contains(pid)));
-        if new.is_empty() {
-            break;
+        match child.try_wait()? {
+            None if Instant::now() < until => sleep(PAUSE),
+            ended => return Ok(ended),
         }
-        new.iter().for_each(|pid| send(*pid, Signal::SIGSTOP));
-        found.append(&mut new);
-    }
-    found.iter().for_each(|pid| send(*pid, Signal::SIGKILL));
-}
-
-fn send(pid: u32, signal: Signal) {
-    if let Ok(pid) = i32::try_from(pid) {
-        // The process may have ended.
-        let _ = kill(Pid::from_raw(pid), signal);
     }
 }
 
-/// How long the program may take to clean up.
-const CLEANUP_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 5000 });
+fn kill_descendants(root: u32, processes: &Processes) -> io::Result<()> {
+    let mut found = BTreeMap::new();
+    let stopped = stop_descendants(root, processes, &mut found);
+    found.values().map(|held| held.signal(ProcessSignal::Kill)).fold(stopped, Result::and)
+}
+
+/// Stops all processes before the first one is killed, because the children of a killed process get another parent.
+fn stop_descendants(
+    root: u32,
+    processes: &Processes,
+    found: &mut BTreeMap<u32, ProcessHandle>,
+) -> io::Result<()> {
+    let until = Instant::now() + CLEANUP_LIMIT;
+    loop {
+        let all = match processes.all() {
+            // Memory or descriptors may be short for a moment.
+            Err(_) if Instant::now() < until => {
+                sleep(PAUSE);
+                continue;
+            }
+            listed => listed.map_err(io::Error::other)?,
+        };
+        // Nobody has waited for the root, so no other process has its pid.
+        let is_parent =
+            |pid: u32| pid == root || found.get(&pid).is_some_and(ProcessHandle::is_alive);
+        let is_new = |it: &&Process| is_parent(it.parent) && !found.contains_key(&it.who.pid);
+        let new: Vec<_> = all.iter().filter(is_new).map(|process| process.who).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        for who in new {
+            if let Some(held) = ProcessHandle::take(processes, who)? {
+                held.signal(ProcessSignal::Stop)?;
+                found.insert(who.pid, held);
+            }
+        }
+    }
+}
+
+/// How long the program may take to clean up, and the process table may be unreadable.
+const CLEANUP_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 5000 });
+const PAUSE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Instant};
+    use std::{fs, os::unix::fs::symlink, thread};
 
     use super::*;
 
@@ -105,12 +126,21 @@ mod tests {
                 break;
             }
             assert!(Instant::now() < until, "{pids:?}");
-            thread::sleep(Duration::from_millis(5));
+            sleep(PAUSE);
         };
         wait_for(&|pids| pids.len() == 2);
-        kill_descendants(child.id());
+        // At first, the process table cannot be read.
+        let table = place.path().join("proc");
+        let later = table.clone();
+        let appears = thread::spawn(move || {
+            sleep(PAUSE * 4);
+            symlink("/proc", later).unwrap();
+        });
+        kill_descendants(child.id(), &Processes::new(table)).unwrap();
+        appears.join().unwrap();
         child.wait().unwrap();
         let is_alive = |pid: u32| Processes::new("/proc").get(pid).is_some_and(|it| it.is_alive);
         wait_for(&|pids| !pids.iter().any(|pid| is_alive(*pid)));
+        kill_descendants(child.id(), &Processes::new("/no/such/table")).unwrap_err();
     }
 }

@@ -9,8 +9,11 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{self, Command, ExitCode, ExitStatus, Stdio},
+    sync::mpsc::channel,
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -132,10 +135,10 @@ fn restore_from(
     directory: &EditsDirectory,
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
-    let filter = directory.filter(&line.id);
-    let restoring = restore::run::prepare(line, (dump, &filter), &|line| succeeds(line))?;
-    let limit = restore::run::time_limit(dump);
-    let ended = process_tree::run_within(&mut command(&restoring), limit)
+    let (limit, begun) = (restore::run::time_limit(dump), Instant::now());
+    let restoring = prepare_restore((line.clone(), directory.filter(&line.id)), dump, limit)?;
+    let left = limit.saturating_sub(begun.elapsed());
+    let ended = process_tree::run_within(&mut command(&restoring), left)
         .map_err(|source| failed_to_run(line, source))?;
     if ended.is_some_and(|ended| ended.success()) {
         directory.mark_restored(&line.id)?;
@@ -150,6 +153,26 @@ fn restore_from(
         (None, log) => criu_log::unfinished(&log.unwrap_or_default(), limit),
     };
     Err(OciRuntimeError::Restore(format!("CRIU cannot restore the checkpoint: {reason}")))
+}
+
+/// A volume may be on a disk that does not answer. The thread then ends with this process.
+fn prepare_restore(
+    (line, filter): (CommandLine, PathBuf),
+    dump: &Path,
+    limit: Duration,
+) -> Result<CommandLine, OciRuntimeError> {
+    let (sender, prepared) = channel();
+    let dump = dump.to_owned();
+    thread::spawn(move || {
+        let done = restore::run::prepare(&line, (&dump, &filter), &|line| succeeds(line));
+        // Nobody may wait for it any more.
+        drop(sender.send(done));
+    });
+    prepared.recv_timeout(limit).unwrap_or_else(|_| {
+        let cause = "a file system of this host may not answer (a dead network mount?)";
+        let text = format!("the checkpoint was not prepared after {}s: {cause}", limit.as_secs());
+        Err(OciRuntimeError::Restore(text))
+    })
 }
 
 /// The line with the runtime that the container's file names. If its program is gone, as after an uninstall of

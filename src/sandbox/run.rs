@@ -7,7 +7,7 @@
 //!
 //! With our OCI runtime, the namespace is created and pinned before the start, and CNI ADD runs at the same time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::OptionFuture;
 use rand::Rng;
@@ -246,7 +246,9 @@ impl Sandboxes {
 
     /// Returns its pid and start time.
     async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), Failure> {
-        let start = start_once(&self.deps.node.engine, &self.deps.node.store, id.as_str()).await;
+        let start =
+            start_once(&self.deps.node.engine, &self.deps.node.store, id.as_str(), Duration::ZERO)
+                .await;
         start.started?;
         start.seen?;
         let pid = self.pid_of(id)?;

@@ -28,7 +28,10 @@ use crate::{
     store::{pod, workload},
     support::{
         containers::Verbs,
-        fake_dockerd::server::{FakeDockerd, eventually},
+        fake_dockerd::{
+            fault::{Fault, Rule},
+            server::{FakeDockerd, eventually},
+        },
     },
 };
 
@@ -212,11 +215,13 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
     let draft = scene.place.path().join(".out.tar.0.tmp");
     fs::write(&draft, "half").unwrap();
+    fs::write(freezer.join("frozen"), "").unwrap();
     let part = json!({
-        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "container": scene.container, "directory": freezer, "command": [], "layer": "/",
         "freezer": { "directory": freezer, "is_v2": false },
     });
-    let order = json!({ "parts": [part], "drafts": [draft], "index": null });
+    let place = json!({ "draft": draft, "location": scene.spec().location });
+    let order = json!({ "parts": [part], "places": [place] });
     fs::write(directory.join("order.json"), order.to_string()).unwrap();
     let program = program_in(&directory).await;
 
@@ -244,11 +249,12 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     fs::create_dir(&freezer).unwrap();
     let state = || fs::read_to_string(freezer.join("freezer.state")).unwrap();
     fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    fs::write(freezer.join("frozen"), "").unwrap();
     let part = json!({
-        "container": scene.container, "directory": "/", "command": [], "layer": "/",
+        "container": scene.container, "directory": freezer, "command": [], "layer": "/",
         "freezer": { "directory": freezer, "is_v2": false },
     });
-    let order = json!({ "parts": [part], "drafts": [], "index": null }).to_string();
+    let order = json!({ "parts": [part], "places": [] }).to_string();
     let of_pod = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
     let directories = [scene.unfinished(), of_pod];
     for directory in &directories {
@@ -269,14 +275,22 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     drop(other);
     eventually(|| !directories.iter().any(|directory| directory.exists())).await;
     assert!(state().starts_with("THAWED"));
-    // Somebody had paused it just before it was frozen.
-    fs::create_dir_all(scene.unfinished()).unwrap();
-    fs::write(scene.unfinished().join("order.json"), &order).unwrap();
+    let adopt = async || {
+        fs::create_dir_all(scene.unfinished()).unwrap();
+        fs::write(scene.unfinished().join("order.json"), &order).unwrap();
+        Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
+        eventually(|| !scene.unfinished().exists()).await;
+    };
+    // Somebody has paused it in the same moment.
+    fs::write(freezer.join("frozen"), "").unwrap();
     scene.docker.world(|world| {
         world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
     });
-    Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
-    eventually(|| !scene.unfinished().exists()).await;
+    adopt().await;
+    assert!(state().starts_with("FROZEN"));
+    // Somebody had paused it before, and the engine does not answer.
+    scene.docker.inject(Rule::new("GET /containers/*/json", Fault::Reset));
+    adopt().await;
     assert!(state().starts_with("FROZEN"));
 }
 
@@ -319,15 +333,25 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
 }
 
-/// An archive of a pod may have its final name already, so the next dockbridge looks for the index.
+/// Archives of a pod may have their final names already, so the next dockbridge looks for the index. A foreign file with
+/// one of the names stays.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {
         let scene = Scene::start().await;
         let location = scene.pod_spec().location;
-        let (archive, index) = (location.join("main.tar"), location.join("pod.json"));
-        fs::write(&archive, "").unwrap();
+        let [archive, foreign, index] =
+            ["main.tar", "foreign.tar", "pod.json"].map(|name| location.join(name));
+        let places = [&archive, &foreign, &index].map(|path| {
+            let draft = path.with_extension("tmp");
+            fs::write(&draft, "").unwrap();
+            json!({ "draft": draft, "location": path })
+        });
+        fs::hard_link(archive.with_extension("tmp"), &archive).unwrap();
+        fs::write(&foreign, "").unwrap();
         if is_complete {
+            fs::hard_link(index.with_extension("tmp"), &index).unwrap();
+        } else {
             fs::write(&index, "").unwrap();
         }
         let directory = scene.place.path().join("dumps").join(scene.pod_spec().sandbox.unwrap());
@@ -336,7 +360,7 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
             "container": scene.container, "directory": "/", "command": [], "layer": "/",
             "freezer": { "directory": "/nowhere", "is_v2": true },
         });
-        let order = json!({ "parts": [part], "drafts": [archive], "index": index });
+        let order = json!({ "parts": [part], "places": places });
         fs::write(directory.join("order.json"), order.to_string()).unwrap();
         let program = program_in(&directory).await;
         let other = scene.other().await;
@@ -351,6 +375,9 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         drop(program);
         eventually(|| !directory.exists()).await;
         assert_eq!(archive.exists(), is_complete);
+        assert!(foreign.exists() && index.exists());
+        let left = fs::read_dir(&location).unwrap().count();
+        assert_eq!(left, if is_complete { 3 } else { 2 }, "no temporary name is left");
     }
 }
 

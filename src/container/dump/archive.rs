@@ -1,4 +1,4 @@
-//! Writes archives under temporary names next to their final paths, and renames them.
+//! Writes archives under temporary names next to their final paths, and gives them their final names at the end.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tar::{Builder, Header};
 use tokio_util::sync::CancellationToken;
@@ -28,8 +29,8 @@ pub(super) struct Content {
     pub(super) log: Option<File>,
 }
 
-/// A file that has a temporary name until all files of its checkpoint are complete.
-#[derive(Clone, Debug)]
+/// A file that has a temporary name until all files of its checkpoint have their final names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) draft: PathBuf,
     pub(super) location: PathBuf,
@@ -43,6 +44,30 @@ impl Place {
         let draft = location.with_file_name(format!(".{name}.{short}.tmp"));
         Self { draft, location }
     }
+
+    /// Removes the final name, unless another file has it.
+    fn take_back(&self) -> Result<(), HostError> {
+        if file::is_linked(&self.draft, &self.location)? {
+            file::remove_if_present(&self.location, Durability::Written)?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends a checkpoint that was interrupted. If its last file has its final name, the files stay. Otherwise they are
+/// removed, but no file of somebody else.
+pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
+    let last = places.last();
+    if !last.map_or(Ok(true), |last| file::is_linked(&last.draft, &last.location))? {
+        places.iter().try_for_each(Place::take_back)?;
+    }
+    remove_drafts(places)
+}
+
+/// In this order, so that the last file shows until the end whether all are complete.
+fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
+    let mut drafts = places.iter().map(|place| &place.draft);
+    drafts.try_for_each(|draft| file::remove_if_present(draft, Durability::Written).map(drop))
 }
 
 /// Writes archives of the files in directories, and the index of a pod, which makes its archives valid. Returns the
@@ -55,35 +80,33 @@ pub(super) fn write(
     index: Option<(PodIndex, Place)>,
     cancelled: &CancellationToken,
 ) -> Result<u64, HostError> {
-    let (mut places, mut made) = (Vec::new(), Vec::new());
+    let mut places = Vec::new();
     let write = || {
         let mut size = 0;
         for (directory, content, place) in archives {
-            made.push(place.draft.clone());
+            places.push(place.clone());
             size += fill(&directory, content, &place.draft, cancelled)
                 .or_cannot("write", &place.draft)?;
-            places.push(place);
         }
         if let Some((index, place)) = index {
-            made.push(place.draft.clone());
+            places.push(place.clone());
             let written = create(&place.draft).and_then(|mut file| {
                 serde_json::to_writer(&mut file, &index)?;
                 file.sync_all()
             });
             written.or_cannot("write", &place.draft)?;
-            places.push(place);
         }
-        for Place { draft, location } in places {
-            file::rename_new(&draft, &location)?;
-            made.push(location.clone());
-            file::sync_parent(&location)?;
+        for Place { draft, location } in &places {
+            file::link_new(draft, location)?;
+            file::sync_parent(location)?;
         }
-        Ok(size)
+        remove_drafts(&places).map(|()| size)
     };
     let written = write();
     if written.is_err() {
         // The first error is reported.
-        made.iter().for_each(|path| drop(fs::remove_file(path)));
+        places.iter().for_each(|place| drop(place.take_back()));
+        let _ = remove_drafts(&places);
     }
     written
 }

@@ -30,7 +30,6 @@ use crate::{
         beneath, clock, detached, disk,
         error::HostError,
         file::{self, Durability},
-        freezer::Freezer,
     },
     logs::log_path::LogPath,
     model::{
@@ -82,9 +81,13 @@ impl Attempt {
         self.pod.as_ref().map(|pod| Place::new(self.spec.location.join(POD_INDEX), pod.id.as_str()))
     }
 
+    fn places(&self) -> Vec<Place> {
+        self.archives().into_iter().chain(self.index()).collect()
+    }
+
     /// The final paths, that of the index first.
     fn locations(&self) -> Vec<PathBuf> {
-        self.index().into_iter().chain(self.archives()).map(|place| place.location).collect()
+        self.places().into_iter().rev().map(|place| place.location).collect()
     }
 
     /// The names of what no other checkpoint may use at the same time. The files of a pod are in a directory with its
@@ -189,7 +192,7 @@ impl Attempt {
         parts: Vec<Part>,
     ) -> Result<(), DumpError> {
         let directory = self.directory();
-        let order = self.order(&parts);
+        let order = Order { parts: parts.clone(), places: self.places() };
         blocking(move || order::write(&directory, ORDER, &order)).await?;
         let report = self.run(&parts).await?;
         if let Some(order::Failure { container, cause }) = report.failure {
@@ -206,18 +209,6 @@ impl Attempt {
             }
         }
         Ok(())
-    }
-
-    fn order(&self, parts: &[Part]) -> Order {
-        let (archives, index) = (self.archives(), self.index());
-        let drafts = archives.iter().chain(&index).map(|place| &place.draft);
-        // Those of a pod are not valid without its index.
-        let archives = archives.iter().map(|place| &place.location).filter(|_| index.is_some());
-        Order {
-            parts: parts.to_vec(),
-            drafts: drafts.chain(archives).cloned().collect(),
-            index: index.as_ref().map(|place| place.location.clone()),
-        }
     }
 
     /// Writes the archives, and returns their size.
@@ -298,6 +289,7 @@ impl Attempt {
         let directory = self.directory();
         let (reason, is_disk_full) = match cause {
             Cause::Unwanted => return self.abandoned(),
+            Cause::Paused => return DumpError::Paused { id: container.to_owned() },
             Cause::Other { reason, is_disk_full } => (reason, is_disk_full),
             Cause::Runtime => {
                 let logs = [directory.join(container).join(LOG), directory.join(detached::OUTPUT)];
@@ -362,9 +354,11 @@ pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
     join_all(parts.into_iter().map(|part| let_one_continue(node, part))).await;
 }
 
-async fn let_one_continue(node: &Node, Part { container, freezer, .. }: Part) {
-    let thaw = |freezer: Freezer| blocking(move || freezer.thaw());
-    while let Err(error) = thaw(freezer.clone()).await {
+async fn let_one_continue(node: &Node, part: Part) {
+    let (container, freezer) = (part.container.clone(), part.freezer.clone());
+    loop {
+        let part = part.clone();
+        let Err(error) = blocking(move || part.thaw()).await else { break };
         let error = chain(&error);
         warn!(
             container,
@@ -372,17 +366,16 @@ async fn let_one_continue(node: &Node, Part { container, freezer, .. }: Part) {
         );
         sleep(THAW_RETRY).await;
     }
-    // Otherwise the engine could never unpause it. It cannot be paused while it is frozen, so this was before.
+    // Somebody may have paused it in the moment in which it was frozen. Otherwise the engine could never unpause it.
     let is_paused = timeout(READ_TIMEOUT, node.engine.is_paused(&container)).await;
     if !matches!(is_paused, Ok(Ok(true))) {
         return;
     }
-    let again = freezer.clone();
-    if let Err(error) = blocking(move || again.freeze(FREEZE_LIMIT)).await {
+    // If this fails, it may be frozen in part.
+    let freeze = move || freezer.freeze(FREEZE_LIMIT).inspect_err(|_| drop(freezer.thaw()));
+    if let Err(error) = blocking(freeze).await {
         let error = chain(&error);
         warn!(container, error, "cannot pause a container again after its checkpoint; it runs");
-        // It may be frozen in part.
-        let _ = thaw(freezer).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checkpoints that an ended dockbridge left unfinished. Their program may still run.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -9,6 +9,7 @@ use std::{
 use tracing::{info, warn};
 
 use super::{
+    archive,
     attempt::let_continue,
     order::{self, ORDER, Order, TAKEN},
     service::Dumps,
@@ -20,7 +21,6 @@ use crate::{
     host::{
         detached,
         error::{HostError, OrCannot as _},
-        file::{self, Durability},
     },
 };
 
@@ -79,18 +79,17 @@ async fn let_all_continue(
     node: &Node,
     directories: Vec<PathBuf>,
 ) -> Vec<(Result<Order, HostError>, PathBuf)> {
-    let (mut orders, mut parts) = (Vec::new(), BTreeMap::new());
+    let (mut orders, mut parts) = (Vec::new(), Vec::new());
     for directory in directories {
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
         // It may have been started just before that, and have read its order.
         detached::ended(&directory).await;
-        let frozen = order.iter().flat_map(|order| &order.parts);
-        parts.extend(frozen.map(|part| (part.container.clone(), part.clone())));
+        parts.extend(order.iter().flat_map(|order| order.parts.clone()));
         orders.push((order, directory));
     }
-    let_continue(node, parts.into_values().collect()).await;
+    let_continue(node, parts).await;
     orders
 }
 
@@ -113,17 +112,9 @@ async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
     }
 }
 
-fn remove(Order { drafts, index, .. }: &Order, directory: &Path) -> Result<(), HostError> {
-    let is_complete = match index {
-        Some(index) => index.try_exists().or_cannot("look for", index)?,
-        None => false,
-    };
-    if !is_complete {
-        for draft in drafts {
-            file::remove_if_present(draft, Durability::Written)?;
-        }
-    }
-    fs::remove_dir_all(directory).map_err(|e| HostError::new("remove", directory, e))
+fn remove(order: &Order, directory: &Path) -> Result<(), HostError> {
+    archive::clean_up(&order.places)?;
+    fs::remove_dir_all(directory).or_cannot("remove", directory)
 }
 
 impl Leftovers {
@@ -132,7 +123,7 @@ impl Leftovers {
         let read = |name| order::read::<Order>(&directory, name).ok().flatten();
         let order = read(ORDER).or_else(|| read(TAKEN)).unwrap_or_default();
         let containers: BTreeSet<_> = order.parts.into_iter().map(|part| part.container).collect();
-        let paths = order.drafts.into_iter().chain(order.index);
+        let paths = order.places.into_iter().flat_map(|place| [place.draft, place.location]);
         let paths = paths.map(|path| path.display().to_string());
         let id = directory.file_name().map(|id| id.to_string_lossy().into_owned());
         let in_use = containers.iter().cloned().chain(paths).chain(id).collect();

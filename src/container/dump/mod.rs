@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! service ─▶ attempt: facts ─▶ order ─▶ a detached program: freeze all ─▶ each: runc and CRIU, copy the layer ─▶ thaw all
-//!                                           └─ ended ─▶ attempt: thaw ─▶ archives ─▶ rename
+//!                                           └─ ended ─▶ attempt: thaw ─▶ archives ─▶ final names
 //! ```
 //!
 //! The program is never killed, because CRIU's code runs inside the containers' processes: see

@@ -1,12 +1,13 @@
 //! What the detached program is to do, and what it reports: files in its directory.
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::archive::Place;
 use crate::{
     host::{
         error::HostError,
@@ -21,10 +22,8 @@ use crate::{
 pub(super) struct Order {
     /// The containers, which are frozen at the same time.
     pub(super) parts: Vec<Part>,
-    /// The unfinished archives, which the next dockbridge removes.
-    pub(super) drafts: Vec<PathBuf>,
-    /// The file that is written last. If it exists, the drafts are complete and stay.
-    pub(super) index: Option<PathBuf>,
+    /// The files of the checkpoint. The last one makes the others valid.
+    pub(super) places: Vec<Place>,
 }
 
 /// One container.
@@ -38,6 +37,19 @@ pub(super) struct Part {
     pub(super) freezer: Freezer,
     /// The writable layer.
     pub(super) layer: PathBuf,
+}
+
+impl Part {
+    /// Thaws the container, if the program has frozen it.
+    pub(super) fn thaw(&self) -> Result<(), HostError> {
+        let mark = self.directory.join(FROZEN);
+        if mark.try_exists().unwrap_or(true) {
+            self.freezer.thaw()?;
+            // With the mark, a later thaw only asks for the same again.
+            let _ = fs::remove_file(mark);
+        }
+        Ok(())
+    }
 }
 
 /// The report of the program.
@@ -59,6 +71,8 @@ pub(super) struct Failure {
 pub(super) enum Cause {
     /// No caller waits.
     Unwanted,
+    /// Somebody has paused the container.
+    Paused,
     /// The runtime or CRIU failed. CRIU's log has the reason.
     Runtime,
     /// The freeze or the copy of the layer failed, or somebody has thawed the container.
@@ -109,6 +123,8 @@ pub(super) const ORDER: &str = "order.json";
 pub(super) const TAKEN: &str = "order.taken.json";
 /// Exists if no caller waits for the checkpoint.
 pub(super) const UNWANTED: &str = "unwanted";
+/// Exists in a container's directory if the program has frozen the container. Otherwise, somebody else may have paused it.
+pub(super) const FROZEN: &str = "frozen";
 pub(super) const REPORT: &str = "report.json";
 /// CRIU's log, also in the archive.
 pub(super) const LOG: &str = "dump.log";

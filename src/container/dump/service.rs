@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     concurrency::{blocking::blocking, keyed_locks::KeyedLocks, single_flight::Lost},
-    container::node::Node,
+    container::{gather::host_check::within_deadline, node::Node},
     model::{
         dump::{DumpSpec, DumpedContainer},
         record::{ContainerRecord, SandboxRecord, SandboxState},
@@ -70,7 +70,9 @@ impl Dumps {
     ) -> Result<(), DumpError> {
         let (pod, containers) = self.find(&spec).await?;
         let given = spec.location.clone();
-        spec.location = blocking(move || canonical(&given)).await;
+        spec.location =
+            within_deadline(|check| blocking(move || check.at(&given).map(|()| canonical(&given))))
+                .await?;
         let (limit, gone) = (spec.timeout, CancellationToken::new());
         let _leaving = gone.clone().drop_guard();
         let (reply, outcome) = oneshot::channel();

@@ -10,12 +10,16 @@ use std::{
 };
 
 use super::{
-    order::{self, Cause, Failure, ORDER, Order, Part, REPORT, Report, UNWANTED},
+    order::{self, Cause, FROZEN, Failure, ORDER, Order, Part, REPORT, Report, UNWANTED},
     rootfs_diff,
 };
 use crate::{
     error::chain,
-    host::{detached, error::HostError},
+    host::{
+        detached,
+        error::HostError,
+        file::{self, Durability},
+    },
     model::restore::IMAGES,
 };
 
@@ -36,7 +40,7 @@ pub fn run(directory: &Path) -> ExitCode {
     let failure = dump(&order, directory).err();
     for part in &order.parts {
         // If this fails, the server thaws the container.
-        let _ = part.freezer.thaw();
+        let _ = part.thaw();
     }
     if failure.is_some() {
         // On a full disk, the report needs their space.
@@ -58,7 +62,7 @@ fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
             step(part).map_err(|cause| Failure { container: part.container.clone(), cause })
         })
     };
-    each(&|part| part.freezer.freeze(FREEZE_LIMIT).map_err(|error| other(&error)))?;
+    each(&freeze)?;
     each(&|part| match directory.join(UNWANTED).exists() {
         true => Err(Cause::Unwanted),
         false => save(part),
@@ -70,6 +74,15 @@ fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
         }
         _ => Ok(()),
     })
+}
+
+fn freeze(part: &Part) -> Result<(), Cause> {
+    if part.freezer.is_frozen().unwrap_or_default() {
+        return Err(Cause::Paused);
+    }
+    file::replace(&part.directory.join(FROZEN), &[], Durability::Written)
+        .and_then(|()| part.freezer.freeze(FREEZE_LIMIT))
+        .map_err(|error| other(&error))
 }
 
 fn save(part: &Part) -> Result<(), Cause> {
@@ -99,19 +112,38 @@ mod tests {
 
     use super::*;
 
+    /// Docker need not run for this.
+    #[test]
+    fn a_container_that_somebody_has_paused_stays_paused() {
+        let place = tempfile::tempdir().unwrap();
+        let switch = place.path().join("freezer.state");
+        fs::write(&switch, "FROZEN").unwrap();
+        let part = json!({
+            "container": "a", "directory": place.path(), "command": ["false"], "layer": "/",
+            "freezer": { "directory": place.path(), "is_v2": false },
+        });
+        let order: Order =
+            serde_json::from_value(json!({ "parts": [part], "places": [] })).unwrap();
+        order::write(place.path(), ORDER, &order).unwrap();
+        run(place.path());
+        let report: Report = order::read(place.path(), REPORT).unwrap().unwrap();
+        assert_eq!(report.failure.map(|failure| failure.cause), Some(Cause::Paused));
+        assert_eq!(fs::read_to_string(&switch).unwrap(), "FROZEN");
+    }
+
     #[test]
     fn a_container_that_somebody_lets_continue_is_not_saved() {
         for (state, is_saved) in [("THAWED", false), ("FROZEN", true)] {
             let place = tempfile::tempdir().unwrap();
             let (switch, layer) = (place.path().join("freezer.state"), place.path().join("layer"));
-            fs::write(&switch, "").unwrap();
+            fs::write(&switch, "THAWED").unwrap();
             fs::create_dir(&layer).unwrap();
             let runtime = format!("echo {state} >{}", switch.display());
             let part = json!({
                 "container": "a", "directory": place.path(), "command": ["sh", "-c", runtime], "layer": layer,
                 "freezer": { "directory": place.path(), "is_v2": false },
             });
-            let order = json!({ "parts": [part], "drafts": [], "index": null });
+            let order = json!({ "parts": [part], "places": [] });
             let dumped = dump(&serde_json::from_value(order).unwrap(), place.path());
             assert_eq!(dumped.is_ok(), is_saved, "{dumped:?}");
         }

@@ -15,7 +15,7 @@ mod messages;
 mod mounts;
 pub(super) mod paths;
 mod rights;
-pub(super) mod run;
+pub mod run;
 mod seccomp;
 mod sockets;
 mod tmpfs;

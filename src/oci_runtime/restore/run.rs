@@ -84,10 +84,11 @@ pub(in crate::oci_runtime) fn prepare(
     Ok(restoring(line, &config, checkpoint))
 }
 
-/// How long CRIU may work. It never ends if the file that it opens is a named pipe or on a dead disk.
-pub(in crate::oci_runtime) fn time_limit(checkpoint: &Path) -> Duration {
-    let images = fs::read_dir(checkpoint.join(IMAGES)).into_iter().flatten().flatten();
-    let bytes: u64 = images.filter_map(|image| Some(image.metadata().ok()?.len())).sum();
+/// How long a restore may take. CRIU never ends if the file that it opens is a named pipe or on a dead disk.
+pub fn time_limit(checkpoint: &Path) -> Duration {
+    let directories = [checkpoint.to_owned(), checkpoint.join(IMAGES)].map(fs::read_dir);
+    let files = directories.into_iter().flatten().flatten().flatten();
+    let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
     LIMIT + Duration::from_secs(bytes / SLOWEST)
 }
 
@@ -280,9 +281,9 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
     })
 }
 
-/// For a small checkpoint. The engine has answered before the server stops waiting for it.
+/// For a small checkpoint.
 const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
-/// Bytes of images that a slow disk reads in a second.
+/// Bytes that a slow disk reads in a second.
 const SLOWEST: u64 = 16 << 20;
 /// Images with more are not accepted. Memory is in others.
 const LARGEST_IMAGE: u64 = 64 << 20;

@@ -36,8 +36,8 @@ async fn a_container_lives_and_goes() {
     docker.world(|world| world.add_image("busybox:1.36"));
     let engine = engine(&docker);
     let id = engine.create_container("k8s_POD_a_b_c_0", &body("busybox:1.36")).await.unwrap();
-    engine.start_container(&id).await.unwrap();
-    engine.start_container(&id).await.expect("304 is fine");
+    engine.start_container(&id, Duration::ZERO).await.unwrap();
+    engine.start_container(&id, Duration::ZERO).await.expect("304 is fine");
     engine.kill_container(&id, "SIGTERM").await.unwrap();
     let error = engine.kill_container(&id, "SIGTERM").await.unwrap_err();
     assert!(error.is_conflict(), "{error}");

@@ -209,7 +209,10 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     for pattern in ["POST /containers/*/start", "POST /containers/*/stop", "DELETE /containers/*"] {
         docker.inject(Rule::new(pattern, Fault::LostAnswer).times(1));
     }
-    assert_eq!(engine.start_container(&id).await.unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(
+        engine.start_container(&id, Duration::ZERO).await.unwrap_err().kind(),
+        Kind::Unavailable
+    );
     assert_eq!(docker.count("POST /containers/*/start"), 1);
     let stopped = engine.stop_container(&id, Duration::ZERO).await;
     assert_eq!(stopped.unwrap_err().kind(), Kind::Unavailable);
@@ -347,7 +350,7 @@ async fn a_failed_start_has_a_short_message() {
         let docker = FakeDockerd::start().await;
         let fault = Fault::Status(status, chain.to_owned());
         docker.inject(Rule::new("POST /containers/*/start", fault));
-        let error = engine(&docker).start_container(ID).await.unwrap_err();
+        let error = engine(&docker).start_container(ID, Duration::ZERO).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Unknown);
         assert_eq!(error.to_string(), "exec: \"nope\": executable file not found in $PATH");
     }
@@ -359,7 +362,7 @@ async fn a_start_that_joins_what_is_gone_is_no_missing_container() {
     let id = docker.world(|world| {
         world.add_container("k8s_x", json!({ "HostConfig": { "NetworkMode": "container:gone" } }))
     });
-    let error = engine(&docker).start_container(&id).await.unwrap_err();
+    let error = engine(&docker).start_container(&id, Duration::ZERO).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     assert!(error.is_conflict(), "{error}");
 }

@@ -80,8 +80,8 @@ async fn a_container_lives_and_goes() {
     let id = engine.create_container(SANDBOX, &body(&["sleep", "100"])).await.unwrap();
     let taken = engine.create_container(SANDBOX, &body(&["sleep", "100"])).await.unwrap_err();
     assert!(matches!(taken, EngineError::NameTaken { .. }), "{taken:?}");
-    engine.start_container(&id).await.unwrap();
-    engine.start_container(&id).await.unwrap();
+    engine.start_container(&id, Duration::ZERO).await.unwrap();
+    engine.start_container(&id, Duration::ZERO).await.unwrap();
     assert!(engine.list_containers().await.unwrap().iter().any(|one| one.id == id));
     match engine.inspect_container(&id).await.unwrap() {
         Observed::Sandbox(record) => assert!(record.pid().is_some_and(|pid| pid > 0)),
@@ -117,7 +117,7 @@ async fn failures_have_their_own_errors() {
         other => panic!("{other:?}"),
     }
     let id = engine.create_container("k8s_no_program", &body(&["/no/such"])).await.unwrap();
-    let error = engine.start_container(&id).await.unwrap_err();
+    let error = engine.start_container(&id, Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, EngineError::CannotRun { .. }), "{error:?}");
     assert!(error.to_string().contains("/no/such") && error.to_string().len() < 200, "{error}");
     let error = engine.remove_image(&world("IMAGE")).await;
@@ -135,7 +135,7 @@ async fn failures_have_their_own_errors() {
     let error = match engine.create_container("k8s_orphan", &orphan).await {
         Err(error) => error,
         Ok(id) => {
-            let error = engine.start_container(&id).await.unwrap_err();
+            let error = engine.start_container(&id, Duration::ZERO).await.unwrap_err();
             engine.remove_container(&id).await.unwrap();
             error
         }

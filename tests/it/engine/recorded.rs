@@ -106,7 +106,7 @@ async fn fails(client: &Engine, call: &str, subject: &str) -> Option<EngineError
     match call {
         "inspect_container" => client.inspect_container(subject).await.err(),
         "create" => client.create_container(subject, &ContainerCreateBody::default()).await.err(),
-        "start" => client.start_container(subject).await.err(),
+        "start" => client.start_container(subject, Duration::ZERO).await.err(),
         "stop" => client.stop_container(subject, Duration::ZERO).await.err(),
         "kill" => client.kill_container(subject, "SIGKILL").await.err(),
         "update" => client.update_container(subject, &ContainerUpdateBody::default()).await.err(),

@@ -9,7 +9,10 @@ use std::{
 };
 
 use dockbridge::{
+    app::environment::Environment,
+    config::settings::Settings,
     host::relabel::{SELINUX, relabel},
+    model::network::NetworkMode,
     wire::cri,
 };
 use tokio::{
@@ -20,7 +23,7 @@ use tonic::Code;
 
 use crate::skips::{Lack, skip};
 use crate::support::{
-    bridge::{Bridge, LONG, container, create_request, docker, pod},
+    bridge::{Bridge, LONG, Node, container, create_request, docker, locks, pod},
     clock::{PAUSE, hurry},
     fake_dockerd::server::eventually,
 };
@@ -162,6 +165,32 @@ async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone(
     wish.mounts.truncate(1);
     let id = bridge.create(&others, &wish, &other).await.unwrap();
     bridge.start_container(&id).await.unwrap();
+    timeout(LONG, bridge.stop_pod(&sandbox)).await.expect("a stop in time").unwrap();
+    drop(hung);
+    bridge.clear(&docker).await;
+}
+
+/// The create holds the pod's lock.
+#[tokio::test]
+async fn an_archive_that_hangs_does_not_hold_up_the_stop() {
+    let docker = docker().await;
+    let node = Node::new();
+    let archives = node.path("archives");
+    fs::create_dir(&archives).unwrap();
+    let settings = node.settings(docker.socket(), NetworkMode::Docker);
+    let settings = Settings { restore_dir: Some(archives.clone()), ..settings };
+    let environment = Environment { locks: locks(&docker), ..Environment::default() };
+    let bridge = Bridge::serve(settings, environment, node, LONG).await;
+    let Some(hung) = Hung::mount(&archives) else {
+        return skip(Lack::Devices);
+    };
+    let config = pod("p");
+    let sandbox = bridge.run(&config).await.unwrap();
+    let mut wish = container("c");
+    wish.image.as_mut().unwrap().image = archives.join("c.tar").display().to_string();
+    let refused = after_the_deadline(bridge.create(&sandbox, &wish, &config)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
+    assert!(refused.message().contains("archives/c.tar"), "{refused}");
     timeout(LONG, bridge.stop_pod(&sandbox)).await.expect("a stop in time").unwrap();
     drop(hung);
     bridge.clear(&docker).await;

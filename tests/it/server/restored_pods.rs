@@ -1,7 +1,7 @@
 //! RestorePod with the fake dockerd: the checkpoint must be allowed and fit the request, and a failure leaves nothing. Whether
 //! the processes run on is tested by `tests/stories/pod_checkpoints.rs`.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use dockbridge::{
     app::environment::Environment, config::settings::Settings, model::network::NetworkMode,
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use super::repeated_calls::let_go;
+use crate::clock::forward;
 use crate::support::{
     bridge::{Bridge, IMAGE, LONG, Node, container, docker, locks, pod},
     fake_dockerd::{
@@ -198,6 +199,23 @@ async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("was exchanged"), "{refused}");
     assert_eq!(scene.docker.count("POST /containers/*/start"), 1, "only the sandbox");
+    scene.bridge.clear(&scene.docker).await;
+}
+
+/// The runtime ends a restore that hangs and says what CRIU did last, so the server waits longer than the runtime.
+#[tokio::test]
+async fn a_restore_has_more_time_than_other_starts() {
+    let scene = Scene::start().await;
+    let restored = scene.restore(scene.request()).await.unwrap();
+    let id = &restored.restored_containers[0].container_id;
+    let start = format!("POST /containers/{id}/start");
+    let held = scene.docker.hold(&start);
+    let (started, ()) = tokio::join!(scene.bridge.start_container(id), async {
+        eventually(|| scene.docker.count(&start) == 1).await;
+        forward(LONG + Duration::from_secs(80)).await;
+        held.cancel();
+    });
+    started.unwrap();
     scene.bridge.clear(&scene.docker).await;
 }
 

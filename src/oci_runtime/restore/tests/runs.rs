@@ -175,6 +175,21 @@ fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
     }
 }
 
+/// The time of the preparation counts. Here it is the runtime that hangs, in place of the disk of a volume.
+#[test]
+fn a_preparation_that_hangs_is_given_up() {
+    let place = Place::new("exec sleep 20");
+    let path = place.path("bundle/config.json");
+    let mut config: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["linux"]["seccomp"] = serde_json::json!({ "defaultAction": "SCMP_ACT_ALLOW" });
+    fs::write(&path, config.to_string()).unwrap();
+    let begun = Instant::now();
+    let failed = place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
+    assert!(failed.contains("was not prepared after 5s"), "{failed}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(place.seen().contains("-filter"), "{}", place.seen());
+}
+
 #[test]
 fn the_container_for_the_filter_is_removed_with_the_other_one() {
     let place = Place::new("exit 1");
