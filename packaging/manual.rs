@@ -349,11 +349,6 @@ pub(crate) const EXAMPLES: &[(&str, &str, &str)] = &[
         "Wait until pods can run",
         "until dockbridge debug health; do sleep 1; done",
     ),
-    (
-        "dockbridge-debug-log-level",
-        "Log more until the next start or reload",
-        "dockbridge debug log-level debug",
-    ),
     ("dockbridge-setup", "Show what would change", "dockbridge setup --dry-run"),
     ("dockbridge-setup", "Register the runtime", "dockbridge setup"),
     (

@@ -88,12 +88,11 @@ pub async fn run_within(
     let stopping = CancellationToken::new();
     let endpoint = Endpoint::bind(settings.streaming_addr)?;
     let listeners = Listeners::bind(&settings.run_dir, settings.metrics_addr).await?;
-    let reloader =
-        Reloader::new((source, values), (live.clone(), log.clone()), span_export.clone());
+    let reloader = Reloader::new((source, values), (live.clone(), log), span_export.clone());
     let (work, sweep_interval, client_timeouts) =
         ((&tracker, &stopping), deadlines.sweep_interval, deadlines.client_timeouts);
     let services = build(&live, deadlines, work, (&engines, endpoint.address)).await?;
-    let context = admin::context(&services, log, (&reloader.metrics, reloads));
+    let context = admin::context(&services, (&reloader.metrics, reloads));
     let _reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(hangups, requests)));
     let mut admin = AbortOnDropHandle::new(tokio::spawn(listeners.serve(context)));
     let _recovering = AbortOnDropHandle::new(tokio::spawn(recover(

@@ -8,10 +8,7 @@ use crate::{
     config::source::Variables,
     network::service::Network,
     store::handle::Store,
-    telemetry::{
-        log::LogControl,
-        registry::{Registry, Sample},
-    },
+    telemetry::registry::{Registry, Sample},
 };
 
 /// The services that the admin server reads. Clones share them.
@@ -21,7 +18,6 @@ pub struct AdminContext {
     pub store: Store,
     /// The network, which knows whether pods can be connected.
     pub network: Network,
-    pub log: LogControl,
     /// The task that reads the settings again.
     pub reloads: mpsc::Sender<ReloadRequest>,
     pub registry: Arc<Registry>,

@@ -14,12 +14,6 @@ pub enum DebugCommand {
     Metrics,
     /// Say whether dockbridge is alive and whether pods can run; exits with 1 if not
     Health,
-    /// Print the log level, or set it to LEVEL until the next start or reload
-    LogLevel {
-        /// The new level
-        #[arg(value_parser = ["error", "warn", "info", "debug", "trace"], ignore_case = true)]
-        level: Option<String>,
-    },
 }
 
 impl DebugCommand {
@@ -31,8 +25,6 @@ impl DebugCommand {
             Self::Tasks => vec![read(TASKS)],
             Self::Metrics => vec![read(METRICS)],
             Self::Health => vec![read(HEALTH), read(READY)],
-            Self::LogLevel { level: None } => vec![read(LOG_LEVEL)],
-            Self::LogLevel { level: Some(level) } => vec![(Method::PUT, LOG_LEVEL, level.clone())],
         }
     }
 }
@@ -47,8 +39,6 @@ pub const READY: &str = "/readyz";
 pub const STATE: &str = "/debug/state";
 /// Running operations.
 pub const TASKS: &str = "/debug/tasks";
-/// The log level.
-pub const LOG_LEVEL: &str = "/debug/log-level";
 /// Reads the settings again. The body may contain variables, as a JSON object.
 pub const RELOAD: &str = "/config/reload";
 /// Shows what a reload would change. The body is the same as for a reload.

@@ -9,16 +9,14 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::oneshot};
-use tracing::info;
 
 use super::{
     context::{AdminContext, ReloadRequest},
-    endpoints::{DIFF, HEALTH, LOG_LEVEL, METRICS, READY, RELOAD, STATE, TASKS},
+    endpoints::{DIFF, HEALTH, METRICS, READY, RELOAD, STATE, TASKS},
     state,
 };
 use crate::{
     concurrency::blocking::blocking,
-    config::value::log_level,
     model::{attachment::NetworkStatus, engine::EngineHealth},
     store::snapshot::Snapshot,
     telemetry::registry::MEDIA_TYPE,
@@ -54,9 +52,7 @@ pub async fn answer(
         STATE => json(&state::state(&context.store.snapshot(), &context.network.status())),
         TASKS => tasks(context),
         RELOAD => reload(request, context, true).await,
-        DIFF => reload(request, context, false).await,
-        _ if request.method() == Method::PUT => set_level(request, context).await,
-        _ => text(StatusCode::OK, format!("{}\n", context.log.level())),
+        _ => reload(request, context, false).await,
     }
 }
 
@@ -65,7 +61,6 @@ fn methods(path: &str, access: Access) -> Option<&'static str> {
     match (path, access) {
         (METRICS | HEALTH | READY, _) | (STATE | TASKS, Access::Root) => Some("GET, HEAD"),
         (RELOAD | DIFF, Access::Root) => Some("POST"),
-        (LOG_LEVEL, Access::Root) => Some("GET, HEAD, PUT"),
         _ => None,
     }
 }
@@ -112,17 +107,6 @@ fn tasks(context: &AdminContext) -> Response<Full<Bytes>> {
             "queued": runtime.global_queue_depth(),
         },
     }))
-}
-
-async fn set_level(request: Request<Incoming>, context: &AdminContext) -> Response<Full<Bytes>> {
-    let body = Limited::new(request.into_body(), LONGEST_LEVEL).collect().await;
-    let Ok(body) = body else { return text(StatusCode::PAYLOAD_TOO_LARGE, CHOICE) };
-    let body = body.to_bytes();
-    let word = std::str::from_utf8(&body).unwrap_or_default().trim().to_ascii_lowercase();
-    let Ok(level) = log_level(&word) else { return text(StatusCode::BAD_REQUEST, CHOICE) };
-    context.log.set_level(level);
-    info!(%level, "log level changed");
-    text(StatusCode::OK, format!("{level}\n"))
 }
 
 async fn reload(
@@ -184,11 +168,8 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     obstacles
 }
 
-const CHOICE: &str = "choose error, warn, info, debug or trace\n";
 const NO_VARIABLES: &str = "the body must be a JSON object of strings\n";
 /// Much more than all variables of settings together.
 const LONGEST_VARIABLES: usize = 256 << 10;
-/// Room for the longest name of a level and some white space.
-const LONGEST_LEVEL: usize = 64;
 /// A busy store answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,16 +11,12 @@ use crate::{
         process,
     },
     rpc::runtime::RuntimeRpc,
-    telemetry::{
-        log::LogControl,
-        registry::{RegisterMetrics, Registry},
-    },
+    telemetry::registry::{RegisterMetrics, Registry},
 };
 
 /// What the admin server shows of the services.
 pub(super) fn context(
     services: &Services,
-    log: LogControl,
     (reload_metrics, reloads): (&ReloadMetrics, mpsc::Sender<ReloadRequest>),
 ) -> AdminContext {
     let RuntimeRpc { store, network, .. } = &services.runtime;
@@ -45,5 +41,5 @@ pub(super) fn context(
     register_build(store, &mut registry);
     let (store, network) = (store.clone(), network.clone());
     let registry = Arc::new(registry);
-    AdminContext { store, network, log, reloads, registry }
+    AdminContext { store, network, reloads, registry }
 }

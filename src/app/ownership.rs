@@ -12,7 +12,7 @@ use tokio::{
     sync::{Mutex, mpsc},
     time::{Duration, Instant, sleep},
 };
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::error::AppError;
 use crate::{
@@ -51,18 +51,11 @@ impl EngineOwnership {
         EngineLocker(Arc::downgrade(&self.owner))
     }
 
-    /// Resolves when the lock of an engine cannot be taken, or was lost.
+    /// Resolves when the lock of an engine cannot be taken.
     pub(super) async fn failed(&mut self) -> AppError {
-        loop {
-            tokio::select! {
-                error = self.refused.recv() => match error {
-                    Some(error) => return error,
-                    None => return pending().await,
-                },
-                () = sleep(CHECK_EVERY) => if let Err(error) = self.owner.check().await {
-                    return error;
-                },
-            }
+        match self.refused.recv().await {
+            Some(error) => error,
+            None => pending().await,
         }
     }
 }
@@ -84,17 +77,12 @@ impl EngineLocker {
     }
 }
 
-struct Held {
-    engine: EngineInfo,
-    lock: Lock,
-}
-
 struct Locks {
     locks: EngineLocks,
     listen: PathBuf,
     docker: PathBuf,
     /// The locks by file. They are held until the end, because an engine may come back after it was away.
-    held: Mutex<HashMap<PathBuf, Held>>,
+    held: Mutex<HashMap<PathBuf, Lock>>,
     refuse: mpsc::Sender<AppError>,
 }
 
@@ -108,21 +96,7 @@ impl Locks {
         let lock = retry(|| self.locks.take(&file, &self.listen)).await;
         let lock = lock.map_err(|refused| self.error(engine, refused))?;
         debug!(lock = %file.display(), "no other dockbridge serves this engine");
-        held.insert(file, Held { engine: engine.clone(), lock });
-        Ok(())
-    }
-
-    /// Takes locks again when their files were removed. If another server was faster, the engine belongs to it.
-    async fn check(&self) -> Result<(), AppError> {
-        let mut held = self.held.lock().await;
-        for (file, Held { engine, lock }) in held.iter_mut() {
-            if lock.is_at(file) {
-                continue;
-            }
-            let again = retry(|| self.locks.take(file, &self.listen)).await;
-            *lock = again.map_err(|refused| self.error(engine, refused))?;
-            warn!(lock = %file.display(), "the lock file of this engine was removed; taken again");
-        }
+        held.insert(file, lock);
         Ok(())
     }
 
@@ -149,47 +123,6 @@ async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockE
 
 /// How long a child of a killed previous process may hold a lock.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// How often to check that the lock files still exist.
-const CHECK_EVERY: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Only this user may access the state directory.
 const STATE_MODE: u32 = 0o700;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        model::engine::ApiVersion,
-        translate::observe::engine::observe,
-        wire::docker::{Info, Version},
-    };
-
-    #[tokio::test]
-    async fn a_lock_that_was_removed_is_taken_again_unless_another_server_has_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let locks = EngineLocks::at(dir.path().join("locks"));
-        let info = Info { id: "e".to_owned(), ..Info::default() };
-        let engine = observe(&Version::default(), &info, ApiVersion::OLDEST);
-        let file = locks.file(&engine).unwrap();
-        let (refuse, _refused) = mpsc::channel(1);
-        let owner = Locks {
-            locks: locks.clone(),
-            listen: "/run/first.sock".into(),
-            docker: "/run/docker.sock".into(),
-            held: Mutex::default(),
-            refuse,
-        };
-        owner.take(&engine).await.unwrap();
-        owner.check().await.unwrap();
-        std::fs::remove_file(&file).unwrap();
-        owner.check().await.unwrap();
-        assert!(matches!(Lock::take(&file, &owner.docker), Err(LockError::Held { .. })));
-        std::fs::remove_dir_all(dir.path().join("locks")).unwrap();
-        let second = locks.take(&file, "/run/second.sock".as_ref()).unwrap();
-        let Err(AppError::EngineInUse { holder, .. }) = owner.check().await else {
-            panic!("still ours")
-        };
-        assert_eq!(holder.socket.unwrap().to_str(), Some("/run/second.sock"));
-        drop(second);
-    }
-}

@@ -92,7 +92,7 @@ impl Reloader {
 
     async fn preview(&self, variables: Option<Variables>) -> Result<String, String> {
         let (_, new) = self.read(variables).await?;
-        let lines = self.differences(&new).into_iter().map(|one| format!("{one}\n"));
+        let lines = differences(&self.running, &new).into_iter().map(|one| format!("{one}\n"));
         let lines: String = lines.collect();
         Ok(if lines.is_empty() { "nothing would change\n".to_owned() } else { lines })
     }
@@ -124,7 +124,7 @@ impl Reloader {
     async fn apply(&mut self, variables: Option<Variables>) -> Result<(String, String), String> {
         let (source, new) = self.read(variables).await?;
         let (waiting, changed): (Vec<Difference>, Vec<Difference>) =
-            self.differences(&new).into_iter().partition(Difference::needs_restart);
+            differences(&self.running, &new).into_iter().partition(Difference::needs_restart);
         let next = reloaded(&self.running, &new).map_err(|error| error.to_string())?;
         let settings = &next.settings;
         if changed.iter().any(|one| one.key == Key::TracingEndpoint) {
@@ -145,16 +145,6 @@ impl Reloader {
         let late = || format!("the configuration was not read within {READ_TIMEOUT:?}");
         let (resolved, source) = timeout(READ_TIMEOUT, reading).await.map_err(|_| late())?;
         Ok((source, resolved.map_err(|error| chain(&error))?))
-    }
-
-    /// The log level may also have been changed by `dockbridge debug log-level`.
-    fn differences(&self, new: &Resolved) -> Vec<Difference> {
-        let level = self.log.level().to_string();
-        let mut running = self.running.clone();
-        if let Some(value) = running.iter_mut().find(|value| value.key == Key::LogLevel) {
-            value.text = level;
-        }
-        differences(&running, new)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         resolve::resolve,
     },
     engine::lock::EngineLocks,
-    telemetry::{log::LogControl, registry::Description},
+    telemetry::registry::Description,
 };
 
 /// All metrics, of services without an engine.
@@ -33,7 +33,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
         build(&LiveSettings::new(settings), deadlines, work, (&engines, address)).await.unwrap();
     let (reloads, _) = mpsc::channel(1);
     let reloads = (&ReloadMetrics::default(), reloads);
-    admin::context(&services, LogControl::default(), reloads).registry.descriptions.clone()
+    admin::context(&services, reloads).registry.descriptions.clone()
 }
 
 /// The deadline counts from the stop signal, while calls with a caller are still served.

@@ -47,15 +47,6 @@ fn every_command_is_read_with_its_flags() {
     );
     let debug = Command::Debug;
     assert_eq!(invocation(&["debug", "state"]).command, debug(DebugCommand::State));
-    assert_eq!(
-        invocation(&["debug", "log-level"]).command,
-        debug(DebugCommand::LogLevel { level: None })
-    );
-    let level = Some("debug".to_owned());
-    assert_eq!(
-        invocation(&["debug", "log-level", "debug"]).command,
-        debug(DebugCommand::LogLevel { level })
-    );
     assert_eq!(invocation(&["setup"]).command, Command::Setup(SetupArgs::default()));
     assert_eq!(
         invocation(&["setup", "--undo", "--dry-run"]).command,
@@ -113,7 +104,7 @@ fn settings_are_listed_once() {
     }
     assert!(help(&["dockbridge", "check", "--help"]).contains("--takeover"));
     assert_eq!(help(&["dockbridge", "help", "--help"]), help(&["dockbridge", "--help"]));
-    assert!(help(&["dockbridge", "debug", "help", "-h"]).contains("log-level"));
+    assert!(help(&["dockbridge", "debug", "help", "-h"]).contains("metrics"));
     let socket = "unix:///var/run/cri-dockerd.sock]";
     assert!(help(&["cri-dockerd", "--help"]).contains(socket));
 }

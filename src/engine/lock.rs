@@ -12,7 +12,8 @@ use super::address;
 use crate::{
     host::{
         error::HostError,
-        lock::{self, Holder, Lock, LockError},
+        file,
+        lock::{Holder, Lock, LockError},
     },
     model::engine::EngineInfo,
 };
@@ -43,7 +44,7 @@ impl EngineLocks {
     /// Takes the lock with this file for a server on `socket`. Does not wait. Fails if another server has
     /// the lock, or the file cannot be created.
     pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
-        lock::ensure_directory(&self.directory)?;
+        file::ensure_directory(&self.directory, DIRECTORY_MODE)?;
         Lock::take(file, socket)
     }
 
@@ -69,6 +70,8 @@ fn name(id: &str, root: &Path) -> Option<String> {
 
 /// `/run` is empty after a boot.
 const DIRECTORY: &str = "/run/dockbridge-engines";
+/// Any user who can open the file could lock it. Listing its directory is allowed.
+const DIRECTORY_MODE: u32 = 0o755;
 /// Bytes that are escaped in a file name.
 const NAME: &AsciiSet = &address::QUERY.remove(b':');
 const LONGEST_NAME: usize = 200;

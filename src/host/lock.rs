@@ -3,14 +3,14 @@
 
 use std::{
     fmt,
-    fs::{File, Metadata, OpenOptions, TryLockError},
-    io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
 };
 
-use nix::{libc, unistd::geteuid};
+use nix::libc;
 use thiserror::Error;
 
 use super::{
@@ -75,15 +75,6 @@ impl Lock {
         Ok(Self { file })
     }
 
-    /// Whether the lock's file is still the one at `path`. If it was removed, another process can lock a
-    /// new one.
-    pub fn is_at(&self, path: &Path) -> bool {
-        let same =
-            |one: Metadata, other: Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
-        let (held, found) = (self.file.metadata(), path.symlink_metadata());
-        held.and_then(|held| found.map(|found| same(held, found))).unwrap_or_default()
-    }
-
     /// The holder of the lock at `path`. None if there is no such file.
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
         let opened = file::if_there(options().open(path)).or_cannot("open", path)?;
@@ -95,23 +86,6 @@ impl Lock {
             Err(TryLockError::Error(e)) => Err(HostError::new("lock", path, e)),
         }
     }
-}
-
-/// Creates the directory for locks and its parents. If it exists, only root and this user may have write
-/// access, because other users could take the lock.
-///
-/// # Errors
-/// The directory cannot be created, or other users can write to it.
-pub fn ensure_directory(path: &Path) -> Result<(), HostError> {
-    file::ensure_directory(path, DIRECTORY_MODE)?;
-    let found = path.symlink_metadata().or_cannot(USE, path)?;
-    let owner = found.uid();
-    if found.is_dir() && [0, geteuid().as_raw()].contains(&owner) && found.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    let reason =
-        format!("it belongs to user {owner}, others can write to it, or it is a link: remove it");
-    Err(HostError::new(USE, path, io::Error::new(io::ErrorKind::PermissionDenied, reason)))
 }
 
 impl Holder {
@@ -154,9 +128,6 @@ fn options() -> OpenOptions {
     options
 }
 
-const USE: &str = "use the lock directory";
-/// Any user who can open the file could lock it. Listing its directory is allowed.
-const DIRECTORY_MODE: u32 = 0o755;
 /// More than a process id and the longest path of a socket need.
 const LONGEST_TEXT: u64 = 256;
 

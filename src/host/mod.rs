@@ -11,7 +11,6 @@ pub mod clock;
 pub mod descriptors;
 pub mod detached;
 pub mod device_node;
-pub mod directory_watch;
 pub mod disk;
 pub mod error;
 pub mod file;

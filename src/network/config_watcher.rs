@@ -1,29 +1,30 @@
 //! Keeps the state of the network configuration up to date: reads it when a file changes, and
 //! periodically.
 //!
-//! Both the configuration directory and the plugins' directories are watched, because a configuration
-//! becomes usable when its last plugin is installed. Without inotify it is read more often.
+//! Both the configuration directory and the plugins' directories are listed, because a configuration
+//! becomes usable when its last plugin is installed.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Mutex, watch},
     time::{sleep, timeout},
 };
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{
     cni::{
         chain::Chain,
         config_directory::{self, Selection},
-        plugin::Plugins,
+        plugin::{FileVersion, Plugins},
     },
     config_state::ConfigState,
 };
-use crate::{
-    config::live::LiveSettings,
-    host::{directory_watch::DirectoryWatch, error::HostError},
-};
+use crate::{concurrency::blocking::blocking, config::live::LiveSettings, host::file};
+
+/// Paths with the versions of their files. None if a file cannot be examined.
+#[derive(Clone, Debug, PartialEq)]
+struct Listing(Vec<(PathBuf, Option<FileVersion>)>);
 
 /// The state of the configuration, and what is needed to refresh it.
 #[derive(Debug)]
@@ -72,56 +73,58 @@ impl ConfigWatcher {
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
-            // The watch is set before the read, so that no later change is missed. A new folder needs its
-            // own watch.
-            let mut watch = self.begin_watch();
+            // The files are listed before they are read, so that no later change is missed.
+            let listed = self.list().await;
             let state = self.refresh().await;
-            let pause =
-                if watch.is_none() || state.selected().is_none() || state.status_error.is_some() {
-                    RETRY_INTERVAL
-                } else {
-                    REFRESH_INTERVAL
-                };
+            let pause = if state.selected().is_none() || state.status_error.is_some() {
+                RETRY_INTERVAL
+            } else {
+                REFRESH_INTERVAL
+            };
             let change = timeout(pause, async {
                 tokio::select! {
-                    changed = changed(&mut watch) => changed,
-                    _ = reloads.changed() => Ok(()),
+                    () = self.changed(listed) => {}
+                    _ = reloads.changed() => {}
                 }
             });
-            match change.await {
-                Ok(Ok(())) => sleep(SETTLE).await,
-                Ok(Err(error)) => {
-                    warn!(%error, "watching the network configuration failed; reading it periodically");
-                    sleep(RETRY_INTERVAL).await;
-                }
-                Err(_) => {}
-            }
+            let _ = change.await;
         }
     }
 
-    fn begin_watch(&self) -> Option<DirectoryWatch> {
-        let live = self.live.current();
-        let plugins = live.cni.bin_dirs.iter().cloned();
-        // A network may have plugins in a folder with its name.
-        let entries = std::fs::read_dir(&live.cni.conf_dir).into_iter().flatten().flatten();
-        let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
-        let directories = std::iter::once(live.cni.conf_dir.clone()).chain(folders).chain(plugins);
-        let begun = DirectoryWatch::new(directories.collect());
-        let polling = "cannot watch the network configuration; reading it periodically";
-        begun.inspect_err(|error| debug!(%error, "{polling}")).ok()
+    /// Returns when files differ from `listed` and have not changed for one more interval. Installers write
+    /// several files, and not all of them at once.
+    async fn changed(&self, listed: Listing) {
+        let mut last = listed.clone();
+        loop {
+            sleep(LIST_INTERVAL).await;
+            let now = self.list().await;
+            if now != listed && now == last {
+                return;
+            }
+            last = now;
+        }
+    }
+
+    /// Lists the files of the configuration and the plugins. Reads none of them.
+    async fn list(&self) -> Listing {
+        let cni = self.live.current().cni.clone();
+        let list = move || {
+            let entries = |directory: &PathBuf| file::entries(directory).unwrap_or_default();
+            let files = entries(&cni.conf_dir);
+            // A network may have plugins in a folder with its name.
+            let folders = files.iter().filter(|path| path.is_dir());
+            let others: Vec<PathBuf> = folders.chain(&cni.bin_dirs).flat_map(entries).collect();
+            let paths = std::iter::once(cni.conf_dir.clone()).chain(files).chain(others);
+            let version = |path: &PathBuf| path.metadata().ok().map(|file| FileVersion::of(&file));
+            Listing(paths.map(|path| (path.clone(), version(&path))).collect())
+        };
+        blocking(list).await
     }
 
     async fn status_error(&self, selection: &Selection) -> Option<String> {
         let list = &selection.selected.as_ref()?.list;
         let chain = Chain { plugins: &self.plugins, list, timeout: self.timeout };
         chain.status().await.err().map(|error| error.to_string())
-    }
-}
-
-async fn changed(watch: &mut Option<DirectoryWatch>) -> Result<(), HostError> {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -151,7 +154,10 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
     }
 }
 
-/// Installers write several files. One read at the end is better than several in between.
-const SETTLE: Duration = Duration::from_millis(50);
+/// A new file is used after at most two intervals.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -1,20 +1,19 @@
 //! Releases the attachments of lost pods: of all pods whose namespace is gone, and of a pod that neither
 //! Docker nor a checkpoint has.
 
-use std::{collections::HashSet, path::Path};
+use std::path::Path;
 
-use tracing::{debug, info};
+use tracing::info;
 
 use super::{
     arguments,
     cni::{
         cache::{AttachmentKey, CachedResult},
-        chain::Chain,
         plugin::RuntimeConf,
         plugin_error::{PluginError, all_succeeded},
     },
-    gc,
-    service::{INTERFACE, Network, QUERY_TIMEOUT, has_namespace, list_of},
+    service::{INTERFACE, Network, has_namespace, list_of},
+    stale::{is_ours, stale},
 };
 use crate::{
     concurrency::blocking::blocking,
@@ -30,58 +29,21 @@ impl Network {
     /// # Errors
     /// The plugins that failed, or a cached result that cannot be read. All other plugins were called.
     pub async fn release_stale(&self, live: &[AttachmentIntent]) -> Result<(), Failure> {
-        let (stale, _, whole) = self.split(live).await;
-        let mut failures = Vec::new();
-        let mut broken = whole.map_err(Failure::from);
-        for entry in stale {
-            match self.del_cached(entry, None).await {
-                Ok(failed) => failures.extend(failed),
-                Err(error) => broken = Err(error),
-            }
-        }
-        all_succeeded(&failures).and(broken)
-    }
-
-    /// Calls GC of plugins that support it.
-    ///
-    /// # Errors
-    /// The plugins that failed. A cached result cannot be read: its attachment would count as unused.
-    pub async fn gc(&self, live: &[AttachmentIntent]) -> Result<(), Failure> {
-        let (_, valid, whole) = self.split(live).await;
-        whole?;
-        all_succeeded(&self.run_gc(valid).await)
-    }
-
-    /// The stale cached attachments, those in use, and whether all could be read.
-    async fn split(
-        &self,
-        live: &[AttachmentIntent],
-    ) -> (Vec<CachedResult>, HashSet<AttachmentKey>, Result<(), HostError>) {
         let cache = self.cache.clone();
         let read = move || {
             cache.remove_drafts();
             cache.all()
         };
         let (entries, whole) = blocking(read).await;
-        let (stale, valid) =
-            gc::split_stale(entries, live.iter().map(AttachmentKey::from).collect());
-        (stale, valid, whole)
-    }
-
-    async fn run_gc(&self, mut valid: HashSet<AttachmentKey>) -> Vec<PluginError> {
-        let state = self.watcher.state();
-        let Some(selected) = state.selected() else { return Vec::new() };
-        let Some(_paused) = self.active.pause(QUERY_TIMEOUT).await else {
-            debug!("pods are being connected all the time; skipping this CNI GC");
-            return Vec::new();
-        };
-        valid.extend(self.active.all());
-        let valid = valid.into_iter().filter(|key| key.network == selected.list.name);
-        let valid: Vec<(String, String)> =
-            valid.map(|key| (key.container, key.interface)).collect();
-        // New pods wait for this, so it must be fast.
-        let timeout = self.deadline.min(QUERY_TIMEOUT);
-        Chain { timeout, ..self.chain(&selected.list) }.gc(&valid).await
+        let mut failures = Vec::new();
+        let mut broken = whole.map_err(Failure::from);
+        for entry in stale(entries, live.iter().map(AttachmentKey::from).collect()) {
+            match self.del_cached(entry, None).await {
+                Ok(failed) => failures.extend(failed),
+                Err(error) => broken = Err(error),
+            }
+        }
+        all_succeeded(&failures).and(broken)
     }
 
     /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
@@ -112,7 +74,7 @@ impl Network {
     async fn cached_of(&self, sandbox: &SandboxId) -> (Vec<CachedResult>, Result<(), HostError>) {
         let (cache, id) = (self.cache.clone(), sandbox.to_string());
         let (mut found, whole) = blocking(move || cache.find(&id, INTERFACE)).await;
-        found.retain(gc::is_ours);
+        found.retain(is_ours);
         (found, whole)
     }
 
@@ -135,7 +97,6 @@ impl Network {
         let failures = self.chain(&list).del(&conf, Some(&entry.result)).await;
         if failures.is_empty() {
             info!(container = %entry.key.container, network = %list.name, "released a stale CNI attachment");
-            self.active.remove(&entry.key);
             let cache = self.cache.clone();
             blocking(move || cache.remove(&entry.key)).await?;
         }

@@ -1,10 +1,10 @@
 //! Connects pods to the network with CNI plugins, and disconnects them.
 //!
 //! The module does not know Docker. Of a pod it knows only the name, namespace path and ports. Start with
-//! [`service::Network`]: prepare, attach (ADD), detach (DEL), gc, status. [`cni`] runs the plugins.
+//! [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the plugins.
 //! `config_watcher` updates [`config_state::ConfigState`] from the configuration directory. [`arguments`]
 //! makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `lost_pods` releases
-//! attachments of pods that are gone, which `gc` finds.
+//! attachments of pods that are gone, which `stale` finds.
 //!
 //! There is no fallback. A node without a usable configuration connects no pod and reports why.
 
@@ -15,8 +15,8 @@ pub mod quantity;
 pub mod service;
 
 mod config_watcher;
-mod gc;
 mod lost_pods;
+mod stale;
 
 #[cfg(test)]
 mod fixture;

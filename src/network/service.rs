@@ -33,7 +33,6 @@ use super::{
         result::{self, ResultError},
     },
     config_watcher::ConfigWatcher,
-    gc::ActiveAttachments,
 };
 use crate::{
     concurrency::blocking::blocking,
@@ -58,14 +57,13 @@ pub struct Attached {
 /// The network of this node. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Network {
-    pub(super) watcher: Arc<ConfigWatcher>,
+    watcher: Arc<ConfigWatcher>,
     plugins: Arc<Plugins>,
     pub(super) cache: ResultCache,
-    pub(super) deadline: Duration,
+    deadline: Duration,
     live: LiveSettings,
     /// As kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
-    pub(super) active: Arc<ActiveAttachments>,
     /// Notified when [`Network::release_stale`] has a failed DEL to repeat.
     pub forgiven: Arc<Notify>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
@@ -92,7 +90,6 @@ impl Network {
             deadline: plugin_timeout,
             live,
             pod_cidrs: Arc::default(),
-            active: Arc::default(),
             forgiven: Arc::default(),
         }
     }
@@ -161,7 +158,6 @@ impl Network {
         let conf = runtime_conf(intent)?;
         let path = intent.pod.netns.clone();
         blocking(move || prepare_namespace(&path)).await?;
-        let _adding = self.active.add(AttachmentKey::from(intent)).await;
         let added = self.chain(&list).add(&conf).await;
         let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
         let addresses = addresses(intent, &result);
@@ -202,7 +198,6 @@ impl Network {
         if self.forgive((&intent.pod.id, &intent.network), &intent.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();
             self.cache_result(intent, conf, result).await?;
-            self.active.remove(&key);
             return Ok(());
         }
         let (cache, cached) = (self.cache.clone(), key.clone());
@@ -212,7 +207,6 @@ impl Network {
             cache.remove(&AttachmentKey { network: LOOPBACK.to_owned(), ..cached })
         })
         .await?;
-        self.active.remove(&key);
         info!(sandbox = %intent.pod.id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
     }
@@ -405,6 +399,6 @@ pub(super) const INTERFACE: &str = "eth0";
 /// The network with which cri-dockerd and dockershim connect `lo`.
 const LOOPBACK: &str = "cni-loopback";
 /// How long one VERSION or STATUS call may take.
-pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests;

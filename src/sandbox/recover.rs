@@ -43,21 +43,13 @@ impl Sandboxes {
         join_all(all).await;
     }
 
-    /// Restores the limits of running containers, removes the files of unknown sandboxes, then calls GC of
-    /// CNI plugins. Must be called after everything was inspected.
+    /// Restores the limits of running containers, removes the files of unknown sandboxes, then releases the
+    /// networks of pods that are gone. Must be called after everything was inspected.
     pub async fn clean_up(&self) {
         self.deps.limits.restore().await;
         self.remove_leftovers().await;
         self.sweep_edits().await;
         self.release_stale().await;
-        if self.mode == NetworkMode::Cni
-            && let Err(error) = self.deps.network.gc(&self.live_attachments()).await
-        {
-            warn!(
-                error = chain(&error),
-                "CNI GC failed; leftovers of plugins stay until dockbridge starts again"
-            );
-        }
     }
 
     /// Repeats [`Self::release_stale`] until it succeeds, less and less often, and again after a DEL whose

@@ -43,11 +43,6 @@ impl LogControl {
         Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }
 
-    /// The lowest level at which our own lines are written.
-    pub fn level(&self) -> LevelFilter {
-        self.0.load().default_level().unwrap_or(LevelFilter::OFF)
-    }
-
     /// Writes lines of `level` and higher, starting with the next line. The libraries keep their limit.
     pub fn set_level(&self, level: LevelFilter) {
         self.0.store(Arc::new(allowed(level)));

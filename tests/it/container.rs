@@ -23,6 +23,7 @@ use dockbridge::{
 use serde_json::{Value, json};
 
 use crate::{
+    clock::forward,
     store::{pod, workload},
     support::{
         bridge::LONG,
@@ -410,5 +411,12 @@ async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
     };
     eventually(|| made(&there)).await;
     assert!(!made(&gone));
+    docker.world(|world| world.add_image_of("gone:1", Some(gone.clone())));
+    let until = Instant::now() + LONG;
+    while !made(&gone) {
+        assert!(Instant::now() < until, "it is not tried again");
+        forward(Duration::from_secs(300)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     restoring.abort();
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
@@ -51,27 +51,6 @@ impl Chain<'_> {
             let input = plugin.input(self.list, &conf.capabilities, previous);
             let timeout = remaining(end) / left;
             failures.extend(self.call(plugin, ("DEL", conf), &input, timeout).await.err());
-        }
-        failures
-    }
-
-    /// Runs GC with the attachments (container, interface) in use. Plugins may delete all others of this
-    /// network. Returns the failures.
-    pub async fn gc(&self, valid: &[(String, String)]) -> Vec<PluginError> {
-        if self.list.version < Version::HAS_STATUS || self.list.gc_disabled {
-            return Vec::new();
-        }
-        let end = Instant::now() + self.timeout;
-        let valid: Value = valid
-            .iter()
-            .map(|(container, interface)| json!({"containerID": container, "ifname": interface}))
-            .collect();
-        let mut failures = Vec::new();
-        for (plugin, left) in self.list.plugins.iter().zip((1..=self.count()).rev()) {
-            let mut input = plugin.input(self.list, &Map::new(), None);
-            input.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
-            let call = ("GC", &RuntimeConf::default());
-            failures.extend(self.call(plugin, call, &input, remaining(end) / left).await.err());
         }
         failures
     }

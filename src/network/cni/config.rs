@@ -21,8 +21,6 @@ pub struct NetworkConfigList {
     pub versions: Vec<Version>,
     /// Plugins in the order of ADD; never empty.
     pub plugins: Vec<PluginConfig>,
-    /// GC must not be called.
-    pub gc_disabled: bool,
     raw: Map<String, Value>,
 }
 
@@ -124,7 +122,6 @@ impl NetworkConfigList {
             version: versions.iter().copied().max().unwrap_or(Version::OLDEST),
             versions,
             plugins,
-            gc_disabled: fields.gc_disabled.is_set(),
             raw,
         })
     }
@@ -176,8 +173,6 @@ struct ListFields {
     version: Option<String>,
     #[serde(rename = "cniVersions", default, deserialize_with = "nullable")]
     versions: Vec<String>,
-    #[serde(rename = "disableGC", default, deserialize_with = "nullable")]
-    gc_disabled: Flag,
     #[serde(rename = "loadOnlyInlinedPlugins", default, deserialize_with = "nullable")]
     only_inlined: Flag,
     #[serde(default, deserialize_with = "nullable")]

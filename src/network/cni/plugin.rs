@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Plugins {
     live: LiveSettings,
-    versions: Mutex<HashMap<PathBuf, (ExecutableVersion, Vec<Version>)>>,
+    versions: Mutex<HashMap<PathBuf, (FileVersion, Vec<Version>)>>,
     searches: Arc<Semaphore>,
     pub metrics: CniMetrics,
 }
@@ -60,11 +60,7 @@ impl Plugins {
 
     /// The executable of a plugin. Its file system may hang, so the search runs on blocking threads,
     /// and searches that hang occupy only a few of them.
-    async fn find(
-        &self,
-        kind: &str,
-        timeout: Duration,
-    ) -> Result<(PathBuf, ExecutableVersion), Failure> {
+    async fn find(&self, kind: &str, timeout: Duration) -> Result<(PathBuf, FileVersion), Failure> {
         let paths: Vec<PathBuf> =
             self.live.current().cni.bin_dirs.iter().map(|dir| dir.join(kind)).collect();
         let searching = async {
@@ -185,12 +181,12 @@ impl Plugins {
 }
 
 /// The first of these that can be executed. If none can, the first that exists.
-fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, ExecutableVersion), Option<PathBuf>> {
+fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, FileVersion), Option<PathBuf>> {
     let mut not_executable = None;
     for path in paths {
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() && metadata.mode() & 0o111 != 0 => {
-                return Ok((path, ExecutableVersion::of(&metadata)));
+                return Ok((path, FileVersion::of(&metadata)));
             }
             Ok(_) => not_executable = not_executable.or(Some(path)),
             Err(_) => {}
@@ -199,17 +195,19 @@ fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, ExecutableVersion),
     Err(not_executable)
 }
 
-/// Identifies a version of an executable, so that its replacement is noticed.
+/// Identifies a version of a file, so that its replacement and changes of its content or permissions are
+/// noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ExecutableVersion {
+pub struct FileVersion {
     inode: u64,
     size: u64,
     changed: (i64, i64),
 }
 
-impl ExecutableVersion {
-    fn of(metadata: &fs::Metadata) -> Self {
-        let changed = (metadata.mtime(), metadata.mtime_nsec());
+impl FileVersion {
+    /// The version of the file with these metadata.
+    pub fn of(metadata: &fs::Metadata) -> Self {
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
         Self { inode: metadata.ino(), size: metadata.size(), changed }
     }
 }

@@ -15,7 +15,7 @@ impl Version {
     pub const OLDEST: Self = Self(0);
     /// `prevResult` on DEL.
     pub const HAS_PREVIOUS_ON_DEL: Self = Self(4);
-    /// GC and STATUS.
+    /// STATUS.
     pub const HAS_STATUS: Self = Self(6);
 }
 

@@ -56,7 +56,6 @@ fn the_level_can_be_changed_while_lines_are_written() {
             (LevelFilter::ERROR, "quiet again"),
         ] {
             control.set_level(level);
-            assert_eq!(control.level(), level);
             // This is the same call site each time, so its cached state must be reset.
             debug!(line);
             debug!(target: "hyper::proto", line, "body with a password");

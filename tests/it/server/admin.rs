@@ -10,10 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::{
-    bridge::{Bridge, LONG, Node, container, docker, pod},
-    subscribers::share,
-};
+use crate::support::bridge::{Bridge, LONG, Node, container, docker, pod};
 
 #[tokio::test]
 async fn what_was_called_is_counted() {
@@ -67,7 +64,7 @@ async fn only_what_is_there_is_answered() {
     assert!(refused.contains("allow: GET, HEAD\r\n"), "{refused}");
     let head = ask(&bridge, "HEAD", "/metrics").await;
     assert!(status(&head) == 200 && body(&head).is_empty(), "{head}");
-    for path in ["/debug/state", "/debug/tasks", "/debug/log-level"] {
+    for path in ["/debug/state", "/debug/tasks"] {
         assert_eq!(status(&ask(&bridge, "GET", path).await), 200, "{path}");
         let stranger = TcpStream::connect(address).await.unwrap();
         let text = say(stranger, &request("GET", path)).await;
@@ -136,26 +133,6 @@ async fn the_state_shows_pods_and_no_secret() {
     let health = tokio::task::spawn_blocking(asked).await.unwrap();
     assert_eq!(health, (true, "alive: yes\npods can run: yes\n".to_owned()));
     bridge.clear(&docker).await;
-}
-
-#[tokio::test]
-async fn the_amount_of_the_log_can_be_changed() {
-    share();
-    let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
-    assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "info\n");
-    let put = |word: &str| {
-        let length = word.len();
-        format!(
-            "PUT /debug/log-level HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{word}"
-        )
-    };
-    assert_eq!(status(&say(connect(&bridge).await, &put("debug\n")).await), 200);
-    assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "debug\n");
-    for (word, code) in [("loud", 400), ("", 400), (&*"x".repeat(65), 413)] {
-        assert_eq!(status(&say(connect(&bridge).await, &put(word)).await), code, "{word}");
-    }
-    assert_eq!(body(&ask(&bridge, "GET", "/debug/log-level").await), "debug\n");
 }
 
 /// Clients that send nothing, or too much, delay nobody.

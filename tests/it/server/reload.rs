@@ -10,6 +10,7 @@ use std::{
 use dockbridge::{
     app::environment::Environment,
     config::source::{ConfigSource, Variables},
+    telemetry::log::LogControl,
     wire::cri,
 };
 use futures_util::future::join_all;
@@ -19,6 +20,8 @@ use tokio::{
     process::Command,
     time::timeout,
 };
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Registry, layer::Filter};
 
 use super::{
     admin::{ask, body, connect, figure, say, status},
@@ -34,6 +37,17 @@ use crate::support::{
 /// A server with settings in a file. `more` are further lines of the file.
 async fn start(node: Node, docker: &FakeDockerd, network: &str, more: &str) -> Bridge {
     start_in(Environment::default(), node, docker, (network, more)).await
+}
+
+/// A server that logs warnings, with what changes that.
+async fn start_logging(docker: &FakeDockerd, more: &str) -> (Bridge, LogControl) {
+    let log = LogControl::new(LevelFilter::WARN);
+    let environment = Environment { log: log.clone(), ..Environment::default() };
+    (start_in(environment, Node::new(), docker, ("docker", more)).await, log)
+}
+
+fn level(log: &LogControl) -> LevelFilter {
+    Filter::<Registry>::max_level_hint(log).unwrap()
 }
 
 async fn start_in(
@@ -94,10 +108,6 @@ impl Bridge {
         ["applied", "refused"].map(|result| figure(&text, &series(result)))
     }
 
-    async fn level(&self) -> String {
-        body(&ask(self, "GET", "/debug/log-level").await).trim().to_owned()
-    }
-
     async fn pinned(&self, name: &str) -> bool {
         let request = cri::ImageStatusRequest { image: Some(image(name)), verbose: false };
         let status = self.images.clone().image_status(request).await.unwrap();
@@ -126,8 +136,7 @@ const AFTER: &str = "log-level = 'debug'\npinned-images = ['two:1']\ncni-conf-di
 async fn live_settings_change_and_the_others_are_named() {
     let docker = docker().await;
     docker.world(|world| ["one:1", "two:1"].map(|name| world.add_image(name)));
-    let bridge = start(Node::new(), &docker, "docker", BEFORE).await;
-    assert_eq!(bridge.reload().await, (200, "changed: log-level\n".to_owned()), "it ran at info");
+    let (bridge, log) = start_logging(&docker, BEFORE).await;
     assert_eq!(bridge.reload().await, (200, "nothing changed\n".to_owned()));
     assert!(bridge.pinned("one:1").await && !bridge.pinned("two:1").await);
     bridge.edit(&docker, &format!("{AFTER}sandbox-image = 'pause:1'\n"));
@@ -141,29 +150,28 @@ async fn live_settings_change_and_the_others_are_named() {
         format!("log-level: \"warn\" -> \"debug\" (file {place} line 8)\n"),
     ];
     assert_eq!(told, lines.concat());
-    assert_eq!(bridge.level().await, "warn", "a diff changes nothing");
+    assert_eq!(level(&log), LevelFilter::WARN, "a diff changes nothing");
 
     let done = bridge.command(&["reload"]).await;
     let told = String::from_utf8(done.stdout).unwrap();
     let changed = "changed: cni-conf-dir, pinned-images, log-level\n";
     assert_eq!(told, format!("{changed}needs a restart: sandbox-image\n"));
     assert!(done.status.success());
-    assert_eq!(bridge.level().await, "debug");
+    assert_eq!(level(&log), LevelFilter::DEBUG);
     assert!(!bridge.pinned("one:1").await && bridge.pinned("two:1").await);
     let shown = bridge.shown().await;
     assert_eq!(shown["cniConfDir"], "/other");
     assert_eq!(shown["sandboxImage"], "dockbridge/pause:2", "it waits for a restart");
     let again = (200, "nothing changed\nneeds a restart: sandbox-image\n".to_owned());
     assert_eq!(bridge.reload().await, again);
-    assert_eq!(bridge.reloads().await, [4.0, 0.0]);
+    assert_eq!(bridge.reloads().await, [3.0, 0.0]);
     bridge.clear(&docker).await;
 }
 
 #[tokio::test]
 async fn an_error_changes_nothing_and_is_named_with_its_place() {
     let docker = docker().await;
-    let bridge = start(Node::new(), &docker, "docker", BEFORE).await;
-    bridge.reload().await;
+    let (bridge, log) = start_logging(&docker, BEFORE).await;
     for (more, told) in [
         ("log-level = 'debug'\ncollect-images = 'some'\n", "line 9: \"some\" is not valid for"),
         ("log-level = 'debug'\ncollect = 'all'\n", "line 9: unknown setting \"collect\""),
@@ -179,9 +187,9 @@ async fn an_error_changes_nothing_and_is_named_with_its_place() {
     }
     fs::remove_file(file(bridge.node())).unwrap();
     assert!(bridge.reload().await.1.contains("dockbridge.toml: No such file"));
-    assert_eq!(bridge.level().await, "warn");
+    assert_eq!(level(&log), LevelFilter::WARN);
     assert_eq!(bridge.shown().await["cniConfDir"], "/none");
-    assert_eq!(bridge.reloads().await, [1.0, 7.0]);
+    assert_eq!(bridge.reloads().await, [0.0, 7.0]);
     let rubbish = bridge.post("/config/reload", "[1]").await;
     assert_eq!(status(&rubbish), 400);
     bridge.clear(&docker).await;
@@ -191,14 +199,14 @@ async fn an_error_changes_nothing_and_is_named_with_its_place() {
 #[tokio::test]
 async fn the_environment_can_be_replaced() {
     let docker = docker().await;
-    let bridge = start(Node::new(), &docker, "docker", "log-level = 'info'\n").await;
+    let (bridge, log) = start_logging(&docker, "log-level = 'info'\n").await;
     let variable = |name: &str| (name == "DOCKBRIDGE_LOG_LEVEL").then(|| "trace".to_owned());
     let content = serde_json::to_string(&Variables::read(&variable)).unwrap();
     let told = body(&bridge.post("/config/diff", &content).await);
     assert_eq!(told, "log-level: \"info\" -> \"trace\" (variable DOCKBRIDGE_LOG_LEVEL)\n");
     assert_eq!(bridge.reload().await.1, "nothing changed\n");
     let told = body(&bridge.post("/config/reload", &content).await);
-    assert_eq!((told.as_str(), &*bridge.level().await), ("changed: log-level\n", "trace"));
+    assert_eq!((told.as_str(), level(&log)), ("changed: log-level\n", LevelFilter::TRACE));
     assert_eq!(bridge.reload().await.1, "nothing changed\n", "it is kept");
     assert_eq!(body(&bridge.post("/config/reload", "{}").await), "changed: log-level\n");
     bridge.clear(&docker).await;

@@ -77,6 +77,11 @@ impl Stage {
         Self::set(world, story, ("cni", &world.docker), &["--log-level", "info"]).await
     }
 
+    /// A dockbridge with CNI that logs everything.
+    pub(crate) async fn tracing(world: &World, story: &str) -> Outcome<Self> {
+        Self::set(world, story, ("cni", &world.docker), &["--log-level", "trace"]).await
+    }
+
     async fn set(
         world: &World,
         story: &str,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::*;
@@ -148,19 +149,11 @@ async fn plugins_of_an_add_share_one_timeout() {
 }
 
 #[tokio::test]
-async fn gc_and_status_are_called_from_their_version_on() {
+async fn status_is_called_from_its_version_on() {
     let older = Scene::new("1.0.0", &[("a", "exit 1")]);
     older.chain(TIMEOUT).status().await.unwrap();
-    assert!(older.chain(TIMEOUT).gc(&[]).await.is_empty());
     assert!(older.node.calls().is_empty());
 
     let new = Scene::new("1.1.0", &[("a", ""), ("b", "exit 1")]);
     assert_eq!(new.chain(TIMEOUT).status().await.unwrap_err().command, "STATUS");
-    let valid = [("abc".to_owned(), "eth0".to_owned())];
-    assert_eq!(new.chain(TIMEOUT).gc(&valid).await.len(), 1);
-    assert_eq!(
-        new.node.input("a", "GC")["cni.dev/valid-attachments"],
-        json!([{"containerID": "abc", "ifname": "eth0"}])
-    );
-    assert!(new.node.environment("a", "GC").contains("CNI_CONTAINERID=\n"));
 }

@@ -92,24 +92,16 @@ fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
 #[test]
 fn null_is_as_good_as_absent() {
     let text = json!({
-        "name": "x", "cniVersion": null, "cniVersions": null, "disableGC": null,
+        "name": "x", "cniVersion": null, "cniVersions": null, "loadOnlyInlinedPlugins": null,
         "plugins": [{"type": "a", "capabilities": {"dns": null, "bandwidth": true}}],
     });
     let read = list(&text).unwrap();
-    assert_eq!((read.version, read.gc_disabled), (Version::OLDEST, false));
+    assert_eq!(read.version, Version::OLDEST);
     assert!(read.has_capability("bandwidth") && !read.has_capability("dns"));
     let text = json!({"name": "x", "plugins": null}).to_string();
     assert_eq!(NetworkConfigList::from_list(&text).unwrap_err(), "no plugins");
     let text = json!({"name": "x", "type": "a", "capabilities": null}).to_string();
     NetworkConfigList::from_single(&text).unwrap();
-}
-
-#[test]
-fn flags_are_strings_or_booleans() {
-    for (value, set) in [(json!(true), true), (json!("True"), true), (json!("false"), false)] {
-        let text = json!({"name": "x", "disableGC": value, "plugins": [{"type": "a"}]});
-        assert_eq!(list(&text).unwrap().gc_disabled, set);
-    }
 }
 
 #[test]

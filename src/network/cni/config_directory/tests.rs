@@ -87,9 +87,13 @@ async fn plugins_in_the_folder_of_the_network_are_appended() {
     node.conf("pods/1.conf", &json!({"type": "policy"}));
     node.conf("pods/0.conflist", &json!({"type": "not looked at"}));
     assert_eq!(kinds().await, ["bridge", "policy", "tuning"]);
-    for (only, wanted) in
-        [(json!(null), 3), (json!(false), 3), (json!(true), 1), (json!("true"), 1)]
-    {
+    for (only, wanted) in [
+        (json!(null), 3),
+        (json!(false), 3),
+        (json!("false"), 3),
+        (json!(true), 1),
+        (json!("True"), 1),
+    ] {
         text["loadOnlyInlinedPlugins"] = only;
         node.conf("10.conflist", &text);
         assert_eq!(kinds().await.len(), wanted, "{text}");

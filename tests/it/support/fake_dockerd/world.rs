@@ -119,7 +119,7 @@ impl World {
     }
 
     /// The same with this id, if given.
-    pub(super) fn add_image_of(&mut self, reference: &str, id: Option<String>) -> String {
+    pub(crate) fn add_image_of(&mut self, reference: &str, id: Option<String>) -> String {
         let mut image = self.make_image(reference);
         image.id = id.unwrap_or(image.id);
         let id = image.id.clone();

@@ -26,7 +26,7 @@ fn entry(container: &str, netns: Option<&str>, ours: bool) -> CachedResult {
 }
 
 fn released(entries: Vec<CachedResult>) -> Vec<String> {
-    split_stale(entries, HashSet::new()).0.into_iter().map(|entry| entry.key.container).collect()
+    stale(entries, HashSet::new()).into_iter().map(|entry| entry.key.container).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_entry_in_use_protects_later_ones_of_the_same_attachment() {
 }
 
 #[test]
-fn a_live_pod_is_active_even_without_its_namespace() {
+fn a_live_pod_is_not_stale_even_without_its_namespace() {
     let node = TestNode::new();
     let pod = node.pod('a');
     let id = pod.id.to_string();
@@ -64,20 +64,5 @@ fn a_live_pod_is_active_even_without_its_namespace() {
         capabilities: None,
     };
     let entries = vec![entry(&id, Some("/nowhere/n"), true)];
-    let (stale, active) = split_stale(entries, HashSet::from([AttachmentKey::from(&live)]));
-    assert!(stale.is_empty());
-    assert_eq!(active.into_iter().map(|key| key.container).collect::<Vec<_>>(), [id]);
-}
-
-#[tokio::test]
-async fn gc_waits_for_new_attachments_up_to_a_timeout() {
-    let active = ActiveAttachments::default();
-    let key = key("abc");
-    let adding = active.add(key.clone()).await;
-    assert!(active.pause(Duration::from_millis(150)).await.is_none());
-    drop(adding);
-    assert!(active.pause(Duration::from_millis(150)).await.is_some());
-    assert_eq!(active.all(), HashSet::from([key.clone()]));
-    active.remove(&key);
-    assert!(active.all().is_empty());
+    assert!(stale(entries, HashSet::from([AttachmentKey::from(&live)])).is_empty());
 }
