@@ -5,9 +5,13 @@ use std::{
     fs::{self, DirEntry},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::warn;
 
@@ -18,10 +22,9 @@ use super::{
         ChangesSinceCreate, Loaded, MemoryKills, PodCidrs, PulledImages, Quarantined,
         SandboxCheckpoint, SingleFile,
     },
-    write_order::WriteOrder,
 };
 use crate::{
-    concurrency::blocking::blocking,
+    concurrency::{blocking::blocking, named::Named},
     error::chain,
     host::{
         error::HostError,
@@ -34,7 +37,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     paths: Arc<Paths>,
-    order: Arc<WriteOrder<PathBuf>>,
+    writes: Arc<Writes>,
     cri_dockerd: CriDockerdCheckpoints,
 }
 
@@ -60,7 +63,7 @@ impl Checkpoints {
     fn new(state_dir: &Path) -> Self {
         Self {
             paths: Arc::new(Paths::under(state_dir)),
-            order: WriteOrder::new(),
+            writes: Arc::default(),
             cri_dockerd: CriDockerdCheckpoints::new(state_dir),
         }
     }
@@ -146,9 +149,27 @@ impl Checkpoints {
         path: PathBuf,
         work: impl FnOnce(&Path) -> Result<(), HostError> + Send + 'static,
     ) -> Result<(), HostError> {
-        let write = self.order.request(&path);
-        blocking(move || write.run(|| work(&path))).await.unwrap_or(Ok(()))
+        let last = self.writes.last.of(&path.to_string_lossy());
+        let number = self.writes.next.fetch_add(1, Ordering::Relaxed);
+        blocking(move || {
+            let mut last = last.lock();
+            if *last > number {
+                return Ok(());
+            }
+            *last = number;
+            work(&path)
+        })
+        .await
     }
+}
+
+/// The order in which writes were requested. A file is written on a blocking thread, which continues when the
+/// caller is cancelled, so newer content could be replaced with older content.
+#[derive(Debug, Default)]
+struct Writes {
+    next: AtomicU64,
+    /// By path: the number of the last write.
+    last: Named<Mutex<u64>>,
 }
 
 /// Paths in the state directory. Everything here blocks.

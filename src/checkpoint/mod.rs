@@ -13,7 +13,6 @@ pub mod record;
 mod cri_dockerd;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-mod write_order;
 
 #[cfg(test)]
 mod tests;

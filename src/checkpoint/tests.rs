@@ -1,6 +1,6 @@
 //! State directories with every kind of damage.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{fs, path::PathBuf};
 
 use futures_util::future::maybe_done;
 use proptest::prelude::*;
@@ -11,7 +11,6 @@ use super::{
     directory::Checkpoints,
     envelope::{self, EMPTY},
     record::{Loaded, PodCidrs, SandboxCheckpoint},
-    write_order::WriteOrder,
 };
 use crate::{
     host::file::Durability,
@@ -210,17 +209,6 @@ async fn of_concurrent_saves_the_last_one_requested_stays() {
         save.as_mut().take_output().unwrap().unwrap();
     }
     assert_eq!(state.load().await.sandboxes[0].created_at, Nanos(50));
-}
-
-#[test]
-fn a_write_that_was_overtaken_is_skipped_and_no_key_is_kept() {
-    let order = WriteOrder::new();
-    let (first, second) = (order.request(&1), order.request(&1));
-    assert_eq!(second.run(|| "second"), Some("second"));
-    assert_eq!(first.run(|| "first"), None, "overtaken");
-    assert_eq!(order.request(&1).run(|| "third"), Some("third"));
-    assert!(format!("{order:?}").contains("{}"), "no key is kept: {order:?}");
-    assert_eq!(Arc::strong_count(&order), 1);
 }
 
 proptest! {

@@ -23,11 +23,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, debug};
 
-use super::{
-    exec_output::CollectedOutput,
-    metrics::ContainerMetrics,
-    node::{Node, not_running, unknown_container},
-};
+use super::{exec_output::CollectedOutput, metrics::ContainerMetrics, node::Node};
 use crate::{
     concurrency::{single_flight::Lost, standstills::Standstills},
     engine::{client::Engine, exec::ExecRequest, hijack::Output},
@@ -43,6 +39,7 @@ use crate::{
         record::ContainerRecord,
         stream::{ExecOutcome, ExecSyncSpec, Streams},
     },
+    store::settings::SYNC_TIMEOUT,
 };
 
 /// The commands of ExecSync. Clones share everything.
@@ -84,7 +81,9 @@ impl Commands {
     /// counts it as a failed probe and restarts the container. An engine that does not answer, or has not
     /// started the command in time, is no reason for that.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
-        let container = self.running(&spec.container).await.map_err(not_the_commands)?;
+        let store = &self.node.store;
+        let now = store.synced(SYNC_TIMEOUT).await.map_err(not_the_commands)?;
+        let container = store.running(&now, &spec.container).await.map_err(not_the_commands)?;
         let deadline = Deadline::new(spec.timeout, &self.node.engine, container.id.as_str());
         let limit = spec.timeout.unwrap_or_default();
         let gone = CancellationToken::new();
@@ -135,21 +134,6 @@ impl Commands {
         let exec = one.exec(&self.node.engine, container);
         let cleared = exec.clear(Leftover::Uncertain, &self.shutdown).await;
         cleared.unwrap_or_default() || has_ended(&self.node, id)
-    }
-
-    /// The record of a running container. The store may not show a recent start yet, so the engine is asked
-    /// before a refusal.
-    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
-        let found = self.node.find_container(id).await?;
-        let mut container = found.ok_or_else(|| unknown_container(id))?;
-        if !container.process.is_running() {
-            self.node.store.refresh_container(container.id.as_str()).await?;
-            container = self.node.container(id).await?;
-        }
-        if container.process.is_running() {
-            return Ok(container);
-        }
-        Err(not_running(container.id.as_str()))
     }
 }
 

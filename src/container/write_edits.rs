@@ -41,19 +41,13 @@ impl Node {
     }
 
     fn wanted(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, Failure> {
-        let lost = |of| {
-            Err(Failure::unmet(format!(
-                "the changes of {of} for container {} are lost or in the format of an earlier dockbridge, so \
-                 it cannot start: remove it, and kubelet creates another",
-                record.id
-            )))
-        };
-        if !record.document.cdi.is_null() {
-            return lost("CDI devices");
-        }
         match self.saved_changes.edits(&record.id) {
             Some(wanted) => Ok(wanted),
-            None if record.document.is_adjustable => lost("NRI plugins"),
+            None if record.document.is_adjustable => Err(Failure::unmet(format!(
+                "the changes of NRI plugins for container {} are lost or in the format of an earlier dockbridge, \
+                 so it cannot start: remove it, and kubelet creates another",
+                record.id
+            ))),
             None => Ok(Vec::new()),
         }
     }

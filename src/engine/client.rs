@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{Method, Response, body::Incoming, header::HeaderValue};
 use hyper_util::{
     client::legacy::{self, Client},
@@ -30,10 +30,9 @@ use super::{
     address,
     error::{Call, EngineError, Subject, cause_of},
     error_response,
-    json_cutter::{Cut, Form},
+    list_splitter::ListSplitter,
     metrics::EngineMetrics,
     request::ApiRequest,
-    values::Values,
     version::NegotiatedVersion,
 };
 use crate::{
@@ -232,26 +231,32 @@ impl Engine {
         .await
     }
 
-    /// Makes a call whose answer is a list. `read` gets each entry when it arrives, and whether a part of
-    /// it was too large and was dropped. An unreadable entry does not hide the others.
+    /// Makes a call whose answer is a list. `read` gets each entry when it arrives. An entry that is unreadable
+    /// or larger than `largest` bytes does not hide the others.
     pub(super) async fn list<T: DeserializeOwned, U>(
         &self,
         request: ApiRequest,
-        mut read: impl FnMut(T, bool) -> Option<U>,
+        largest: usize,
+        mut read: impl FnMut(T) -> Option<U>,
     ) -> Result<Vec<U>, EngineError> {
         let call = &request.call;
         self.within(&request, async {
-            let body = self.answer(&request).await?.into_body();
-            let mut entries = Values::new(call.clone(), body, Form::List);
+            let mut body = self.answer(&request).await?.into_body();
+            let mut entries = ListSplitter::new(largest);
             let mut listed = Vec::new();
-            while let Some(entry) = entries.next().await {
-                let Cut { value, has_dropped } = entry?;
-                match value {
-                    Ok(entry) => listed.extend(read(entry, has_dropped)),
-                    Err(reason) => warn!(%call, reason, "skipped an unreadable entry of a list"),
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| call.broken(error))?;
+                let mut bytes = frame.into_data().unwrap_or_default();
+                while let Some(entry) = entries.next(&mut bytes) {
+                    match entry.and_then(|entry| object(&entry)) {
+                        Ok(entry) => listed.extend(read(entry)),
+                        Err(reason) => {
+                            warn!(%call, reason, "skipped an unreadable entry of a list");
+                        }
+                    }
                 }
             }
-            if !entries.is_whole_list() {
+            if !entries.is_complete() {
                 return Err(call.garbled("the list is incomplete"));
             }
             Ok(listed)
@@ -392,15 +397,27 @@ fn span(call: &Call) -> Span {
     info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
-/// The single object in an answer.
+/// The single object in an answer. Fails with [`EngineError::TooLarge`] above [`LARGEST`] or
+/// [`LARGEST_IMAGE`].
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
-    let mut values = Values::new(call.clone(), body, Form::Document);
-    let mut found = Err(call.garbled("not a complete JSON object"));
-    // Reads to the end, because only then the connection can be used for another call.
-    while let Some(value) = values.next::<T>().await {
-        found = value?.value.map_err(|reason| call.garbled(reason));
+    let limit = match call.subject {
+        Subject::Image(_) => LARGEST_IMAGE,
+        _ => LARGEST,
+    };
+    let read = Limited::new(body, limit).collect().await;
+    let read = read.map_err(|error| match error.is::<LengthLimitError>() {
+        true => EngineError::TooLarge { call: call.clone(), limit },
+        false => call.broken(error),
+    })?;
+    object(&read.to_bytes()).map_err(|reason| call.garbled(reason))
+}
+
+/// Reads an object. serde alone would also read a list, as the values of the fields.
+pub(super) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    if json.trim_ascii_start().first() != Some(&b'{') {
+        return Err("it is not a JSON object".to_owned());
     }
-    found
+    serde_json::from_slice(json).map_err(|reason| reason.to_string())
 }
 
 /// Reads and ignores the rest, because only then the connection can be used for another call.
@@ -424,3 +441,11 @@ const IDLE_CONNECTIONS: usize = 16;
 
 /// More of an error's text is not used.
 const LARGEST_REFUSAL: usize = 256 * 1024;
+
+/// The largest object in an answer, in bytes. A container that dockbridge creates stays below it. Its request
+/// has at most 48 MiB of JSON ([`super::request`]), an inspect repeats some of that, and its image adds at
+/// most [`LARGEST_IMAGE`].
+pub(super) const LARGEST: usize = 256 << 20;
+
+/// The largest image in an answer, in bytes. The engine has no limit for what a registry may send.
+pub(super) const LARGEST_IMAGE: usize = 64 << 20;

@@ -3,11 +3,11 @@
 use std::{collections::HashSet, time::Duration};
 
 use hyper::Method;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::{
     address,
-    client::Engine,
+    client::{Engine, LARGEST},
     error::{Call, EngineError, Subject},
     request::ApiRequest,
 };
@@ -138,18 +138,7 @@ impl Engine {
 
     /// All containers of any program, running or not, without duplicates.
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
-        self.container_list("{}", |entry, has_dropped| {
-            if has_dropped {
-                let (container, names) = (&entry.id, &entry.names);
-                warn!(
-                    container,
-                    ?names,
-                    "a container's labels are too large; showing it without the largest"
-                );
-            }
-            Some(listed_container(entry))
-        })
-        .await
+        self.container_list("{}", |entry| Some(listed_container(entry))).await
     }
 
     /// Ids of the containers created from an image by any program, running or not.
@@ -157,7 +146,7 @@ impl Engine {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
         // The engine's filter also matches containers of images that were built on this one.
         let is_of = |entry: &ContainerSummary| entry.image_id == image.as_str();
-        self.container_list(&filters, |entry, _| is_of(&entry).then_some(entry.id)).await
+        self.container_list(&filters, |entry| is_of(&entry).then_some(entry.id)).await
     }
 
     /// Ids of the containers with this label whose name starts with this prefix, running or not.
@@ -171,21 +160,21 @@ impl Engine {
             let mut names = entry.names.iter().filter_map(|name| name.strip_prefix('/'));
             names.any(|name| name.starts_with(start))
         };
-        self.container_list(&filters, |entry, _| is_named(&entry).then_some(entry.id)).await
+        self.container_list(&filters, |entry| is_named(&entry).then_some(entry.id)).await
     }
 
     /// What `read` makes of each entry, without duplicates.
     async fn container_list<U>(
         &self,
         filters: &str,
-        read: impl Fn(ContainerSummary, bool) -> Option<U>,
+        read: impl Fn(ContainerSummary) -> Option<U>,
     ) -> Result<Vec<U>, EngineError> {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let list = self.request(Method::GET, "list containers", Subject::Engine, &target)?;
         let mut seen = HashSet::new();
-        self.list(list, |entry: ContainerSummary, has_dropped| {
+        self.list(list, LARGEST, |entry: ContainerSummary| {
             let id = entry.id.clone();
-            let made = read(entry, has_dropped)?;
+            let made = read(entry)?;
             (!id.is_empty() && seen.insert(id)).then_some(made)
         })
         .await

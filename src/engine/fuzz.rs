@@ -8,11 +8,13 @@ use serde_json::value::RawValue;
 
 use super::{
     archive,
+    client::object,
     demux::{Demux, Stop},
     error::{Call, Subject},
     error_response, images,
-    json_cutter::{Form, JsonCutter},
+    list_splitter::ListSplitter,
     log_messages, pull,
+    stream::Lines,
 };
 use crate::{
     error::WithKind,
@@ -80,49 +82,41 @@ pub(crate) fn log_messages(bytes: &[u8]) {
     }
 }
 
-/// A sequence of JSON objects. Any split gives the objects that a simple parser finds in each line.
+/// Messages and lists. Any split gives what a simple parser finds.
 pub(crate) fn messages(bytes: &[u8]) {
     assert_messages::<docker::Event>(bytes);
-    let _ = streamed::<docker::Progress>(portions(bytes));
+    assert_messages::<docker::Progress>(bytes);
+    assert_list(bytes);
 }
 
 fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
-    // A value that continues after a line break is skipped unless it arrived in one piece.
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    let cut = streamed::<T>(lines.clone().flat_map(portions).collect());
-    // The end of a number is only known from what follows it. No engine sends a bare number.
-    let Some(plain) = lines.map(of_line).collect::<Option<Vec<Vec<T>>>>() else { return };
-    let plain: Vec<T> = plain.into_iter().flatten().collect();
-    assert_eq!(format!("{cut:?}"), format!("{plain:?}"));
-}
-
-/// The objects of a line up to the first value that is not an object. None if the line has an unreadable
-/// object: readers disagree where it ends, so there is nothing to compare with.
-fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<Vec<T>> {
-    let (mut rest, mut found) = (line, Vec::new());
-    loop {
-        rest = rest.trim_ascii_start();
-        if rest.first() != Some(&b'{') {
-            return Some(found);
-        }
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
-        let Some(Ok(_)) = values.next() else { return None };
-        let (value, behind) = rest.split_at_checked(values.byte_offset()).unwrap_or_default();
-        found.extend(serde_json::from_slice::<T>(value).ok());
-        rest = behind;
-    }
-}
-
-fn streamed<T: DeserializeOwned>(portions: Vec<&[u8]>) -> Vec<T> {
-    let mut cutter = JsonCutter::new(Form::Messages);
+    let mut lines = Lines::new();
     let mut found = Vec::new();
-    for portion in portions {
-        let mut bytes = Bytes::copy_from_slice(portion);
-        while let Some(cut) = cutter.next(&mut bytes) {
-            found.extend(cut.value.ok());
+    for portion in portions(bytes).into_iter().chain([&b"\n"[..]]) {
+        let mut input = Bytes::copy_from_slice(portion);
+        while let Some(line) = lines.next(&mut input) {
+            found.push(line.and_then(|line| object::<T>(&line)));
         }
     }
-    found
+    let plain = bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let plain: Vec<_> = plain.map(object::<T>).collect();
+    assert_eq!(format!("{found:?}"), format!("{plain:?}"));
+}
+
+fn assert_list(bytes: &[u8]) {
+    let mut splitter = ListSplitter::new(bytes.len());
+    let mut found = Vec::new();
+    for portion in portions(bytes) {
+        let mut input = Bytes::copy_from_slice(portion);
+        while let Some(entry) = splitter.next(&mut input) {
+            found.extend(entry);
+        }
+    }
+    if let Ok(plain) = serde_json::from_slice::<Vec<&RawValue>>(bytes) {
+        let found = found.iter().map(|entry| entry.trim_ascii());
+        assert!(found.eq(plain.iter().map(|entry| entry.get().as_bytes())));
+        assert!(splitter.is_complete());
+    }
 }
 
 /// Other answers: the engine's data, images, progress, errors and archives.

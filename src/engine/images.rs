@@ -5,10 +5,9 @@ use std::{collections::HashSet, path::PathBuf};
 use bytes::Bytes;
 use hyper::Method;
 use serde::Deserialize;
-use tracing::warn;
 
 use super::{
-    client::Engine,
+    client::{Engine, LARGEST_IMAGE},
     error::{Call, EngineError, Subject},
     stream::{Messages, failure},
 };
@@ -23,10 +22,7 @@ impl Engine {
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.request(Method::GET, "list images", Subject::Engine, "/images/json")?;
         let mut seen = HashSet::new();
-        self.list(list, |entry: ImageSummary, has_dropped| {
-            if has_dropped {
-                warn!(image = entry.id, tags = ?entry.repo_tags, "an image's labels are too large; showing it without the largest");
-            }
+        self.list(list, LARGEST_IMAGE, |entry: ImageSummary| {
             observe::listed::observe_image(entry).filter(|image| seen.insert(image.id.clone()))
         })
         .await

@@ -27,11 +27,10 @@ pub mod storage;
 mod address;
 mod demux;
 mod error_response;
-mod json_cutter;
+mod list_splitter;
 mod other_store;
 mod request;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod values;
 mod version;

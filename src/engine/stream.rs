@@ -1,15 +1,18 @@
-//! Messages of an endless answer: a sequence of JSON objects, split at any byte.
+//! Messages of an endless answer: JSON objects, one in each line, split at any byte.
 //!
-//! The engine ends each object with a line break, but proxies and old engines may join them.
+//! Docker 20.10 to 29 write each message of a pull, a load and the events with its line break at once.
 
+use std::mem;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use memchr::memchr;
 use serde::de::DeserializeOwned;
 
 use super::{
-    client::Engine,
+    client::{Engine, object},
     error::{Call, EngineError},
-    json_cutter::Form,
-    values::Values,
 };
 use crate::wire::docker;
 
@@ -17,19 +20,24 @@ use crate::wire::docker;
 #[derive(Debug)]
 pub(super) struct Messages {
     engine: Engine,
-    values: Values,
+    call: Call,
+    /// None after the end or an error.
+    body: Option<Incoming>,
+    lines: Lines,
+    /// Bytes after the last message.
+    pending: Bytes,
 }
 
 impl Messages {
     pub(super) const fn new(engine: Engine, call: Call, body: Incoming) -> Self {
-        Self { engine, values: Values::new(call, body, Form::Messages) }
+        Self { engine, call, body: Some(body), lines: Lines::new(), pending: Bytes::new() }
     }
 
     /// The next message. None at the regular end. An unreadable message is an error, because it may be the
     /// one that says why the call failed. Safe to drop and call again.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
         let message = self.next_of_any_form().await?;
-        Some(message.and_then(|message| message.map_err(|reason| self.values.call.garbled(reason))))
+        Some(message.and_then(|message| message.map_err(|reason| self.call.garbled(reason))))
     }
 
     /// The next message, or the reason why it cannot be read. None at the regular end. Safe to drop and
@@ -37,14 +45,64 @@ impl Messages {
     pub(super) async fn next_of_any_form<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {
-        Some(match self.values.next().await? {
-            Ok(cut) => Ok(cut.value),
-            Err(error) => {
-                // The next call may reach another engine.
-                self.engine.invalidate_version();
-                Err(error)
+        loop {
+            if let Some(line) = self.lines.next(&mut self.pending) {
+                return Some(Ok(line.and_then(|line| object(&line))));
             }
-        })
+            match self.body.as_mut()?.frame().await {
+                Some(Ok(frame)) => self.pending = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    self.body = None;
+                    // The next call may reach another engine.
+                    self.engine.invalidate_version();
+                    return Some(Err(self.call.broken(error)));
+                }
+                None => {
+                    self.body = None;
+                    // The last message may lack its line break.
+                    self.pending = Bytes::from_static(b"\n");
+                }
+            }
+        }
+    }
+}
+
+/// Splits bytes into lines.
+#[derive(Debug)]
+pub(super) struct Lines {
+    line: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Lines {
+    pub(super) const fn new() -> Self {
+        Self { line: Vec::new(), is_too_long: false }
+    }
+
+    /// Consumes `input` up to the end of the next line that is not blank. Returns the line, or why it cannot
+    /// be read. None if more bytes are needed.
+    pub(super) fn next(&mut self, input: &mut Bytes) -> Option<Result<Vec<u8>, String>> {
+        while !input.is_empty() {
+            let end = memchr(b'\n', input).map(|at| at + 1);
+            let part = input.split_to(end.unwrap_or(input.len()));
+            if self.line.len() + part.len() > LONGEST {
+                self.line = Vec::new();
+                self.is_too_long = true;
+            }
+            if !self.is_too_long {
+                self.line.extend_from_slice(&part);
+            }
+            if end.is_some() {
+                let line = mem::take(&mut self.line);
+                if mem::take(&mut self.is_too_long) {
+                    return Some(Err(format!("it is larger than {LONGEST} bytes")));
+                }
+                if !line.trim_ascii().is_empty() {
+                    return Some(Ok(line));
+                }
+            }
+        }
+        None
     }
 }
 
@@ -53,3 +111,10 @@ pub(super) fn failure(message: &docker::Progress) -> Option<&str> {
     let stated = [message.error_detail.message.as_str(), message.error.as_str()];
     stated.into_iter().find(|text| !text.is_empty())
 }
+
+/// In bytes. An event has all labels of its container or image. Those of a container that dockbridge creates
+/// take less than half of this.
+const LONGEST: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,14 @@
 //! One pull: the transfer with its stall detector, then the inspect of the image.
 
 use tokio::time::{Instant, timeout_at};
-use tracing::{info, trace};
+use tracing::{debug, info, trace};
 
 use super::{
     service::Images,
     stall::{Stall, StallDetector},
 };
 use crate::{
+    engine::error::EngineError,
     error::{Failure, Kind},
     model::{engine::ApiVersion, id::ImageId, image::PullRequest, reference::ImageReference},
     store::snapshot::Snapshot,
@@ -25,10 +26,21 @@ impl Images {
         transferred?;
         // The reference says which image was pulled, not the progress messages: a tag may have been moved,
         // and the digest of a multi-platform index differs from the digests of its parts.
-        let id = self.engine.inspect_image(&request.reference.to_string()).await?.id;
+        let id = self.inspect_pulled(&request.reference.to_string()).await?;
         self.record_pulled(&before, &id, &request.reference).await?;
         info!(image = %request.reference, %id, took = ?began.elapsed(), "image pulled");
         Ok(id)
+    }
+
+    /// The id of a pulled image. Removes the image if its inspect is too large: the node's cleanup would wait
+    /// for the inspect, and a registry could repeat this until the disk is full.
+    async fn inspect_pulled(&self, name: &str) -> Result<ImageId, Failure> {
+        let inspected = self.engine.inspect_image(name).await;
+        if matches!(inspected, Err(EngineError::TooLarge { .. })) {
+            let removed = self.remove_name(name).await;
+            debug!(image = name, ?removed, "removing a pulled image whose inspect is too large");
+        }
+        Ok(inspected?.id)
     }
 
     /// Updates a pulled or loaded image in the store, and records that it belongs to kubelet.

@@ -25,7 +25,7 @@ impl Images {
             // A name that the engine rejects belongs to no image.
             Err(EngineError::Rejected { .. }) => Ok(None),
             // The image can be removed although its inspect is unreadable.
-            Err(error @ EngineError::Garbled { .. }) => {
+            Err(error @ (EngineError::Garbled { .. } | EngineError::TooLarge { .. })) => {
                 let known = self.store.snapshot().image(name).map(|image| image.id.clone());
                 known.map(Some).ok_or_else(|| error.into())
             }
@@ -48,7 +48,9 @@ impl Images {
             let record = match self.engine.inspect_image(id.as_str()).await {
                 Ok(record) => Some(record),
                 Err(error) if error.is_not_found() => None,
-                Err(EngineError::Garbled { .. }) => self.listed(id).await?,
+                Err(EngineError::Garbled { .. } | EngineError::TooLarge { .. }) => {
+                    self.listed(id).await?
+                }
                 Err(error) => return Err(error.into()),
             };
             let Some(record) = record else { return self.refresh_removed(id).await };
@@ -89,7 +91,7 @@ impl Images {
     }
 
     /// Removes a name. A missing name is success.
-    async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
+    pub(super) async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
         match self.engine.remove_image(name).await {
             Err(error) if error.is_not_found() => Ok(()),
             answer => answer,

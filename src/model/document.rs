@@ -1,7 +1,6 @@
 //! The JSON documents in dockbridge's labels on Docker objects. Pods and containers are read back from them.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     accounts::ProcessUser,
@@ -60,9 +59,6 @@ pub struct ContainerDocument {
     /// Changes for CDI devices, which our OCI runtime makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<SpecEdit>,
-    /// The same in the format of an earlier version, which is not read. Such a container cannot be started.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub cdi: Value,
     /// The parts that `spec` lacks because the engine stores them. Set in every label. None after they were
     /// read back from an inspect, and in labels of dockbridge 0.1, whose `spec` is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +90,6 @@ impl ContainerDocument {
             volumes: Vec::new(),
             restore: None,
             edits: Vec::new(),
-            cdi: Value::Null,
             unread: None,
         }
     }

@@ -22,7 +22,12 @@ use crate::{
     checkpoint::record::SandboxCheckpoint,
     error::{Failure, Kind},
     host::clock,
-    model::{engine::EngineHealth, id::SandboxId, record::ImageRecord, time::Nanos},
+    model::{
+        engine::EngineHealth,
+        id::SandboxId,
+        record::{ContainerRecord, ImageRecord},
+        time::Nanos,
+    },
 };
 
 /// A handle of the store. All clones read the same snapshot. The writer ends when the last clone is
@@ -89,6 +94,24 @@ impl Store {
             // A running inspect does not count for this request, but the new one is run before queued ones.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
+    }
+
+    /// A running container. If `now` does not show it as running, the engine is asked, because it may have
+    /// just started.
+    ///
+    /// # Errors
+    /// There is no such container, it does not run, or the engine does not answer.
+    pub async fn running(&self, now: &Snapshot, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
+        let missing = || Failure::missing(format_args!("container {id}"));
+        let mut container = now.container(id).ok_or_else(missing)?.clone();
+        if !container.process.is_running() {
+            self.refresh_container(container.id.as_str()).await?;
+            container = self.snapshot().container(id).ok_or_else(missing)?.clone();
+        }
+        if container.process.is_running() {
+            return Ok(container);
+        }
+        Err(Failure::unmet(format!("container {} is not running", container.id)))
     }
 
     /// The current snapshot, after the engine has also listed its images. Fails with `Unavailable` if this

@@ -17,7 +17,7 @@ use crate::{
     engine::client::Engine,
     error::{Failure, Kind},
     model::{
-        record::{ContainerRecord, SandboxRecord, SandboxState},
+        record::{SandboxRecord, SandboxState},
         stream::{AttachSpec, ExecSpec, ForwardSpec},
     },
     store::handle::Store,
@@ -53,13 +53,13 @@ impl Streaming {
     /// # Errors
     /// There is no such container, it does not run, or too many requests are open.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, Failure> {
-        let container = self.running(&spec.container).await?.id.as_str().to_owned();
+        let container = self.running(&spec.container).await?;
         self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
     }
 
     /// Prepares the streams of a container's main process. Returns their URL.
     pub async fn attach(&self, spec: AttachSpec) -> Result<String, Failure> {
-        let container = self.running(&spec.container).await?.id.as_str().to_owned();
+        let container = self.running(&spec.container).await?;
         self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))
     }
 
@@ -95,20 +95,10 @@ impl Streaming {
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
 
-    /// A running container. If the store does not show it as running, the engine is asked, because it may
-    /// have just started.
-    async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
-        let missing = || Failure::missing(format_args!("container {id}"));
+    /// The id of a running container.
+    async fn running(&self, id: &str) -> Result<String, Failure> {
         let now = self.store.inspected(id).await?;
-        let mut container = now.container(id).ok_or_else(missing)?.clone();
-        if !container.process.is_running() {
-            self.store.refresh_container(container.id.as_str()).await?;
-            container = self.store.snapshot().container(id).ok_or_else(missing)?.clone();
-        }
-        if container.process.is_running() {
-            return Ok(container);
-        }
-        Err(Failure::unmet(format!("container {} is not running", container.id)))
+        Ok(self.store.running(&now, id).await?.id.to_string())
     }
 
     async fn ready(&self, id: &str) -> Result<Arc<SandboxRecord>, Failure> {

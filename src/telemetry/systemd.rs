@@ -12,21 +12,12 @@ use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
 /// Sends notifications, if systemd started us with `Type=notify`.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Systemd {
-    send: Option<Arc<dyn Notify>>,
+    /// The path of its socket.
+    socket: Option<Arc<str>>,
     /// The longest time between two keep-alive notifications; after it, systemd kills us.
     pub watchdog: Option<Duration>,
-}
-
-trait Notify: Send + Sync {
-    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()>;
-}
-
-impl<F: Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync> Notify for F {
-    fn notify(&self, states: &[NotifyState<'_>]) -> io::Result<()> {
-        self(states)
-    }
 }
 
 impl Systemd {
@@ -34,8 +25,7 @@ impl Systemd {
     pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
             Some(socket) if socket.starts_with('/') => {
-                let send = move |states: &[NotifyState<'_>]| send(&socket, states);
-                Self::new(sd_notify::watchdog_enabled(), send)
+                Self::new(sd_notify::watchdog_enabled(), &socket)
             }
             Some(socket) => {
                 warn!(
@@ -48,18 +38,15 @@ impl Systemd {
         }
     }
 
-    /// `send` sends a notification. A service without a watchdog has `None` or zero.
-    pub fn new(
-        watchdog: Option<Duration>,
-        send: impl Fn(&[NotifyState<'_>]) -> io::Result<()> + Send + Sync + 'static,
-    ) -> Self {
+    /// Sends notifications to `socket`. A service without a watchdog has `None` or zero.
+    pub fn new(watchdog: Option<Duration>, socket: &str) -> Self {
         let watchdog = watchdog.filter(|time| !time.is_zero());
-        Self { send: Some(Arc::new(send)), watchdog }
+        Self { socket: Some(socket.into()), watchdog }
     }
 
     /// Whether systemd gets notifications.
     pub const fn is_present(&self) -> bool {
-        self.send.is_some()
+        self.socket.is_some()
     }
 
     /// Reports that the CRI socket is served. Like the other methods, returns false if it must be sent again.
@@ -83,7 +70,7 @@ impl Systemd {
     }
 
     fn notify(&self, notification: &[NotifyState<'_>]) -> bool {
-        let sent = self.send.as_ref().map_or(Ok(()), |send| send.notify(notification));
+        let sent = self.socket.as_ref().map_or(Ok(()), |socket| send(socket, notification));
         sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd; retrying"))
             .is_ok()
     }

@@ -170,36 +170,28 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
 async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let node = Node::start().await;
     let sandbox = node.running_pod().await;
-    let mut ids = Vec::new();
-    for (field, value) in [
-        ("cdi", json!({"hooks": {"prestart": [{"path": "/bin/true"}]}})),
-        ("is_adjustable", json!(true)),
-    ] {
-        ids.push(node.docker.world(|world| {
-            let id = workload(world, &sandbox, field);
-            let labels = &mut world.container_mut(&id).unwrap().labels;
-            let document = labels.get_mut(label::CONTAINER_DOCUMENT).unwrap();
-            let mut earlier: Value = serde_json::from_str(document).unwrap();
-            earlier[field] = value;
-            *document = earlier.to_string();
-            id
-        }));
-    }
-    let limits = json!({&ids[1]: {"memory_limit": 1 << 30}});
+    let id = node.docker.world(|world| {
+        let id = workload(world, &sandbox, "adjusted");
+        let labels = &mut world.container_mut(&id).unwrap().labels;
+        let document = labels.get_mut(label::CONTAINER_DOCUMENT).unwrap();
+        let mut earlier: Value = serde_json::from_str(document).unwrap();
+        earlier["is_adjustable"] = json!(true);
+        *document = earlier.to_string();
+        id
+    });
+    let limits = json!({&id: {"memory_limit": 1 << 30}});
     let adjustment = json!({"changes": {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO"}}});
-    let earlier = json!({"containers": limits, "pods": {}, "adjustments": {&ids[1]: adjustment}});
+    let earlier = json!({"containers": limits, "pods": {}, "adjustments": {&id: adjustment}});
     fs::write(node.state.path().join("resized.json"), envelope::seal(&earlier).unwrap()).unwrap();
     let state = node.state.path();
     let Verbs { containers, node: shared, .. } = Verbs::start(&node.docker, state, state).await;
-    for (id, hint) in ids.iter().zip(["CDI devices", "NRI plugins"]) {
-        let refused = containers.start(id).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::FailedPrecondition);
-        let text = refused.to_string();
-        assert!(text.contains(hint) && text.contains("earlier dockbridge"), "{text}");
-        assert!(shared.store.snapshot().container(id).is_some(), "it is listed");
-        containers.stop(id, Duration::ZERO).await.unwrap();
-        containers.remove(id).await.unwrap();
-    }
+    let refused = containers.start(&id).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::FailedPrecondition);
+    let text = refused.to_string();
+    assert!(text.contains("NRI plugins") && text.contains("earlier dockbridge"), "{text}");
+    assert!(shared.store.snapshot().container(&id).is_some(), "it is listed");
+    containers.stop(&id, Duration::ZERO).await.unwrap();
+    containers.remove(&id).await.unwrap();
     assert!(node.docker.matching("POST /containers/*/start").is_empty());
 }
 

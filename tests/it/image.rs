@@ -163,6 +163,20 @@ async fn a_pull_answers_with_the_id_and_the_store_shows_it() {
     assert_eq!((again, bench.docker.count(PULL)), (id(&offered), 2));
 }
 
+/// A registry may send an image of any size. Cleanup of the node would wait for its inspect, and kubelet could
+/// never remove it.
+#[tokio::test]
+async fn a_pulled_image_whose_inspect_is_too_large_does_not_stay() {
+    let bench = Bench::new().await;
+    bench.docker.world(|world| world.offer_image("registry.test/large:1"));
+    let inspect = Fault::Huge(r#"{"Config":{"Env":[""#, 65 << 20, r#""]}}"#.to_owned());
+    bench.docker.inject(Rule::new("GET /images/*/json", inspect));
+    let error = bench.images.pull(request("registry.test/large:1")).await.unwrap_err();
+    assert!(error.to_string().contains("larger than 67108864 bytes"), "{error}");
+    assert_eq!(bench.docker.count("DELETE /images/*"), 1);
+    assert!(bench.docker.world(|world| world.images.is_empty()));
+}
+
 #[tokio::test]
 async fn a_pull_moves_a_tag() {
     let bench = Bench::new().await;

@@ -3,7 +3,7 @@
 
 use std::{
     future::pending,
-    io,
+    os::unix::net::UnixDatagram,
     path::Path,
     sync::{
         Arc,
@@ -143,7 +143,6 @@ fn without_a_watchdog_each_notification_is_sent_once() {
 /// A fake systemd that receives notifications, a path for the CRI's socket, and a store whose engine is away.
 struct FakeSystemd {
     directory: TempDir,
-    sent: mpsc::Sender<String>,
     received: mpsc::Receiver<String>,
     watchdog: Duration,
     store: Store,
@@ -155,13 +154,23 @@ impl FakeSystemd {
     fn start(watchdog: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (sent, received) = mpsc::channel();
+        let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
+        std::thread::spawn(move || {
+            let mut text = [0; 2000];
+            while let Ok(length) = socket.recv(&mut text) {
+                let lines = String::from_utf8(text[..length].to_vec()).unwrap();
+                if lines.lines().any(|line| sent.send(line.to_owned()).is_err()) {
+                    return;
+                }
+            }
+        });
         let writer = runtime();
         let engine = Engine::new(directory.path().join("docker.sock"), Timeouts::default());
         let store = writer.block_on(async {
             let oom = OomDetector::new(Cgroups::default());
             Store::start(engine, Vec::new(), StoreSettings::default(), NoHooks, oom)
         });
-        Self { directory, sent, received, watchdog, store, writer }
+        Self { directory, received, watchdog, store, writer }
     }
 
     fn socket(&self) -> std::path::PathBuf {
@@ -173,13 +182,8 @@ impl FakeSystemd {
     }
 
     fn checks(&self) -> SelfChecks {
-        let sent = self.sent.clone();
-        let systemd = Systemd::new(Some(self.watchdog), move |states| {
-            states
-                .iter()
-                .try_for_each(|state| sent.send(state.to_string()))
-                .map_err(io::Error::other)
-        });
+        let notify = self.directory.path().join("notify");
+        let systemd = Systemd::new(Some(self.watchdog), notify.to_str().unwrap());
         SelfChecks::new(systemd, self.socket(), self.store.clone())
     }
 

@@ -1,49 +1,56 @@
 //! What is read from the environment, and what is sent.
 
-use std::{
-    io,
-    os::unix::net::UnixDatagram,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{os::unix::net::UnixDatagram, time::Duration};
+
+use tempfile::TempDir;
 
 use super::Systemd;
 
+/// A socket as of systemd, and who sends to it.
+fn systemd() -> (TempDir, UnixDatagram, Systemd) {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("notify");
+    let queue = UnixDatagram::bind(&path).unwrap();
+    queue.set_nonblocking(true).unwrap();
+    (room, queue, Systemd::new(None, path.to_str().unwrap()))
+}
+
+fn received(queue: &UnixDatagram) -> String {
+    let mut text = [0; 2000];
+    let length = queue.recv(&mut text).unwrap();
+    String::from_utf8(text[..length].to_vec()).unwrap()
+}
+
 #[test]
 fn notifications_are_lines_of_the_protocol() {
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let lines = Arc::clone(&sent);
-    let systemd = Systemd::new(None, move |states| {
-        lines.lock().unwrap().extend(states.iter().map(ToString::to_string));
-        Ok(())
-    });
+    let (_room, queue, systemd) = systemd();
     assert!(systemd.is_present() && systemd.watchdog.is_none());
     assert!(systemd.ready() && systemd.status("serving") && systemd.alive());
     assert!(systemd.status("docker says:\nWATCHDOG=trigger") && systemd.stopping());
     let expected = [
-        "READY=1",
-        "STATUS=serving",
-        "WATCHDOG=1",
-        "STATUS=docker says: WATCHDOG=trigger",
-        "STOPPING=1",
-        "STATUS=stopping; pods keep running",
+        "READY=1\n",
+        "STATUS=serving\n",
+        "WATCHDOG=1\n",
+        "STATUS=docker says: WATCHDOG=trigger\n",
+        "STOPPING=1\nSTATUS=stopping; pods keep running\n",
     ];
-    assert_eq!(*sent.lock().unwrap(), expected);
+    for lines in expected {
+        assert_eq!(received(&queue), lines);
+    }
     assert!(systemd.status(&"é".repeat(5000)));
-    assert!(sent.lock().unwrap().last().unwrap().len() < 1000);
+    assert!(received(&queue).len() < 1000);
 }
 
 #[test]
 fn a_notification_that_fails_has_to_be_sent_again() {
-    let systemd = Systemd::new(None, |_| Err(io::ErrorKind::WouldBlock.into()));
-    assert!(!systemd.ready());
+    assert!(!Systemd::new(None, "/nowhere/notify").ready());
     assert!(Systemd::default().ready());
 }
 
 #[test]
 fn a_watchdog_of_zero_is_none() {
     for (given, expected) in [(0, None), (30, Some(Duration::from_secs(30)))] {
-        let systemd = Systemd::new(Some(Duration::from_secs(given)), |_| Ok(()));
+        let systemd = Systemd::new(Some(Duration::from_secs(given)), "/nowhere/notify");
         assert_eq!(systemd.watchdog, expected);
     }
 }

@@ -184,9 +184,10 @@ async fn events_of_foreign_and_unknown_containers_do_no_harm() {
     let stranger = docker.world(|world| world.add_container("postgres", json!({})));
     for action in ["destroy", "start", "create"] {
         let phantom = format!("{:064x}", 7);
-        docker.send_to_events(event("container", action, &phantom).to_string().as_bytes());
-        docker.send_to_events(event("container", action, "../../x y").to_string().as_bytes());
-        docker.send_to_events(event("image", action, "../../x y").to_string().as_bytes());
+        let odd = "../../x y";
+        for (kind, id) in [("container", &*phantom), ("container", odd), ("image", odd)] {
+            docker.send_to_events(format!("{}\n", event(kind, action, id)).as_bytes());
+        }
     }
     let id = docker.world(|world| pod(world, "a"));
     until(&store, "ours is seen", |s| s.sandbox(&id).is_some()).await;

@@ -1,0 +1,144 @@
+//! Splits a list of the engine into its entries as they arrive.
+//!
+//! A list has no largest size, because each image adds its labels to it. Only one entry is kept at a time,
+//! so that an entry that is too large or unreadable hides no other.
+
+use std::mem;
+
+use bytes::{Buf, Bytes};
+use memchr::memchr2;
+
+/// Splits one list.
+#[derive(Debug)]
+pub(super) struct ListSplitter {
+    /// The largest entry in bytes.
+    limit: usize,
+    state: State,
+    /// The current entry. Only its start if it is too large.
+    entry: Vec<u8>,
+    is_too_large: bool,
+    /// How many objects and lists are open in the entry.
+    depth: usize,
+    is_in_text: bool,
+    is_escaped: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Expected,
+    Open,
+    Closed,
+    /// The answer is not a list, or continues after it.
+    Invalid,
+}
+
+impl ListSplitter {
+    pub(super) const fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            state: State::Expected,
+            entry: Vec::new(),
+            is_too_large: false,
+            depth: 0,
+            is_in_text: false,
+            is_escaped: false,
+        }
+    }
+
+    /// Consumes `input` up to the end of the next entry. Returns its JSON, or why it cannot be read. None if
+    /// more bytes are needed.
+    pub(super) fn next(&mut self, input: &mut Bytes) -> Option<Result<Vec<u8>, String>> {
+        while let Some(first) = input.first().copied() {
+            if self.is_in_text {
+                let length = self.continue_text(first, input);
+                self.keep(&input.split_to(length));
+                continue;
+            }
+            input.advance(1);
+            match first {
+                _ if self.state == State::Invalid => input.clear(),
+                _ if self.state != State::Open => self.outside(first),
+                b',' | b']' if self.depth == 0 => {
+                    if first == b']' {
+                        self.state = State::Closed;
+                    }
+                    if let Some(entry) = self.take() {
+                        return Some(entry);
+                    }
+                }
+                _ => self.inside(first),
+            }
+        }
+        None
+    }
+
+    /// Whether the answer was a list and was read to its end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// A byte before or after the list.
+    fn outside(&mut self, byte: u8) {
+        self.state = match (self.state, byte) {
+            (State::Expected, b'[') => State::Open,
+            (state, byte) if byte.is_ascii_whitespace() => state,
+            _ => State::Invalid,
+        };
+    }
+
+    /// A byte of an entry that is not in a text.
+    fn inside(&mut self, byte: u8) {
+        match byte {
+            b'"' => self.is_in_text = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.keep(&[byte]);
+    }
+
+    /// Returns how many bytes belong to the text, up to its end or an escape sequence.
+    fn continue_text(&mut self, first: u8, input: &[u8]) -> usize {
+        if mem::take(&mut self.is_escaped) {
+            return 1;
+        }
+        match first {
+            b'"' => self.is_in_text = false,
+            b'\\' => self.is_escaped = true,
+            _ => return memchr2(b'"', b'\\', input).unwrap_or(input.len()),
+        }
+        1
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.is_too_large {
+            return;
+        }
+        self.is_too_large = self.entry.len() + bytes.len() > self.limit;
+        if self.is_too_large {
+            self.entry.truncate(SHOWN);
+            self.entry.shrink_to_fit();
+        } else {
+            self.entry.extend_from_slice(bytes);
+        }
+    }
+
+    /// The current entry. None if the list is empty.
+    fn take(&mut self) -> Option<Result<Vec<u8>, String>> {
+        let entry = mem::take(&mut self.entry);
+        if mem::take(&mut self.is_too_large) {
+            let start = String::from_utf8_lossy(&entry);
+            let limit = self.limit;
+            return Some(Err(format!(
+                "it is larger than {limit} bytes, and begins with {start:?}"
+            )));
+        }
+        (!entry.trim_ascii().is_empty()).then_some(Ok(entry))
+    }
+}
+
+/// How many bytes of an entry that is too large are shown: enough for its id.
+const SHOWN: usize = 200;
+
+#[cfg(test)]
+mod tests;
