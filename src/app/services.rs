@@ -68,7 +68,7 @@ pub(super) async fn build(
     let timeouts = Timeouts { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), timeouts);
     let positions = settings.state_dir.join("logs");
-    let logs = Logs::start(settings.container_log_format, positions, engine.clone()).await;
+    let logs = Logs::start(settings.container_log_format, positions).await;
     let network = start_network(live, deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
     let run_dir = &settings.run_dir;
