@@ -10,11 +10,6 @@ impl RegisterMetrics for Store {
     fn register(&self, registry: &mut Registry) {
         let metrics = &self.metrics;
         registry.register(
-            "dockbridge_store_update_duration_seconds",
-            "Time from a Docker event until lists and statuses show it",
-            &metrics.update_delay,
-        );
-        registry.register(
             "dockbridge_engine_events_total",
             "Docker events received",
             &metrics.events,

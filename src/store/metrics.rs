@@ -11,14 +11,12 @@ use std::{
 use super::inspect_queue::Target;
 use crate::{
     host::clock,
-    telemetry::metric::{Counter, Family, Histogram},
+    telemetry::metric::{Counter, Family},
 };
 
 /// The writer's metrics. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
-    /// From an event of the engine until a snapshot shows its effect.
-    pub(super) update_delay: Histogram,
     pub(super) events: Counter,
     pub(super) lists: Counter,
     pub(super) connects: Counter,
