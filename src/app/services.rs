@@ -107,7 +107,7 @@ pub(super) async fn build(
     let config = Arc::new(verbose_config(settings));
     let stats = Stats::start(store.clone(), cgroups);
     let (shutdown, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
-    let events = Events::new(&node, limits.clone(), shutdown.clone(), metrics.events.clone());
+    let events = Events::new(&node, limits.clone(), shutdown.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), shutdown };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),

@@ -26,19 +26,9 @@ impl RegisterMetrics for Store {
             &metrics.inspects,
         );
         registry.register(
-            "dockbridge_engine_event_stream_connects_total",
-            "Times the Docker event stream was opened",
-            &metrics.connects,
-        );
-        registry.register(
             "dockbridge_engine_event_stream_disconnects_total",
             "Times the Docker event stream ended or could not be opened",
             &metrics.disconnects,
-        );
-        registry.register(
-            "dockbridge_store_snapshots_total",
-            "Snapshots of the store published to readers",
-            &metrics.snapshots,
         );
         register_state(self, registry);
     }

@@ -19,9 +19,7 @@ use crate::{
 pub struct StoreMetrics {
     pub(super) events: Counter,
     pub(super) lists: Counter,
-    pub(super) connects: Counter,
     pub(super) disconnects: Counter,
-    pub(super) snapshots: Counter,
     pub(super) inspects: Family<Counter, 2>,
     /// When the engine last sent anything, in nanoseconds since the epoch; 0 if never.
     last_contact: Arc<AtomicI64>,

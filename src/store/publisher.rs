@@ -53,7 +53,6 @@ impl Publisher {
             log_health(&next);
         }
         self.published.send_replace(Arc::new(next));
-        self.metrics.snapshots.inc();
         let ended = Instant::now();
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }

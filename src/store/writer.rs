@@ -194,7 +194,6 @@ impl Writer {
     fn handle_signal(&mut self, signal: Signal) {
         match signal {
             Signal::Connected(engine) => {
-                self.metrics().connects.inc();
                 self.metrics().contact();
                 self.state.set_engine(*engine);
                 self.state.connected();
