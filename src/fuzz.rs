@@ -18,7 +18,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 32] = [
+pub const TARGETS: [Target; 31] = [
     target("accounts", model::fuzz::accounts),
     target("authorities", rpc::fuzz::authorities),
     target("cdi", cdi::fuzz::specification),
@@ -41,8 +41,7 @@ pub const TARGETS: [Target; 32] = [
     target("kernel", host::fuzz::tables),
     target("limits", container::limits::fuzz::shown_limits),
     target("log-json", logs::fuzz::json),
-    target("log-marks", logs::fuzz::marks),
-    target("log-messages", engine::fuzz::log_messages),
+    target("log-ends", logs::fuzz::ends),
     target("nri", nri::fuzz::frames_of_plugins),
     target("oci-edits", oci_runtime::fuzz::edited),
     target("profile", translate::fuzz::profile),

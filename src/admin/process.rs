@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -10,7 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::telemetry::registry::{Registry, Sample, counted};
 
-/// Registers metrics of memory, processor time, descriptors, threads, tasks and watches. Call it inside the
+/// Registers metrics of memory, processor time, descriptors, threads and tasks. Call it inside the
 /// runtime whose tasks are to be counted.
 pub fn register(registry: &mut Registry) {
     for Figure { name, help, read } in FIGURES {
@@ -47,19 +46,6 @@ fn cpu_seconds() -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
-/// The kernel writes one line for each watch of each inotify descriptor.
-fn watches() -> Option<f64> {
-    let descriptors = fs::read_dir(DESCRIPTORS).ok()?.flatten();
-    let inotify = descriptors.filter(|one| {
-        fs::read_link(one.path()).is_ok_and(|to| to == Path::new("anon_inode:inotify"))
-    });
-    let infos = inotify.filter_map(|one| {
-        fs::read_to_string(Path::new("/proc/self/fdinfo").join(one.file_name())).ok()
-    });
-    let lines = |info: String| info.lines().filter(|line| line.starts_with("inotify ")).count();
-    Some(counted(infos.map(lines).sum()))
-}
-
 struct Figure {
     name: &'static str,
     help: &'static str,
@@ -67,7 +53,7 @@ struct Figure {
     read: fn() -> Option<f64>,
 }
 
-const FIGURES: [Figure; 5] = [
+const FIGURES: [Figure; 4] = [
     Figure {
         name: "process_resident_memory_bytes",
         help: "Resident memory of dockbridge",
@@ -83,11 +69,6 @@ const FIGURES: [Figure; 5] = [
         name: "process_open_fds",
         help: "Open file descriptors",
         read: || fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))),
-    },
-    Figure {
-        name: "dockbridge_inotify_watches",
-        help: "Files and directories watched with inotify",
-        read: watches,
     },
 ];
 const DESCRIPTORS: &str = "/proc/self/fd";

@@ -68,7 +68,7 @@ pub(super) async fn build(
     let timeouts = Timeouts { short: settings.request_timeout, ..deadlines.engine };
     let engine = Engine::new(settings.docker.clone(), timeouts);
     let positions = settings.state_dir.join("logs");
-    let logs = Logs::start(settings.container_log_format, positions, engine.clone()).await;
+    let logs = Logs::start(settings.container_log_format, positions).await;
     let network = start_network(live, deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
     let run_dir = &settings.run_dir;
@@ -107,7 +107,7 @@ pub(super) async fn build(
     let config = Arc::new(verbose_config(settings));
     let stats = Stats::start(store.clone(), cgroups);
     let (shutdown, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
-    let events = Events::new(&node, limits.clone(), shutdown.clone(), metrics.events.clone());
+    let events = Events::new(&node, limits.clone(), shutdown.clone());
     let image = ImageRpc { images, stats: stats.clone(), store: store.clone(), shutdown };
     let runtime = RuntimeRpc {
         sandboxes: sandboxes.clone(),

@@ -9,7 +9,6 @@ use super::{
     address,
     client::Engine,
     error::{EngineError, Subject},
-    logs::seconds,
     stream::Messages,
 };
 use crate::{
@@ -73,6 +72,12 @@ impl Events {
 /// past events were not requested.
 fn since() -> String {
     seconds(Timestamp::now() - OVERLAP).unwrap_or_default()
+}
+
+/// The engine's format of a time.
+fn seconds(time: Timestamp) -> Option<String> {
+    let nanos = u64::try_from(time.as_nanosecond()).ok()?;
+    Some(format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000))
 }
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];

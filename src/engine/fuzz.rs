@@ -1,5 +1,5 @@
 //! Entry points for `make fuzz`: answers of an engine other than inspects and lists. These are framed
-//! output, log messages, endless answers, error texts and archives.
+//! output, endless answers, error texts and archives.
 
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header::HeaderValue};
@@ -13,7 +13,7 @@ use super::{
     error::{Call, Subject},
     error_response, images,
     list_splitter::ListSplitter,
-    log_messages, pull,
+    pull,
     stream::Lines,
 };
 use crate::{
@@ -51,35 +51,6 @@ fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool)
     }
     let over = demux.is_between_frames();
     ([stdout, stderr], None, over)
-}
-
-/// Messages of a container's log. Any split gives the same result.
-pub(crate) fn log_messages(bytes: &[u8]) {
-    for tty in [false, true] {
-        let read = |portions: Vec<&[u8]>| {
-            let mut decoder = log_messages::Decoder::new(tty);
-            let mut read = Vec::new();
-            for portion in portions {
-                decoder.feed(portion);
-                loop {
-                    match decoder.next() {
-                        Ok(Some(message)) => read.push(message),
-                        Ok(None) => break,
-                        // How much is read before the error depends on the split.
-                        Err(_) => return (read, false),
-                    }
-                }
-            }
-            let rest = decoder.rest();
-            let whole = rest.is_ok();
-            read.extend(rest.ok().flatten());
-            (read, whole)
-        };
-        let (whole, cut) = (read(vec![bytes]), read(portions(bytes)));
-        assert_eq!(whole, cut, "the cut changed the messages");
-        let total: usize = whole.0.iter().map(|message| message.text.len()).sum();
-        assert!(total <= bytes.len());
-    }
 }
 
 /// Messages and lists. Any split gives what a simple parser finds.

@@ -18,8 +18,6 @@ pub mod hijack;
 pub mod images;
 pub mod info;
 pub mod lock;
-pub mod log_messages;
-pub mod logs;
 pub mod metrics;
 pub mod pull;
 pub mod storage;

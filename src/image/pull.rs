@@ -59,7 +59,6 @@ impl Images {
 
     async fn transfer(&self, request: &PullRequest) -> Result<(), Failure> {
         let deadline = self.live.current().pull_progress_deadline;
-        let mut bytes = self.metrics.pulled_bytes();
         let engine = self.store.snapshot().engine.clone();
         let waits_unseen = engine.is_some_and(|engine| {
             engine.containerd_store && engine.api >= ApiVersion::LIMITS_DOWNLOADS
@@ -78,7 +77,6 @@ impl Images {
         while let Some(progress) = until_stall(&detector, pull.next()).await.map_err(stalled)? {
             let progress = progress?;
             trace!(image = %request.reference, layer = %progress.layer, status = %progress.status);
-            bytes.add(&progress);
             detector.record(&progress, Instant::now());
         }
         Ok(())

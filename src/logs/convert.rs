@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{cri_tail::Written, entry, line, position::LastWritten};
+use super::{cri_tail::Written, entry, line};
 
 /// Buffers for a conversion. Only one poll uses them at a time.
 #[derive(Debug, Default)]
@@ -23,20 +23,6 @@ impl Buffers {
     pub fn first(&self, length: u64) -> &[u8] {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.input.get(..length).unwrap_or(&self.input)
-    }
-
-    /// Converts single entries instead of a piece of a file. See [`convert`].
-    pub fn convert_entries(
-        &mut self,
-        entries: &[entry::LogEntry<'_>],
-        passing: &mut Option<LastWritten>,
-        last: &mut Option<LastWritten>,
-    ) {
-        self.output.clear();
-        for entry in entries {
-            let lines = append(entry, passing, &mut self.output);
-            *last = LastWritten::next(*last, entry, lines);
-        }
     }
 }
 
@@ -85,25 +71,6 @@ pub fn convert(
     }
     done.consumed = consumed(rest);
     done
-}
-
-fn append(
-    entry: &entry::LogEntry<'_>,
-    passing: &mut Option<LastWritten>,
-    output: &mut Vec<u8>,
-) -> u32 {
-    let before = output.len();
-    let lines = line::append(entry, output);
-    if let Some(mark) = passing {
-        let covered = mark.covers(entry, lines);
-        if covered {
-            output.truncate(before);
-        }
-        if !covered || mark.is_used_up() {
-            *passing = None;
-        }
-    }
-    lines
 }
 
 fn first_line(bytes: &[u8], is_last: bool) -> Option<(&[u8], &[u8])> {

@@ -5,61 +5,27 @@ use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 use jiff::Timestamp;
 use memchr::{memchr, memrchr};
 
-use super::{
-    entry::{LogEntry, is_time},
-    position::LastWritten,
-};
+use super::entry::{LogEntry, is_time};
 use crate::model::time::Nanos;
-
-impl LastWritten {
-    /// Whether an entry, which makes this many CRI lines, was written before. Must be called for all
-    /// entries in the engine's order, until the first that was not written or until
-    /// [`LastWritten::is_used_up`].
-    pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
-        let Ok(time) = entry.time.parse::<Timestamp>() else { return true };
-        if time == self.time {
-            let before = self.count;
-            self.count = before.saturating_sub(lines);
-            return before > 0;
-        }
-        time <= self.latest
-    }
-
-    /// The entry that was written last has been found.
-    pub fn is_used_up(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The mark after one more entry, which made this many CRI lines.
-    pub fn next(before: Option<Self>, entry: &LogEntry<'_>, lines: u32) -> Option<Self> {
-        let Ok(time) = entry.time.parse() else { return before };
-        Some(match before {
-            Some(mark) if mark.time == time => {
-                Self { count: mark.count.saturating_add(lines), ..mark }
-            }
-            _ => Self {
-                time,
-                count: lines,
-                latest: before.map_or(time, |mark| mark.latest.max(time)),
-            },
-        })
-    }
-}
 
 /// The entries at the end of a log's CRI files, by time. Times are exact to the nanosecond, so they
 /// identify an entry even if the clock was set back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The last entry of the newest file.
-    pub last: Option<LastWritten>,
     /// The number of lines with each time. Parts of a long line share one time.
     lines: HashMap<Timestamp, u32>,
 }
 
 impl Written {
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// Whether all entries are from before this instant.
     pub fn ends_before(&self, instant: Nanos) -> bool {
-        self.last.is_some_and(|last| last.latest.as_nanosecond() < i128::from(instant.0))
+        let latest = self.lines.keys().max();
+        latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
     }
 
     /// Whether an entry of the engine is among the written ones. `lines` is the number of its CRI lines.
@@ -73,12 +39,6 @@ impl Written {
 
     /// Adds the end of an older file. A long line may have parts in both files.
     pub fn and_older(mut self, older: Self) -> Self {
-        if let (Some(last), Some(other)) = (&mut self.last, older.last) {
-            if last.time == other.time {
-                last.count = last.count.saturating_add(other.count);
-            }
-            last.latest = last.latest.max(other.latest);
-        }
         for (time, count) in older.lines {
             add(self.lines.entry(time).or_default(), count);
         }
@@ -138,17 +98,11 @@ pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     }
     let lines = bytes.get(..memrchr(b'\n', bytes)?)?.split(|byte| *byte == b'\n');
     let mut times = lines.rev().map(time_of).peekable();
-    let time = (*times.peek()?)?;
-    let mut last = LastWritten { latest: time, count: 0, time };
+    times.peek()?.as_ref()?;
     let mut found = Written::default();
     for time in times.flatten() {
-        if time == last.time {
-            add(&mut last.count, 1);
-        }
-        last.latest = last.latest.max(time);
         add(found.lines.entry(time).or_default(), 1);
     }
-    found.last = Some(last);
     Some(found)
 }
 

@@ -25,14 +25,6 @@ pub struct LogEntry<'a> {
     pub full: bool,
 }
 
-impl<'a> LogEntry<'a> {
-    /// An entry from what the container wrote, including the newline.
-    pub fn new(time: &'a str, stream: Source, content: &'a [u8]) -> Self {
-        let line = content.strip_suffix(b"\n");
-        Self { time, stream, text: line.unwrap_or(content), full: line.is_some() }
-    }
-}
-
 /// Parses a line of the engine's file, which is passed without its newline. None if there is no complete
 /// entry in it. Escaped text is decoded into `scratch`.
 pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a>> {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::{
-    engine::error::EngineError,
     error::{Kind, WithKind},
     host::error::HostError,
 };
@@ -13,20 +12,24 @@ use crate::{
 /// A step of writing a log failed. Written lines stay, and the next step continues after them.
 #[derive(Debug, Error)]
 pub enum LogError {
+    /// The engine's log driver writes no file that dockbridge can read.
+    #[error(
+        "Docker's log driver {driver:?} writes no file that dockbridge can read; delete the pod to \
+         recreate the container with the driver json-file"
+    )]
+    NoSource { driver: String },
     /// The engine has no file there: it is not there yet, was removed, or is not on this host.
-    #[error("the engine has no log file at {}", path.display())]
+    #[error(
+        "Docker's log file {} does not exist here; if dockbridge runs in a container, mount Docker's \
+         data root at the same path",
+        path.display()
+    )]
     SourceAbsent { path: PathBuf },
     #[error("cannot read the engine's log")]
     Source(#[source] HostError),
     /// The CRI file cannot be created or written, usually because the disk is full.
     #[error("cannot write the log")]
     Target(#[source] HostError),
-    /// The engine failed to return the log.
-    #[error(transparent)]
-    Engine(EngineError),
-    /// The engine ended its answer although the container runs.
-    #[error("the engine ended the log stream while the container runs")]
-    Interrupted,
     /// The file system of a log does not answer.
     #[error(
         "the log directory {} does not answer; check the file system mounted there",
@@ -50,13 +53,13 @@ impl LogError {
 impl WithKind for LogError {
     fn kind(&self) -> Kind {
         match self {
-            Self::SourceAbsent { .. } => Kind::NotFound,
             Self::Target(_) if !self.is_full() => Kind::FailedPrecondition,
             Self::Source(error) | Self::Target(error) => error.kind(),
-            Self::Engine(error) => error.kind(),
             Self::Hung { .. } => Kind::DeadlineExceeded,
-            Self::Interrupted | Self::Closed => Kind::Unavailable,
-            Self::Unknown { .. } => Kind::FailedPrecondition,
+            Self::Closed => Kind::Unavailable,
+            Self::NoSource { .. } | Self::SourceAbsent { .. } | Self::Unknown { .. } => {
+                Kind::FailedPrecondition
+            }
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use super::{
     convert::{Buffers, Converted, convert},
-    cri_tail, entry,
-    position::LastWritten,
-    position_store::{self, Saved},
+    cri_tail, entry, position_store,
 };
 use crate::{fuzz_input::portions, model::stream::Source};
 
@@ -52,27 +50,20 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
 }
 
 /// The end of a CRI file, and a saved position. Other programs may have written to either.
-pub(crate) fn marks(bytes: &[u8]) {
-    let mut marks: Vec<LastWritten> = [true, false]
-        .into_iter()
-        .filter_map(|whole| cri_tail::last_in(bytes, whole)?.last)
-        .collect();
+pub(crate) fn ends(bytes: &[u8]) {
     for part in bytes.split(|byte| *byte == 0) {
         let Some(saved) = position_store::decode(part) else { continue };
         let written = serde_json::to_vec(&saved).unwrap_or_default();
-        assert_eq!(position_store::decode(&written), Some(saved.clone()));
-        let Saved { position, .. } = saved;
-        marks.extend(position.and_then(|position| position.mark));
-    }
-    for mark in marks {
-        for time in [mark.time, mark.latest].map(|time| time.to_string()) {
-            let entry = entry::LogEntry::new(&time, Source::Stdout, b"text\n");
-            let mut covering = mark;
-            let _ = covering.covers(&entry, 1);
-            assert!(covering.count <= mark.count);
-            let _ = LastWritten::next(Some(mark), &entry, 1);
-        }
+        assert_eq!(position_store::decode(&written), Some(saved));
     }
     let ends = [true, false].into_iter().filter_map(|whole| cri_tail::last_in(bytes, whole));
-    let _ = ends.reduce(cri_tail::Written::and_older);
+    if let Some(mut both) = ends.reduce(cri_tail::Written::and_older) {
+        assert!(!both.is_empty(), "an end without an entry");
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let time = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+            let Ok(time) = std::str::from_utf8(time) else { continue };
+            let entry = entry::LogEntry { time, stream: Source::Stdout, text: b"text", full: true };
+            let _ = both.covers(&entry, 1);
+        }
+    }
 }

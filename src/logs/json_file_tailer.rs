@@ -185,7 +185,7 @@ impl JsonFileTailer {
     pub fn position(&self) -> Position {
         let (file, place) = (self.chain.current.identity, self.place.clone());
         let source = self.search.is_none().then_some(SourcePosition { file, place });
-        Position { source, output: self.writer.position(), mark: None }
+        Position { source, output: self.writer.position() }
     }
 
     /// Losses since the last call.
@@ -255,7 +255,7 @@ impl JsonFileTailer {
         otherwise: Option<Identity>,
         is_counted: bool,
     ) -> Result<(), LogError> {
-        let is_empty = written.last.is_none();
+        let is_empty = written.is_empty();
         let begin = otherwise.filter(|_| is_empty);
         self.chain = RotatedFiles::begin(&self.chain.source, begin.as_ref())?.0;
         self.place = Place::default();

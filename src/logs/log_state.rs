@@ -11,10 +11,7 @@ use super::{
     poll::{PollOutcome, PollRequest, ReadState},
     progress::Progress,
 };
-use crate::{
-    error::{Kind, WithKind},
-    model::time::Nanos,
-};
+use crate::model::time::Nanos;
 
 /// A log that is written now, or was written.
 #[derive(Debug)]
@@ -133,7 +130,7 @@ impl LogState {
     /// Reports the result of a poll to the waiting callers.
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
         let mut wanted = self.wanted.lock();
-        if outcome.is_hopeless() || outcome.state == ReadState::Complete {
+        if outcome.is_hopeless(request) || outcome.state == ReadState::Complete {
             wanted.complete = request.ended;
         }
         let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;
@@ -147,12 +144,11 @@ impl LogState {
 }
 
 impl PollOutcome {
-    /// Whether a retry is useless: the engine has no readable log, or the container is gone.
-    pub(super) fn is_hopeless(&self) -> bool {
-        match &self.error {
-            Some(LogError::Engine(error)) => {
-                matches!(error.kind(), Kind::NotFound | Kind::Unimplemented)
-            }
+    /// Whether a retry is useless: the engine writes no file, or an ended container has none.
+    pub(super) fn is_hopeless(&self, request: PollRequest) -> bool {
+        match self.error {
+            Some(LogError::NoSource { .. }) => true,
+            Some(LogError::SourceAbsent { .. }) => request.ended.is_some(),
             _ => false,
         }
     }
@@ -169,8 +165,8 @@ mod tests {
         let container = LoggedContainer {
             id: ContainerId::try_from("a".repeat(64)).unwrap(),
             source: None,
+            driver: "local".to_owned(),
             target: LogPath::of(Path::new("/logs/pod/main/0.log"), None).unwrap(),
-            tty: false,
             created_at: Nanos(1),
         };
         (LogState::new(container.clone(), None), container)

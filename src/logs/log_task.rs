@@ -137,7 +137,7 @@ impl LogTask {
         match &outcome.error {
             Some(error) => {
                 metrics.errors.inc();
-                self.record_failure(container, request, error);
+                self.record_failure(container, request, error, outcome.is_hopeless(request));
             }
             None => {
                 if self.last_error.take().is_some() {
@@ -149,16 +149,25 @@ impl LogTask {
     }
 
     /// Logs one line for each change of state, not one for each try.
-    fn record_failure(&mut self, container: &ContainerId, request: PollRequest, error: &LogError) {
+    fn record_failure(
+        &mut self,
+        container: &ContainerId,
+        request: PollRequest,
+        error: &LogError,
+        is_hopeless: bool,
+    ) {
         let text = chain(error);
         self.failures = self.failures.saturating_add(1);
         if request.removed {
-            // An error of the engine is normal, because the container is gone. An error of the CRI file is not.
+            // An error of the engine's file is normal, because the container is gone. One of the CRI file is not.
             if matches!(error, LogError::Target(_)) {
                 warn!(%container, error = text, "container removed before its whole log was written; the rest is lost");
             }
         } else if self.last_error.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
+        } else if is_hopeless {
+            warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show it");
+            self.last_error = Some(text);
         } else if !(self.failures == 1 && is_transient(error)) {
             warn!(%container, error = text, "cannot write the container log; retrying");
             self.last_error = Some(text);
@@ -169,7 +178,8 @@ impl LogTask {
         let now = Instant::now();
         if outcome.error.is_some() {
             let retry = now + Backoff::new(FIRST_RETRY, LONGEST_RETRY).after(self.failures);
-            return if outcome.is_hopeless() { Pause::UntilWoken } else { Pause::Until(retry) };
+            let is_hopeless = outcome.is_hopeless(request);
+            return if is_hopeless { Pause::UntilWoken } else { Pause::Until(retry) };
         }
         let is_recent = self.output_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
         let has_output = outcome.bytes > 0;
@@ -222,7 +232,7 @@ async fn poll(
 
 /// Whether the error usually passes by the next try.
 const fn is_transient(error: &LogError) -> bool {
-    matches!(error, LogError::Interrupted | LogError::SourceAbsent { .. })
+    matches!(error, LogError::SourceAbsent { .. })
 }
 
 /// A log is busy if it was written to within this time, or grew by this much since the last poll. It is

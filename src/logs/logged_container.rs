@@ -1,8 +1,8 @@
 //! The parts of a container's record that its log needs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::log_path::LogPath;
+use super::{error::LogError, log_path::LogPath};
 use crate::model::{
     id::ContainerId,
     record::{ContainerRecord, Process},
@@ -12,11 +12,11 @@ use crate::model::{
 #[derive(Clone, Debug)]
 pub(super) struct LoggedContainer {
     pub(super) id: ContainerId,
-    /// The engine's log file, if it has one.
+    /// The engine's log file, if its log driver writes one.
     pub(super) source: Option<PathBuf>,
+    pub(super) driver: String,
     /// The log path that kubelet requested.
     pub(super) target: LogPath,
-    pub(super) tty: bool,
     pub(super) created_at: Nanos,
 }
 
@@ -36,10 +36,15 @@ impl LoggedContainer {
         Some(Self {
             id: record.id.clone(),
             source: record.engine_log.clone(),
+            driver: record.log_driver.clone(),
             target: LogPath::of(path, spec.log_directory.as_deref())?,
-            tty: spec.tty,
             created_at: record.created_at,
         })
+    }
+
+    /// The engine's log file.
+    pub(super) fn source(&self) -> Result<&Path, LogError> {
+        self.source.as_deref().ok_or_else(|| LogError::NoSource { driver: self.driver.clone() })
     }
 }
 

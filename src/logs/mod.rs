@@ -6,17 +6,15 @@
 //!
 //! ```text
 //! service ─▶ all_logs ─▶ log_state ──wanted──▶ log_task ─▶ poll: json_file_tailer (the engine's files)
-//!    ▲                       │ ▲                  ▲              or api_reader and api_log (its API)
+//!    ▲                       │ ▲                  ▲
 //!    └───────progress────────┘ └────progress──────┴─ inotify events: watches
 //! ```
 //!
 //! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a kill, a log
 //!   resumes from its saved [`position`], or from the end of the CRI file ([`cri_tail`]) if there is none.
-//!   [`api_log`] reads the logs API if the files cannot be read.
 //! - [`convert`] and [`mod@line`]: entries to CRI lines. [`cri_writer`] writes them and reopens the file
 //!   after a rotation ([`cri_files`]).
 
-pub mod api_log;
 pub mod convert;
 pub mod cri_files;
 pub mod cri_tail;
@@ -34,7 +32,6 @@ pub mod rotated_files;
 pub mod service;
 
 mod all_logs;
-mod api_reader;
 mod directories;
 mod log_state;
 mod log_task;

@@ -10,7 +10,6 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    api_reader::{ApiReader, ResponseEnd},
     convert::Buffers,
     error::LogError,
     json_file_tailer::{JsonFileTailer, ReadProgress},
@@ -20,14 +19,14 @@ use super::{
     position_store::{PositionStore, Saved},
     watches::Watches,
 };
-use crate::{engine::client::Engine, model::time::Nanos};
+use crate::model::time::Nanos;
 
 /// A log that is being written. Each poll moves it to a thread.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) container: LoggedContainer,
-    writer: Option<Writer>,
-    /// Where the next writer starts.
+    tailer: Option<Box<JsonFileTailer>>,
+    /// Where the next tailer starts.
     position: Option<Position>,
     saved_at: Instant,
     generation: u64,
@@ -35,18 +34,9 @@ pub(super) struct Log {
     wake: Arc<Notify>,
 }
 
-#[derive(Debug)]
-enum Writer {
-    JsonFileTailer(Box<JsonFileTailer>),
-    /// The flag says whether it was started after the container's end. Only then the end of its answer is
-    /// the end of the log.
-    ApiReader(Box<ApiReader>, bool),
-}
-
 /// What the polls of all logs share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) engine: Engine,
     pub(super) positions: PositionStore,
     pub(super) watches: Watches,
     pub(super) metrics: LogMetrics,
@@ -82,7 +72,7 @@ pub(super) struct PollOutcome {
     pub(super) state: ReadState,
     /// The CRI file exists.
     pub(super) opened: bool,
-    /// A watch, or the reader of the engine's answer, wakes the log's task when there is more.
+    /// A watch wakes the log's task when there is more.
     pub(super) is_watched: bool,
     pub(super) reopened: Option<Result<(), LogError>>,
     pub(super) error: Option<LogError>,
@@ -104,14 +94,12 @@ pub(super) enum ReadState {
 
 impl Shared {
     pub(super) fn new(
-        engine: Engine,
         positions: PositionStore,
         watches: Watches,
         metrics: LogMetrics,
         poll_limit: Duration,
     ) -> Self {
         Self {
-            engine,
             positions,
             watches,
             metrics,
@@ -131,10 +119,10 @@ impl Log {
         wake: Arc<Notify>,
     ) -> Self {
         let saved_at = Instant::now();
-        Self { container, writer: None, position, saved_at, generation: 0, wake }
+        Self { container, tailer: None, position, saved_at, generation: 0, wake }
     }
 
-    /// Reads, converts and writes at most about 1 MiB. Blocks; must be called inside a runtime.
+    /// Reads, converts and writes at most about 1 MiB. Blocks.
     pub(super) fn poll(&mut self, request: PollRequest, shared: &Shared) -> PollOutcome {
         #[cfg(test)]
         assert!(!shared.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
@@ -160,9 +148,8 @@ impl Log {
 
     /// Closes everything, and saves the position if it has changed.
     pub(super) fn close(self, positions: &PositionStore) {
-        if let Some(writer) = self.writer {
-            let position = writer.position().or(self.position);
-            positions.save(&self.container.id, &Saved::new(position, None));
+        if let Some(tailer) = self.tailer {
+            positions.save(&self.container.id, &Saved::new(Some(tailer.position()), None));
         }
     }
 
@@ -173,104 +160,60 @@ impl Log {
         buffers: &mut Buffers,
         outcome: &mut PollOutcome,
     ) -> Result<(), LogError> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
+        let tailer = match self.tailer.take() {
+            Some(tailer) => tailer,
             // The engine has nothing more to read, and kubelet may have removed the CRI file.
             None if request.removed => return Ok(()),
-            None => self.open(request, shared)?,
+            None => self.open()?,
         };
-        let writer = self.writer.insert(writer);
+        let tailer = self.tailer.insert(tailer);
         outcome.opened = true;
-        outcome.is_watched = matches!(writer, Writer::ApiReader(..));
         if request.reopen {
-            outcome.reopened = Some(writer.reopen());
+            outcome.reopened = Some(tailer.reopen());
         }
-        record(writer.step(buffers)?, outcome);
+        record(tailer.step(buffers)?, outcome);
         let idle = outcome.state == ReadState::CaughtUp && !request.busy && request.ended.is_none();
-        if idle
-            && let Writer::JsonFileTailer(tailer) = writer
-            && let Some(source) = &self.container.source
-        {
+        if idle && let Some(source) = &self.container.source {
             outcome.is_watched = shared.watches.set(source, &self.wake);
             // Output from before the watch was set causes no event.
             record(tailer.step(buffers)?, outcome);
         }
-        self.check_end(request, outcome)
-    }
-
-    /// Checks whether the log is complete, and closes an API reader that is no longer needed.
-    fn check_end(
-        &mut self,
-        request: PollRequest,
-        outcome: &mut PollOutcome,
-    ) -> Result<(), LogError> {
-        let end = match &self.writer {
-            Some(Writer::JsonFileTailer(_)) if outcome.state == ReadState::CaughtUp => {
-                if request.ended.is_some() {
-                    outcome.state = ReadState::Complete;
-                }
-                return Ok(());
-            }
-            Some(Writer::ApiReader(reader, after_the_end)) => {
-                reader.end().map(|end| (end.clone(), *after_the_end))
-            }
-            _ => None,
-        };
-        let Some((end, after_the_end)) = end else { return Ok(()) };
-        let position = self.writer.take().and_then(|writer| writer.position());
-        self.position = position.or(self.position.take());
-        match end {
-            ResponseEnd::Finished if after_the_end => outcome.state = ReadState::Complete,
-            ResponseEnd::Finished if request.ended.is_some() => outcome.state = ReadState::More,
-            ResponseEnd::Finished => return Err(LogError::Interrupted),
-            ResponseEnd::Failed(error) => return Err(LogError::Engine(error)),
+        if outcome.state == ReadState::CaughtUp && request.ended.is_some() {
+            outcome.state = ReadState::Complete;
         }
         Ok(())
     }
 
-    /// Opens the engine's file. If it cannot be read, asks the engine for the log.
-    fn open(&self, request: PollRequest, shared: &Shared) -> Result<Writer, LogError> {
-        let (container, position) = (&self.container, || self.position.clone());
-        if let Some(source) = &container.source {
-            let (target, created_at) = (container.target.clone(), container.created_at);
-            match JsonFileTailer::resume(source, target, position(), created_at) {
-                Err(LogError::SourceAbsent { .. } | LogError::Source(_)) => {}
-                opened => return opened.map(|tailer| Writer::JsonFileTailer(Box::new(tailer))),
-            }
-        }
-        let reader = ApiReader::start(&shared.engine, container, position(), &self.wake)?;
-        Ok(Writer::ApiReader(Box::new(reader), request.ended.is_some()))
+    /// Opens the engine's file and the CRI file.
+    fn open(&self) -> Result<Box<JsonFileTailer>, LogError> {
+        let LoggedContainer { target, created_at, .. } = &self.container;
+        let (source, position) = (self.container.source()?, self.position.clone());
+        JsonFileTailer::resume(source, target.clone(), position, *created_at).map(Box::new)
     }
 
     /// Saves the position if reading again after a crash would cost more than saving.
     fn keep_position(&mut self, request: PollRequest, shared: &Shared, outcome: &PollOutcome) {
         let complete = request.ended.filter(|_| outcome.state == ReadState::Complete);
         if request.removed && outcome.state != ReadState::More {
-            self.writer = None;
+            self.tailer = None;
             return shared.positions.remove(&self.container.id);
         }
-        let Some(writer) = &self.writer else {
-            if complete.is_some() {
-                let saved = Saved::new(self.position.clone(), complete);
-                shared.positions.save(&self.container.id, &saved);
-            }
-            return;
-        };
-        let (generation, now) = (writer.generation(), Instant::now());
+        let Some(tailer) = &self.tailer else { return };
+        let (generation, now) = (tailer.generation, Instant::now());
         let finished = generation != self.generation || outcome.reopened.is_some();
         let old = outcome.bytes > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
         if finished || old || complete.is_some() {
-            self.position = writer.position().or(self.position.take());
+            self.position = Some(tailer.position());
             (self.generation, self.saved_at) = (generation, now);
             shared.positions.save(&self.container.id, &Saved::new(self.position.clone(), complete));
         }
         if complete.is_some() {
-            self.writer = None;
+            self.tailer = None;
         }
     }
 
     fn report_losses(&mut self, metrics: &LogMetrics) {
-        let Some(Writer::JsonFileTailer(tailer)) = &mut self.writer else { return };
+        let Some(tailer) = &mut self.tailer else { return };
         let losses = tailer.take_losses();
         if losses.unreadable > 0 {
             metrics.lost.with(["lines"]).inc_by(losses.unreadable);
@@ -289,39 +232,9 @@ impl Log {
     }
 
     fn remaining(&self) -> Option<u64> {
-        let position = self.writer.as_ref()?.position()?;
+        let position = self.tailer.as_ref()?.position();
         let length = std::fs::metadata(self.container.source.as_ref()?).ok()?.len();
         Some(length.saturating_sub(position.source?.place.offset))
-    }
-}
-
-impl Writer {
-    fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
-        match self {
-            Self::JsonFileTailer(tailer) => tailer.step(buffers),
-            Self::ApiReader(reader, _) => reader.step(buffers),
-        }
-    }
-
-    fn reopen(&mut self) -> Result<(), LogError> {
-        match self {
-            Self::JsonFileTailer(tailer) => tailer.reopen(),
-            Self::ApiReader(reader, _) => reader.reopen(),
-        }
-    }
-
-    fn position(&self) -> Option<Position> {
-        match self {
-            Self::JsonFileTailer(tailer) => Some(tailer.position()),
-            Self::ApiReader(reader, _) => reader.position(),
-        }
-    }
-
-    fn generation(&self) -> u64 {
-        match self {
-            Self::JsonFileTailer(tailer) => tailer.generation,
-            Self::ApiReader(..) => 0,
-        }
     }
 }
 

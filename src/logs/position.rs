@@ -11,7 +11,6 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Identifies a file, even if it was renamed.
@@ -39,13 +38,10 @@ impl Identity {
 /// What a later run resumes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Where to continue reading. None if entries come from the engine's logs API, or if the place is still
-    /// being searched for.
+    /// Where to continue reading. None if the place is still being searched for.
     pub source: Option<SourcePosition>,
     /// The output that the entries before that place have given.
     pub output: OutputPosition,
-    /// The last entry that was read from the engine's logs API.
-    pub mark: Option<LastWritten>,
 }
 
 /// A place in the engine's files.
@@ -111,16 +107,6 @@ pub struct OutputPosition {
     pub older: Vec<Identity>,
     /// Files that were created after `file`, in order. A file in neither list is even newer.
     pub newer: Vec<Identity>,
-}
-
-/// The last entry written, by its time. Parts of a long line share one time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastWritten {
-    pub time: Timestamp,
-    /// How many CRI lines with this time were written.
-    pub count: u32,
-    /// The latest time written. Entries of the two streams may be slightly out of order.
-    pub latest: Timestamp,
 }
 
 /// Enough for the time of the engine's last entry, without its text.

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    engine::client::Engine,
     error::chain,
     host::{beneath, tail_watch::TailWatch},
     model::{
@@ -40,7 +39,7 @@ pub struct Logs {
 
 impl Logs {
     /// Starts writing logs. Reads the positions in `directory`, and later saves positions there.
-    pub async fn start(format: ContainerLogFormat, directory: PathBuf, engine: Engine) -> Self {
+    pub async fn start(format: ContainerLogFormat, directory: PathBuf) -> Self {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
         if format == ContainerLogFormat::Docker {
@@ -60,7 +59,7 @@ impl Logs {
         let loading = positions.clone();
         let saved = blocking(move || loading.load()).await;
         let watches = Watches::new(watch);
-        let shared = Arc::new(Shared::new(engine, positions, watches, metrics.clone(), POLL_LIMIT));
+        let shared = Arc::new(Shared::new(positions, watches, metrics.clone(), POLL_LIMIT));
         Self { all: Some(Arc::new(AllLogs::new(shared, saved, events))), metrics, directories }
     }
 

@@ -116,6 +116,7 @@ pub struct ContainerRecord {
     pub hides_signals: bool,
     /// The engine's log file, if its log driver has one.
     pub engine_log: Option<std::path::PathBuf>,
+    pub log_driver: String,
     /// Directory of its writable layer, if the engine's storage driver reports one.
     pub writable_layer: Option<std::path::PathBuf>,
     /// Limits that the engine knows. Huge pages and cgroup v2 keys are missing.

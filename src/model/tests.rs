@@ -385,6 +385,7 @@ fn container(process: Process) -> ContainerRecord {
         stop_signal: None,
         hides_signals: false,
         engine_log: None,
+        log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
     }

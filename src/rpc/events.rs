@@ -40,7 +40,7 @@ use crate::{
         settings::SYNC_TIMEOUT,
         snapshot::Snapshot,
     },
-    telemetry::metric::{Counter, GaugeGuard},
+    telemetry::metric::GaugeGuard,
     translate::render::{
         container::ContainerView,
         event::{Pod, event},
@@ -58,7 +58,6 @@ pub struct Events {
     shutdown: CancellationToken,
     /// The queue for the listeners. None while there is no listener.
     listeners: Arc<Mutex<Option<broadcast::Sender<Arc<RenderedEvents>>>>>,
-    count: Counter,
 }
 
 /// Events that were rendered together. `None` after the queue has discarded them.
@@ -84,10 +83,10 @@ struct Batch {
 }
 
 impl Events {
-    /// For this node's store. Each event is counted once.
-    pub fn new(node: &Node, limits: Limits, shutdown: CancellationToken, count: Counter) -> Self {
+    /// For this node's store.
+    pub fn new(node: &Node, limits: Limits, shutdown: CancellationToken) -> Self {
         let (store, nri) = (node.store.clone(), node.nri.clone());
-        Self { store, nri, limits, shutdown, listeners: Arc::default(), count }
+        Self { store, nri, limits, shutdown, listeners: Arc::default() }
     }
 
     /// All changes from now on, until the listener disconnects or dockbridge stops. If there are other
@@ -171,7 +170,6 @@ impl Events {
                 let latest = shown.sandbox(change.sandbox.id.as_str()).unwrap_or(&change.sandbox);
                 let pod = pod(&shown, latest, &self.limits).await;
                 events.push(event(&change.id, change.step, &pod, at));
-                self.count.inc();
             }
             queue.send(events);
         }

@@ -8,7 +8,7 @@ use crate::{
     engine::metrics::EngineMetrics,
     telemetry::{
         in_progress::{InProgress, InProgressGuard},
-        metric::{Counter, Family, Gauge, Histogram, Timer},
+        metric::{Family, Gauge, Histogram, Timer},
         registry::{RegisterMetrics, Registry},
     },
 };
@@ -19,8 +19,6 @@ pub struct RpcMetrics {
     answered: Family<Histogram, 2>,
     in_progress: InProgress,
     pub(super) listeners: Gauge,
-    /// Events, each counted once for all listeners.
-    pub events: Counter,
     /// Calls of the engine that an RPC may wait for.
     pub(super) engine: EngineMetrics,
 }
@@ -52,11 +50,6 @@ impl RegisterMetrics for RpcMetrics {
             "dockbridge_container_event_subscribers",
             "Clients subscribed to container events (GetContainerEvents)",
             &self.listeners,
-        );
-        registry.register(
-            "dockbridge_container_events_total",
-            "Container events sent, each counted once however many subscribers it has",
-            &self.events,
         );
         registry.register_in_progress(&self.in_progress);
     }

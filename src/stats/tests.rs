@@ -67,6 +67,7 @@ fn container(id: &str, pid: u32) -> Arc<ContainerRecord> {
         stop_signal: None,
         hides_signals: false,
         engine_log: None,
+        log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
     })

@@ -61,6 +61,7 @@ pub(super) fn container(number: u64, sandbox: u64, process: Process) -> Containe
         stop_signal: None,
         hides_signals: false,
         engine_log: None,
+        log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
     }

@@ -10,11 +10,6 @@ impl RegisterMetrics for Store {
     fn register(&self, registry: &mut Registry) {
         let metrics = &self.metrics;
         registry.register(
-            "dockbridge_store_update_duration_seconds",
-            "Time from a Docker event until lists and statuses show it",
-            &metrics.update_delay,
-        );
-        registry.register(
             "dockbridge_engine_events_total",
             "Docker events received",
             &metrics.events,
@@ -31,19 +26,9 @@ impl RegisterMetrics for Store {
             &metrics.inspects,
         );
         registry.register(
-            "dockbridge_engine_event_stream_connects_total",
-            "Times the Docker event stream was opened",
-            &metrics.connects,
-        );
-        registry.register(
             "dockbridge_engine_event_stream_disconnects_total",
             "Times the Docker event stream ended or could not be opened",
             &metrics.disconnects,
-        );
-        registry.register(
-            "dockbridge_store_snapshots_total",
-            "Snapshots of the store published to readers",
-            &metrics.snapshots,
         );
         register_state(self, registry);
     }

@@ -11,19 +11,15 @@ use std::{
 use super::inspect_queue::Target;
 use crate::{
     host::clock,
-    telemetry::metric::{Counter, Family, Histogram},
+    telemetry::metric::{Counter, Family},
 };
 
 /// The writer's metrics. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
-    /// From an event of the engine until a snapshot shows its effect.
-    pub(super) update_delay: Histogram,
     pub(super) events: Counter,
     pub(super) lists: Counter,
-    pub(super) connects: Counter,
     pub(super) disconnects: Counter,
-    pub(super) snapshots: Counter,
     pub(super) inspects: Family<Counter, 2>,
     /// When the engine last sent anything, in nanoseconds since the epoch; 0 if never.
     last_contact: Arc<AtomicI64>,

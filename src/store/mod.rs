@@ -37,7 +37,6 @@ mod metric_families;
 mod objects;
 mod publisher;
 mod state;
-mod update_delay;
 mod writer;
 
 #[cfg(test)]

@@ -12,9 +12,8 @@ use super::{
     metrics::StoreMetrics,
     snapshot::Snapshot,
     state::{Answer, StoreState},
-    update_delay::UpdateDelay,
 };
-use crate::{error::Failure, host::clock, model::engine::EngineHealth};
+use crate::{error::Failure, model::engine::EngineHealth};
 
 /// A caller that waits for an inspect.
 #[derive(Debug)]
@@ -27,19 +26,12 @@ pub(super) struct Publisher {
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// The earliest time for the next snapshot. The longer the last one took, the later.
     pub(super) not_before: Instant,
-    pub(super) update_delay: UpdateDelay,
     pub(super) metrics: StoreMetrics,
 }
 
 impl Publisher {
     pub(super) fn new(published: watch::Sender<Arc<Snapshot>>, metrics: StoreMetrics) -> Self {
-        Self {
-            published,
-            waiting: Vec::new(),
-            not_before: Instant::now(),
-            update_delay: UpdateDelay::default(),
-            metrics,
-        }
+        Self { published, waiting: Vec::new(), not_before: Instant::now(), metrics }
     }
 
     /// Publishes what changed, unless it is too early, and answers callers whose change is visible.
@@ -49,9 +41,6 @@ impl Publisher {
                 return;
             }
             self.publish(state);
-        }
-        for delay in self.update_delay.published(clock::nanos()) {
-            self.metrics.update_delay.observe(delay);
         }
         self.answer(state.take_answers());
     }
@@ -64,7 +53,6 @@ impl Publisher {
             log_health(&next);
         }
         self.published.send_replace(Arc::new(next));
-        self.metrics.snapshots.inc();
         let ended = Instant::now();
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }

@@ -68,10 +68,8 @@ pub(super) struct Answer<W, E> {
 pub(super) enum EventEffect {
     /// No visible effect.
     None,
-    /// An inspect of this object was queued.
-    Queued(Target),
-    /// This object is gone from the next snapshot on.
-    Gone(Target),
+    /// An inspect was queued.
+    Queued,
     /// `/info` must be read again.
     Reloaded,
 }
@@ -262,9 +260,12 @@ impl<W, E> StoreState<W, E> {
                 {
                     return EventEffect::None;
                 }
-                EventEffect::Queued(target)
+                EventEffect::Queued
             }
-            EngineEvent::ContainerGone { id } => self.container_gone(id),
+            EngineEvent::ContainerGone { id } => {
+                self.container_gone(id);
+                EventEffect::None
+            }
             // A removed image can come back, so its event does not prove that it is gone.
             EngineEvent::ImageChanged { name } => self.enqueue(Target::Image(name)),
             EngineEvent::DaemonReloaded => EventEffect::Reloaded,
@@ -420,11 +421,10 @@ impl<W, E> StoreState<W, E> {
 
     fn enqueue(&mut self, target: Target) -> EventEffect {
         self.inspects.enqueue(&target, Reason::Changed);
-        EventEffect::Queued(target)
+        EventEffect::Queued
     }
 
-    fn container_gone(&mut self, id: String) -> EventEffect {
-        let was_shown = !self.objects.is_foreign(&id);
+    fn container_gone(&mut self, id: String) {
         self.objects.container_gone(&id, self.inspects.now());
         let target = Target::Container(id);
         let waiters = self.inspects.forget(&target);
@@ -432,7 +432,6 @@ impl<W, E> StoreState<W, E> {
         self.first_inspected(&target);
         self.clarify(&target);
         self.mark_inspected(&target);
-        if was_shown { EventEffect::Gone(target) } else { EventEffect::None }
     }
 
     fn answer(&mut self, waiters: Vec<W>, result: Result<(), E>) {

@@ -37,7 +37,6 @@ use crate::{
     concurrency::backoff::Backoff,
     engine::client::Engine,
     error::{Failure, Kind, chain},
-    host::clock,
     model::{
         engine::{EngineEvent, EngineInfo},
         time::Nanos,
@@ -195,8 +194,6 @@ impl Writer {
     fn handle_signal(&mut self, signal: Signal) {
         match signal {
             Signal::Connected(engine) => {
-                self.metrics().connects.inc();
-                self.publisher.update_delay.connected(Nanos(clock::nanos()));
                 self.metrics().contact();
                 self.state.set_engine(*engine);
                 self.state.connected();
@@ -240,13 +237,10 @@ impl Writer {
             }
             _ => {}
         }
-        match self.state.event(event, at) {
-            EventEffect::None => {}
-            EventEffect::Queued(target) => self.publisher.update_delay.event(target.name(), at),
-            EventEffect::Gone(target) => self.publisher.update_delay.gone(target.name(), at),
+        if self.state.event(event, at) == EventEffect::Reloaded {
             // The engine gives all concurrent callers the same answer, and another caller may have asked
             // before the reload. After the first call has returned, that answer is no longer given.
-            EventEffect::Reloaded => self.read_info(2),
+            self.read_info(2);
         }
     }
 
@@ -296,7 +290,6 @@ impl Writer {
 
     fn start_inspects(&mut self) {
         while let Some((target, at)) = self.state.start() {
-            self.publisher.update_delay.inspect_began(target.name());
             let result = self.inspector.clone().run(target.clone(), at);
             let named = target.clone();
             let task = self.tasks.spawn(async move { Done::Inspected(named, at, result.await) });
@@ -306,10 +299,8 @@ impl Writer {
 
     fn inspected(&mut self, target: &Target, at: Generation, result: Result<Inspected, Failure>) {
         self.metrics().inspected(target, result.is_ok());
-        match (&result, target) {
-            (Ok(_), _) => self.publisher.update_delay.inspected(target.name()),
-            (Err(_), Target::Container(_)) => self.inspector.relist.notify_one(),
-            (Err(_), Target::Image(_)) => {}
+        if result.is_err() && matches!(target, Target::Container(_)) {
+            self.inspector.relist.notify_one();
         }
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };

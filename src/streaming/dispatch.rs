@@ -50,7 +50,7 @@ pub(super) async fn serve(
     streaming: &Streaming,
     stop: &CancellationToken,
 ) {
-    let window = streaming.metrics.window();
+    let window = Window::default();
     match pending {
         PendingStream::Exec(spec) => {
             let Some(mut client) = open(wire, window, spec.streams, protocol).await else { return };

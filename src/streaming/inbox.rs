@@ -11,44 +11,34 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-use crate::telemetry::metric::{Gauge, GaugeGuard};
-
 /// Limits how much data of a connection may wait to be read. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Window {
-    capacity: Arc<Semaphore>,
-    /// Waiting bytes of all connections.
-    waiting: Gauge,
+    pub(super) capacity: Arc<Semaphore>,
 }
 
 /// Adds the pieces of one stream.
 #[derive(Clone, Debug)]
 pub struct InboxSender {
-    pieces: mpsc::UnboundedSender<(Bytes, WindowPermit)>,
+    pieces: mpsc::UnboundedSender<(Bytes, OwnedSemaphorePermit)>,
     window: Window,
 }
 
 /// Reads one stream. After a drop, further data is discarded.
 #[derive(Debug)]
 pub struct Inbox {
-    pieces: mpsc::UnboundedReceiver<(Bytes, WindowPermit)>,
+    pieces: mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>,
     /// Counts the last returned bytes until the next ones are requested.
-    permit: Option<WindowPermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Bytes count for the window and for the gauge until this is dropped.
-#[derive(Debug)]
-struct WindowPermit {
-    _places: OwnedSemaphorePermit,
-    _waiting: GaugeGuard,
+impl Default for Window {
+    fn default() -> Self {
+        Self { capacity: Arc::new(Semaphore::new(WINDOW)) }
+    }
 }
 
 impl Window {
-    /// The window of a new connection. Waiting bytes are added to the gauge.
-    pub fn new(waiting: Gauge) -> Self {
-        Self { capacity: Arc::new(Semaphore::new(WINDOW)), waiting }
-    }
-
     /// The two ends of a stream of this connection.
     pub fn stream(&self) -> (InboxSender, Inbox) {
         let (sender, pieces) = mpsc::unbounded_channel();
@@ -64,9 +54,7 @@ impl InboxSender {
             permit = Arc::clone(&self.window.capacity).acquire_many_owned(cost) => permit.ok(),
             () = self.pieces.closed() => None,
         };
-        let Some(places) = permit else { return false };
-        let waiting = GaugeGuard::of_many(self.window.waiting.clone(), cost.into());
-        let permit = WindowPermit { _places: places, _waiting: waiting };
+        let Some(permit) = permit else { return false };
         // A small piece is copied, so that it does not keep the whole read buffer.
         let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
         self.pieces.send((bytes, permit)).is_ok()
@@ -88,7 +76,7 @@ impl Inbox {
         self.keep_permit(piece)
     }
 
-    fn keep_permit(&mut self, piece: Option<(Bytes, WindowPermit)>) -> Option<Bytes> {
+    fn keep_permit(&mut self, piece: Option<(Bytes, OwnedSemaphorePermit)>) -> Option<Bytes> {
         let (bytes, permit) = piece?;
         self.permit = Some(permit);
         Some(bytes)

@@ -1,6 +1,5 @@
 //! The metrics of streams and of their tokens.
 
-use super::inbox::Window;
 use crate::telemetry::{
     in_progress::{InProgress, InProgressGuard},
     metric::{Counter, Family, Gauge, GaugeGuard},
@@ -12,7 +11,6 @@ use crate::telemetry::{
 pub struct StreamingMetrics {
     tokens: Family<Counter, 1>,
     open: Family<Gauge, 1>,
-    waiting: Gauge,
     in_progress: InProgress,
 }
 
@@ -21,10 +19,6 @@ impl StreamingMetrics {
     /// unknown), or `full`: not issued, because too many are open.
     pub(super) fn token(&self, outcome: &'static str) {
         self.tokens.with([outcome]).inc();
-    }
-
-    pub(super) fn window(&self) -> Window {
-        Window::new(self.waiting.clone())
     }
 
     /// A stream begins. `what` describes it for people.
@@ -46,11 +40,6 @@ impl RegisterMetrics for StreamingMetrics {
             &["kind"],
             "Open sessions of exec, attach and port-forward",
             &self.open,
-        );
-        registry.register(
-            "dockbridge_streaming_waiting_bytes",
-            "Input of exec, attach and port-forward that clients have sent and processes have not read",
-            &self.waiting,
         );
         registry.register_in_progress(&self.in_progress);
     }

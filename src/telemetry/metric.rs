@@ -21,24 +21,19 @@ use prometheus_client::{
 /// Counted by a [`Gauge`] until it is dropped.
 #[derive(Debug)]
 #[must_use = "the gauge counts this only until this guard is dropped"]
-pub struct GaugeGuard(Gauge, i64);
+pub struct GaugeGuard(Gauge);
 
 impl GaugeGuard {
     /// Adds one until the guard is dropped.
     pub fn of(gauge: Gauge) -> Self {
-        Self::of_many(gauge, 1)
-    }
-
-    /// Adds this much until the guard is dropped.
-    pub fn of_many(gauge: Gauge, many: i64) -> Self {
-        gauge.inc_by(many);
-        Self(gauge, many)
+        gauge.inc();
+        Self(gauge)
     }
 }
 
 impl Drop for GaugeGuard {
     fn drop(&mut self) {
-        self.0.dec_by(self.1);
+        self.0.dec();
     }
 }
 

@@ -150,6 +150,16 @@ pub struct InspectHostConfig {
     pub cpuset_cpus: String,
     /// Memory nodes, in the kernel's list format.
     pub cpuset_mems: String,
+    #[serde(deserialize_with = "nullable")]
+    pub log_config: InspectLogConfig,
+}
+
+/// `HostConfig.LogConfig` of an inspect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct InspectLogConfig {
+    #[serde(rename = "Type")]
+    pub driver: String,
 }
 
 /// One entry of `HostConfig.Mounts` of an inspect.

@@ -86,8 +86,7 @@ impl Node {
         store.synced(LONG).await.unwrap();
         let tracker = TaskTracker::new();
         let state = self.root.path().join("state");
-        let logs =
-            Logs::start(ContainerLogFormat::Docker, state.join("logs"), engine.clone()).await;
+        let logs = Logs::start(ContainerLogFormat::Docker, state.join("logs")).await;
         let node = Arc::new(node::Node {
             engine: engine.clone(),
             store: store.clone(),

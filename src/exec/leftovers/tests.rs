@@ -45,6 +45,7 @@ fn exec(socket: &Path) -> Exec {
         stop_signal: None,
         hides_signals: false,
         engine_log: None,
+        log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
     };

@@ -4,7 +4,6 @@ use std::{fs::OpenOptions, io::Write, path::Path, sync::atomic::Ordering, time::
 
 use super::*;
 use crate::{
-    engine::client::{Engine, Timeouts},
     host::tail_watch::TailWatch,
     logs::{
         log_path::LogPath, metrics::LogMetrics, position_store::PositionStore, watches::Watches,
@@ -20,7 +19,6 @@ fn logs(directory: &Path) -> Arc<AllLogs> {
 fn logs_with_limit(directory: &Path, poll_limit: Duration) -> Arc<AllLogs> {
     let (watch, events) = TailWatch::open().unwrap();
     let shared = Shared::new(
-        Engine::new(directory.join("docker.sock"), Timeouts::default()),
         PositionStore::new(directory.join("positions")),
         Watches::new(Some(watch)),
         LogMetrics::default(),
@@ -36,8 +34,8 @@ fn container(directory: &Path, number: u32) -> LoggedContainer {
     LoggedContainer {
         id: ContainerId::try_from(format!("{number:064x}")).unwrap(),
         source: Some(root.join("json.log")),
+        driver: "json-file".to_owned(),
         target: LogPath::of(&root.join("main/0.log"), Some(&root)).unwrap(),
-        tty: false,
         created_at: Nanos(1),
     }
 }

@@ -4,6 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl<'a> LogEntry<'a> {
+    /// An entry from what the container wrote, including the newline.
+    pub(in crate::logs) fn new(time: &'a str, stream: Source, content: &'a [u8]) -> Self {
+        let line = content.strip_suffix(b"\n");
+        Self { time, stream, text: line.unwrap_or(content), full: line.is_some() }
+    }
+}
+
 fn read(line: &[u8]) -> Option<(String, Source, Vec<u8>, bool)> {
     let mut scratch = Vec::new();
     let entry = parse(line, &mut scratch)?;

@@ -129,7 +129,7 @@ fn a_foreign_container_is_inspected_once() {
     state.connected();
     let id = fixture::hex(9);
     let event = EngineEvent::ContainerChanged { id: id.clone() };
-    assert_eq!(state.event(event.clone(), AT), EventEffect::Queued(Target::Container(id.clone())));
+    assert_eq!(state.event(event.clone(), AT), EventEffect::Queued);
     answer(&mut state, |_| {
         Ok(Inspected::Container(Box::new(Observed::Foreign(Default::default()))))
     });
@@ -143,14 +143,15 @@ fn each_event_names_what_to_inspect() {
     let mut state = state(Vec::new());
     let (id, name) = (fixture::hex(2), "app:1".to_owned());
     let (container, image) = (Target::Container(id.clone()), Target::Image(name.clone()));
-    for (event, effect) in [
-        (EngineEvent::ContainerKilled { id: id.clone() }, EventEffect::None),
-        (EngineEvent::ContainerChanged { id: id.clone() }, EventEffect::Queued(container.clone())),
-        (EngineEvent::ContainerGone { id }, EventEffect::Gone(container)),
-        (EngineEvent::ImageChanged { name }, EventEffect::Queued(image)),
-        (EngineEvent::DaemonReloaded, EventEffect::Reloaded),
+    for (event, effect, inspected) in [
+        (EngineEvent::ContainerKilled { id: id.clone() }, EventEffect::None, None),
+        (EngineEvent::ContainerChanged { id: id.clone() }, EventEffect::Queued, Some(container)),
+        (EngineEvent::ContainerGone { id }, EventEffect::None, None),
+        (EngineEvent::ImageChanged { name }, EventEffect::Queued, Some(image)),
+        (EngineEvent::DaemonReloaded, EventEffect::Reloaded, None),
     ] {
         assert_eq!(state.event(event, AT), effect);
+        assert_eq!(state.start().map(|(target, _)| target), inspected);
     }
 }
 
@@ -244,7 +245,7 @@ fn who_gets_his_name_back_is_followed_again() {
         assert_eq!(state.event(changed(), AT), EventEffect::None);
         state.listed(&pods(&[number]));
         answer(&mut state, |_| Ok(Inspected::Container(Box::new(observed(number, 1)))));
-        assert!(matches!(state.event(changed(), AT), EventEffect::Queued(_)));
+        assert_eq!(state.event(changed(), AT), EventEffect::Queued);
         let shown = state.snapshot(&Snapshot::empty());
         let is_pod = shown.sandbox(&fixture::hex(number)).is_some();
         assert_eq!(

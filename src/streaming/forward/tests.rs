@@ -26,7 +26,6 @@ use crate::{
         time::Nanos,
     },
     streaming::{client_connection::IDLE_TIMEOUT, inbox::Window, spdy::connection::Connection},
-    telemetry::metric::Gauge,
 };
 
 fn sandbox(network: &str) -> SandboxRecord {
@@ -60,7 +59,7 @@ impl Client {
 
     fn given(time_limit: Duration) -> Self {
         let (ours, io) = duplex(256 * 1024);
-        let connection = Connection::start(ours, Window::new(Gauge::default()));
+        let connection = Connection::start(ours, Window::default());
         let serving = tokio::spawn(async move {
             pair_up(connection, &Arc::new(sandbox("host")), time_limit).await;
         });

@@ -13,7 +13,7 @@ use super::{
     decode::{Decoder, Frame},
     frame::{self, Malformed, ResetReason},
 };
-use crate::{fuzz_input::portions, streaming::inbox::Window, telemetry::metric::Gauge};
+use crate::{fuzz_input::portions, streaming::inbox::Window};
 
 /// Splits have no effect, and frames that can be written are read back unchanged.
 pub(crate) fn frames(bytes: &[u8]) {
@@ -37,7 +37,7 @@ pub(crate) fn frames(bytes: &[u8]) {
 pub(crate) fn peer(bytes: &[u8]) {
     on_this_thread(async {
         let (mut theirs, ours) = tokio::io::duplex(bytes.len().max(64));
-        let mut connection = Connection::start(ours, Window::new(Gauge::default()));
+        let mut connection = Connection::start(ours, Window::default());
         let said = async {
             for piece in portions(bytes) {
                 if theirs.write_all(piece).await.is_err() {

@@ -127,6 +127,7 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
         stop_signal: Some(inspect.config.stop_signal.clone()).filter(|text| !text.is_empty()),
         hides_signals: inspect.config.labels.contains_key(event::SIGNAL),
         engine_log: absolute(Some(&inspect.log_path)),
+        log_driver: inspect.host_config.log_config.driver.clone(),
         writable_layer: absolute(inspect.graph_driver.data.get("UpperDir")),
         limits: limits::docker::observe(&inspect.host_config),
     });

@@ -32,7 +32,6 @@ async fn what_was_called_is_counted() {
     assert_eq!(figure(&text, "dockbridge_pods{state=\"ready\"}"), 1.0);
     assert_eq!(figure(&text, "dockbridge_engine_reachable"), 1.0);
     assert!(figure(&text, "process_resident_memory_bytes") > 1e6);
-    assert!(figure(&text, "dockbridge_store_update_duration_seconds_count") > 0.0, "{text}");
     bridge.stop_pod(&sandbox).await.unwrap();
     let text = body(&ask(&bridge, "GET", "/metrics").await);
     assert_eq!(figure(&text, "dockbridge_pods{state=\"not_ready\"}"), 1.0);
@@ -253,7 +252,6 @@ async fn an_event_is_rendered_once_for_all_listeners() {
     }
     assert_eq!(counts, [4, 4], "made, started, stopped, removed");
     let text = body(&ask(&bridge, "GET", "/metrics").await);
-    assert_eq!(figure(&text, "dockbridge_container_events_total"), 4.0);
     assert_eq!(figure(&text, "dockbridge_container_event_subscribers"), 52.0);
     bridge.clear(&docker).await;
 }

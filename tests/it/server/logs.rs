@@ -312,33 +312,41 @@ async fn the_other_format_is_a_link() {
     assert!(fs::symlink_metadata(&scene.log).is_err(), "the link goes with its container");
 }
 
+/// With another log driver, or if Docker's data root is not on this host.
 #[tokio::test]
-async fn a_log_that_cannot_be_read_comes_through_the_engine() {
+async fn a_container_without_a_log_file_runs_and_ends_without_a_log() {
     for stated in ["", "/nowhere/at/all-json.log"] {
-        for tty in [false, true] {
-            let change = |wish: &mut Wish| {
-                wish.stated_log = Some(stated.to_owned());
-                wish.container.tty = tty;
-            };
-            let Scene { docker, mut bridge, id, log } = Scene::on(Node::new(), change).await;
-            assert!(log.is_file());
-            for number in 0..100 {
-                docker.world(|world| world.log(&id, &format!("line {number}")));
-                if number % 40 == 20 {
-                    within(|| texts(&log).len() > number - 10, &log).await;
-                    let node = bridge.stop().await;
-                    bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
-                }
-                if number == 50 {
-                    // The engine may end its answer at any time.
-                    docker.hang_up();
-                }
-            }
-            docker.world(|world| world.exit(&id, 0));
-            until_exited(&bridge, &id).await;
-            assert_eq!(texts(&log), numbered(0..100), "{stated:?} {tty}");
-            bridge.clear(&docker).await;
+        let scene = Scene::on(Node::new(), |wish| wish.stated_log = Some(stated.to_owned())).await;
+        scene.write("line 0");
+        assert_eq!(scene.reopen(&scene.id).await, Err(Code::FailedPrecondition));
+        scene.exit();
+        scene.until_exited().await;
+        assert!(!scene.log.exists(), "{stated:?}");
+        scene.bridge.clear(&scene.docker).await;
+    }
+}
+
+/// Docker's data root is mounted later. The log of an ended container is read after a restart.
+#[tokio::test]
+async fn a_log_file_that_appears_later_is_read() {
+    for has_ended in [false, true] {
+        let node = Node::new();
+        let late = node.path("late-json.log");
+        let stated = late.display().to_string();
+        let scene = Scene::on(node, |wish| wish.stated_log = Some(stated)).await;
+        scene.write("line 0");
+        if has_ended {
+            scene.exit();
+            scene.until_exited().await;
         }
+        let Scene { docker, mut bridge, id, log } = scene;
+        fs::copy(docker.world(|world| world.log_path(&id)), &late).unwrap();
+        if has_ended {
+            let node = bridge.stop().await;
+            bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+        }
+        within(|| texts(&log) == ["line 0"], &log).await;
+        bridge.clear(&docker).await;
     }
 }
 
@@ -358,18 +366,16 @@ async fn a_vanished_directory_is_made_again() {
 /// kubelet removes the log of an ended container before it removes the container.
 #[tokio::test]
 async fn a_removed_log_is_not_made_again() {
-    for stated in [None, Some(String::new())] {
-        let scene = Scene::on(Node::new(), |wish| wish.stated_log = stated).await;
-        scene.write("line 0");
-        scene.until(1).await;
-        scene.exit();
-        scene.until_exited().await;
-        let directory = scene.log.parent().unwrap();
-        fs::remove_dir_all(directory).unwrap();
-        scene.bridge.remove_container(&scene.id).await.unwrap();
-        assert!(!directory.exists());
-        scene.bridge.clear(&scene.docker).await;
-    }
+    let scene = Scene::new().await;
+    scene.write("line 0");
+    scene.until(1).await;
+    scene.exit();
+    scene.until_exited().await;
+    let directory = scene.log.parent().unwrap();
+    fs::remove_dir_all(directory).unwrap();
+    scene.bridge.remove_container(&scene.id).await.unwrap();
+    assert!(!directory.exists());
+    scene.bridge.clear(&scene.docker).await;
 }
 
 /// The log directory is on its own file system, which is full.

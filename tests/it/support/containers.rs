@@ -44,7 +44,7 @@ impl Verbs {
         store.complete().await.unwrap();
         let format = ContainerLogFormat::Docker;
         let node = Arc::new(Node {
-            logs: Logs::start(format, state.join("logs"), engine.clone()).await,
+            logs: Logs::start(format, state.join("logs")).await,
             image_files: ImageFiles::new(engine.clone(), store.clone(), state, &tracker),
             live: LiveSettings::new(default_settings()),
             cgroups: Cgroups::from_proc(proc),

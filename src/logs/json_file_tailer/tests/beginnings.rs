@@ -38,7 +38,7 @@ fn nothing_to_follow_leaves_the_place_alone() {
     let place = LogPath::of(&dir.path().join("pod/main/0.log"), None).unwrap();
     let refused =
         JsonFileTailer::resume(&dir.path().join("json.log"), place, None, Nanos(1)).unwrap_err();
-    assert_eq!(refused.kind(), crate::error::Kind::NotFound);
+    assert_eq!(refused.kind(), crate::error::Kind::FailedPrecondition);
     assert!(!dir.path().join("pod").exists());
 }
 

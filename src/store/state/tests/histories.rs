@@ -390,7 +390,7 @@ impl World {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
             let changed = EngineEvent::ContainerChanged { id: fixture::hex(number) };
-            assert!(matches!(self.state.event(changed, AT), EventEffect::Queued(_)), "{number}");
+            assert_eq!(self.state.event(changed, AT), EventEffect::Queued, "{number}");
         }
     }
 

@@ -25,7 +25,6 @@ use super::{
 use crate::{
     host::socket::unsent_bytes,
     streaming::inbox::{LARGEST_PIECE, Window},
-    telemetry::metric::Gauge,
 };
 
 /// What a peer receives.
@@ -100,7 +99,7 @@ impl<I: AsyncReadExt + AsyncWriteExt + Unpin> Peer<I> {
 
 fn session() -> (Connection, Peer) {
     let (ours, theirs) = duplex(64 * 1024);
-    (Connection::start(ours, Window::new(Gauge::default())), Peer::new(theirs))
+    (Connection::start(ours, Window::default()), Peer::new(theirs))
 }
 
 async fn accepted<I: AsyncReadExt + AsyncWriteExt + Unpin>(
@@ -364,7 +363,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = Peer::new(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
         let (ours, _) = listener.accept().await.unwrap();
-        let mut connection = Connection::start(ours, Window::new(Gauge::default()));
+        let mut connection = Connection::start(ours, Window::default());
         peer.open(1, 0).await;
         let (mut lazy, mut sender) = connection.accept().await.unwrap().accept();
         assert_eq!(peer.next().await, Some(Seen::Reply(1)));
@@ -394,7 +393,7 @@ async fn what_a_peer_sent_before_it_left_is_delivered() {
     let listener = socket.listen(1).unwrap();
     let mut peer = Peer::new(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
     let (ours, _) = listener.accept().await.unwrap();
-    let mut connection = Connection::start(ours, Window::new(Gauge::default()));
+    let mut connection = Connection::start(ours, Window::default());
     let (mut late, sender) = accepted(&mut connection, &mut peer, 1).await;
     let sent: Vec<u8> = (0..150_000_u32).map(|number| number.to_le_bytes()[1]).collect();
     peer.data(1, &sent, false).await;
@@ -421,7 +420,7 @@ proptest! {
 /// Echoes four streams, and checks that the same bytes come back.
 async fn echo(writes: Vec<(usize, usize, u8)>, buffer: usize) {
     let (ours, theirs) = duplex(buffer);
-    let mut connection = Connection::start(ours, Window::new(Gauge::default()));
+    let mut connection = Connection::start(ours, Window::default());
     let mut peer = Peer::new(theirs);
     for id in [1, 3, 5, 7] {
         let (mut receiver, mut sender) = accepted(&mut connection, &mut peer, id).await;

@@ -8,7 +8,7 @@ use super::{
     super::{control_frames::ControlQueue, header::tests::Deflater, limits::StreamCount},
     FrameReader,
 };
-use crate::{streaming::inbox::Window, telemetry::metric::Gauge};
+use crate::streaming::inbox::Window;
 
 /// A peer may leave its direction open after dockbridge has ended its own and dropped the stream.
 #[tokio::test]
@@ -16,7 +16,7 @@ async fn nothing_is_kept_of_streams_that_nobody_holds() {
     static POOL: Semaphore = Semaphore::const_new(0);
     let (offers, mut offered) = mpsc::channel(1);
     let (outbox, mut frames) = mpsc::channel(1);
-    let start = (Window::new(Gauge::default()), StreamCount::new(&POOL));
+    let start = (Window::default(), StreamCount::new(&POOL));
     let ways = (ControlQueue::new().0, outbox);
     let mut reader = FrameReader::new(start, CancellationToken::new(), offers.downgrade(), ways);
     let mut deflater = Deflater::default();

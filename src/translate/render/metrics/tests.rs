@@ -60,6 +60,7 @@ fn container_record(user_image: &str) -> ContainerRecord {
         stop_signal: None,
         hides_signals: false,
         engine_log: None,
+        log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
     }

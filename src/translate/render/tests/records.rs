@@ -87,6 +87,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
         stop_signal: Some("RTMIN+3".to_owned()),
         hides_signals: false,
         engine_log: None,
+        log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
     }

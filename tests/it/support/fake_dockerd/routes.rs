@@ -27,12 +27,6 @@ pub(super) enum Answer {
     Hijack(Takeover),
     /// JSON messages of a pull or load.
     Stream(Vec<Value>),
-    /// The log of this container since this time.
-    Log {
-        id: String,
-        tty: bool,
-        since: String,
-    },
     /// Events of these types and actions; an empty list means all.
     Events(broadcast::Receiver<(Value, Vec<u8>)>, Vec<String>, Vec<String>),
 }
@@ -60,7 +54,6 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
         ("GET" | "HEAD", ["containers", id, "archive"]) => {
             with(world, id, |world, one| archive(world, one, request))
         }
-        ("GET", ["containers", id, "logs"]) => with(world, id, |_, one| log(one, request)),
         ("POST", ["containers", id, "start"]) => with(world, id, start),
         ("POST", ["containers", id, "stop"]) => stop(world, id, request).await,
         ("POST", ["containers", id, "kill"]) => {
@@ -240,14 +233,6 @@ async fn stop(world: &Mutex<World>, name: &str, request: &Recorded) -> Answer {
         world.exit(&container.id, if killed { 137 } else { 143 });
     }
     Answer::Json(204, Value::Null)
-}
-
-fn log(container: &Container, request: &Recorded) -> Answer {
-    Answer::Log {
-        id: container.id.clone(),
-        tty: container.body["Tty"].as_bool().unwrap_or_default(),
-        since: request.parameter("since").to_owned(),
-    }
 }
 
 fn kill(world: &mut World, container: &Container, request: &Recorded) -> Answer {

@@ -307,36 +307,9 @@ impl Connection {
                 self.stream_out(chunks).await?;
                 self.stream.write_all(b"0\r\n\r\n").await?;
             }
-            Answer::Log { id, tty, since } => self.log(&id, tty, &since).await?,
             Answer::Events(feed, kinds, actions) => self.events(feed, &kinds, &actions).await?,
         }
         Ok(true)
-    }
-
-    /// Sends what the container wrote, and what it writes while it runs.
-    async fn log(&mut self, id: &str, tty: bool, since: &str) -> io::Result<()> {
-        wire::begin_chunks(&mut self.stream).await?;
-        let path = lock(&self.shared.world).log_path(id);
-        let (mut sent, mut byte) = (0, [0]);
-        loop {
-            let runs = |world: &World| world.container(id).is_some_and(|c| c.status == "running");
-            let goes_on = runs(&lock(&self.shared.world));
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let lines: Vec<&str> = text.split_inclusive('\n').skip(sent).collect();
-            for line in lines.iter().filter(|line| line.ends_with('\n')) {
-                sent += 1;
-                if let Some(bytes) = wire::log_message(line, tty, since) {
-                    wire::write_chunk(&mut self.stream, &bytes).await?;
-                }
-            }
-            if !goes_on {
-                return self.stream.write_all(b"0\r\n\r\n").await;
-            }
-            let pause = Duration::from_millis(5);
-            if tokio::time::timeout(pause, self.stream.read(&mut byte)).await.is_ok() {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-        }
     }
 
     async fn fail(&mut self, request: &Recorded, fault: Fault) -> io::Result<bool> {

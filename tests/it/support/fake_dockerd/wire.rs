@@ -102,27 +102,6 @@ pub(super) async fn write_chunk(stream: &mut UnixStream, chunk: &[u8]) -> io::Re
     stream.write_all(&bytes).await
 }
 
-/// A line of json-file in the form of the logs endpoint. None for a line before `since`.
-pub(super) fn log_message(line: &str, tty: bool, since: &str) -> Option<Vec<u8>> {
-    let entry: Value = serde_json::from_str(line).unwrap();
-    let time: jiff::Timestamp = entry["time"].as_str()?.parse().unwrap();
-    let nanos = time.as_nanosecond();
-    if !since.is_empty() {
-        let (seconds, part) = since.split_once('.').unwrap();
-        let since: i128 = format!("{seconds}{part:0<9}").parse().unwrap();
-        if nanos < since {
-            return None;
-        }
-    }
-    let body = format!("{time:.9} {}", entry["log"].as_str()?).into_bytes();
-    if tty {
-        return Some(body);
-    }
-    let stream = if entry["stream"] == "stderr" { 2 } else { 1 };
-    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-    Some([&[stream, 0, 0, 0][..], &length, &body].concat())
-}
-
 fn head(text: &str) -> Recorded {
     let mut lines = text.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');

@@ -36,7 +36,7 @@ async fn places_return_with_the_last_half_of_a_stream() {
     static POOL: Semaphore = Semaphore::const_new(1);
     let (ours, theirs) = duplex(64 * 1024);
     let (sender, offers) = mpsc::channel(20);
-    let window = Window::new(Gauge::default());
+    let window = Window::default();
     tokio::spawn(run(ours, window, sender, StreamCount::new(&POOL)));
     let (mut connection, mut peer) = (Connection { offers }, Peer::new(theirs));
     let mut streams = Vec::new();
