@@ -58,7 +58,10 @@ impl Shared {
             Ok(plugin) => plugin,
             Err(reason) => {
                 let reason = connection.close(reason);
-                warn!(plugin = name, error = %reason, "cannot set up an NRI plugin; closing its connection");
+                // `dockbridge check` and the start connect only to ask who listens.
+                if reason != CloseReason::ByPlugin || !name.is_empty() {
+                    warn!(plugin = name, error = %reason, "cannot set up an NRI plugin; closing its connection");
+                }
                 return reason;
             }
         };
