@@ -82,7 +82,7 @@ impl Commands {
     /// The container is unknown or does not run, the engine fails, or the timeout has expired. In the last
     /// case the command was killed with its child processes. Only this case is a deadline error: kubelet
     /// counts it as a failed probe and restarts the container. An engine that does not answer, or has not
-    /// started the command in time, is no reason for that.
+    /// started the command in time, must not cause a restart.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
         let container = self.running(&spec.container).await.map_err(not_the_commands)?;
         let deadline = Deadline::new(spec.timeout, &self.node.engine, container.id.as_str());
@@ -137,7 +137,7 @@ impl Commands {
         cleared.unwrap_or_default() || has_ended(&self.node, id)
     }
 
-    /// The record of a running container. The store may not show a recent start yet, so the engine is asked
+    /// The record of a running container. The store might not show a recent start yet, so the engine is asked
     /// before a refusal.
     async fn running(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
         let found = self.node.find_container(id).await?;

@@ -26,7 +26,7 @@ use crate::engine::{client::Engine, error::EngineError, log_messages::LogMessage
 pub(super) struct ApiReader {
     api_log: ApiLog,
     messages: mpsc::Receiver<Result<LogMessage, EngineError>>,
-    /// Messages from the queue that may not be written yet.
+    /// Messages from the queue that might not be written yet.
     pending: Vec<LogMessage>,
     reader: AbortHandle,
     end: Option<ResponseEnd>,

@@ -42,7 +42,7 @@ pub struct Position {
     /// Where to continue reading. None if entries come from the engine's logs API, or if the place is still
     /// being searched for.
     pub source: Option<SourcePosition>,
-    /// The output that the entries before that place have given.
+    /// The output written for the entries before that place.
     pub output: OutputPosition,
     /// The last entry that was read from the engine's logs API.
     pub mark: Option<LastWritten>,
