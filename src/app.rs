@@ -212,7 +212,7 @@ const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// Other users may connect to a socket in this directory if the socket permits it.
 const RUN_MODE: u32 = 0o755;
 /// How long work in progress may take after the stop signal, with or without a caller. An engine that is
-/// frozen does not answer anyway. Work that is cut off is recorded in Docker or on disk, where the next
+/// frozen does not answer anyway. Work that is interrupted is recorded in Docker or on disk, where the next
 /// start finds it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the last writes to the state directory may take.

@@ -26,7 +26,7 @@ pub enum AppError {
     MissingCapabilities { missing: String },
     #[error(transparent)]
     State(#[from] HostError),
-    /// Another dockbridge uses the state directory, or we may not write there.
+    /// Another dockbridge uses the state directory, or we cannot write there.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir { state_dir: PathBuf, source: LockError },
     #[error(

@@ -42,7 +42,7 @@ async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Ite
     examined.findings.0.into_iter().filter(is_logged)
 }
 
-/// Leaves out the finding about other servers of the engine. It would mean this process, whose name may not
+/// Leaves out the finding about other servers of the engine. It would mean this process, whose name might not
 /// be in the lock file yet. A real second server exits with its own error.
 fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server

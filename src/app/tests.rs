@@ -111,7 +111,7 @@ const PROCESS: [&str; 5] = [
     "process_threads",
 ];
 
-/// Words that names must not contain: units that are no base units, types, endings of histogram series, and
+/// Words that names must not contain: units other than base units, types, endings of histogram series, and
 /// labels that others set.
 const RESERVED: [&str; 22] = [
     "ms",

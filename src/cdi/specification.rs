@@ -118,9 +118,9 @@ pub(super) struct NetDevice {
 pub(super) struct IntelRdt {
     #[serde(rename = "closID")]
     pub(super) clos_id: Option<String>,
-    /// Line of the L3 cache.
+    /// The `L3` line of `schemata`.
     pub(super) l3_cache_schema: Option<String>,
-    /// Line of the memory bandwidth.
+    /// The `MB` line of `schemata`.
     pub(super) mem_bw_schema: Option<String>,
     /// Lines of `schemata`.
     pub(super) schemata: Option<Vec<String>>,

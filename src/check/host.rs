@@ -130,8 +130,8 @@ async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) ->
     findings
 }
 
-/// What this host's files say about the engine and its pods, and the file of dockerd's settings. `inherited`
-/// are the open files of containers; then the dockbridge that serves, and kubelet.
+/// Findings from this host's files, and the path of dockerd's settings. `inherited` is the limit of open files
+/// of containers. `server` is the pid of the running dockbridge.
 fn local(
     settings: &Settings,
     engine: Option<&EngineInfo>,

@@ -1,7 +1,7 @@
 //! Whether kubelet's configuration fits the engine and this server.
 //!
 //! The facts are in the flags of the running kubelet, its configuration file, and the files that
-//! `--config-dir` adds. Without a process and a file, there is no kubelet on this host, which is no fault.
+//! `--config-dir` adds. Without a process and a file, there is no kubelet on this host, which is not a finding.
 
 use std::{
     fs, io,

@@ -30,8 +30,8 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Reads the kernel's settings. Where iptables cannot be asked, Docker's backend decides, and none is
-    /// known while Docker does not answer.
+    /// Reads the kernel's settings. `nftables` says which firewall Docker uses, if Docker answers. It decides
+    /// if iptables cannot be run.
     pub(super) async fn read(nftables: Option<bool>) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))

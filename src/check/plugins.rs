@@ -109,8 +109,8 @@ const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then res
 const PROTECT: &str = "chown root and chmod go-w: plugins run as root and can change every pod";
 const OTHER_SOCKET: &str =
     "run as root, or choose another path with --nri-socket: no plugin can connect there";
-const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin of both changes each container \
-                            twice, and Docker does not report pods to it";
+const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin connected to both \
+                            changes each container twice, and Docker does not report pods to it";
 const ONE_OF_BOTH: &str =
     "remove nri-opts from /etc/docker/daemon.json, then run: systemctl reload docker";
 const CONNECT: &str =

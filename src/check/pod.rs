@@ -117,8 +117,8 @@ async fn verify<W: Write>(
     Ok(steps.print(call, "running")?)
 }
 
-/// Removes what a failed run left behind. The pod is found by its label, because its id may not have
-/// reached us. It is searched for more than once, because the server may still be creating it.
+/// Removes what a failed run left behind. The pod is found by its label, because its id might not have reached
+/// us. It is searched for more than once, because the server may still be creating it.
 async fn clear_away<W: Write>(
     server: &mut RuntimeServiceClient<Channel>,
     uid: &str,

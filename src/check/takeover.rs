@@ -104,7 +104,7 @@ fn judge(
         (NetworkMode::Cni, _) => {
             return Finding::warn(
                 Subject::Pod,
-                format!("{named}; cannot find how it is connected"),
+                format!("{named}; cannot find its network"),
                 "it will be NOTREADY, and kubelet will create it again: check that --cni-conf-dir and \
                  --cni-cache-dir are those of cri-dockerd",
             );

@@ -36,9 +36,10 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
                 let seen = format!("{named} ends with its {running} running containers");
                 Finding::warn(Subject::Pod, seen, DRAIN)
             }
-            (true, true) => {
-                Finding::ok(Subject::Pod, format!("{named} keeps running: {running} containers"))
-            }
+            (true, true) => Finding::ok(
+                Subject::Pod,
+                format!("{named} and its {running} containers keep running"),
+            ),
             (false, _) => Finding::ok(Subject::Pod, format!("{named} has ended")),
         });
     }

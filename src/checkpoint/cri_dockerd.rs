@@ -39,7 +39,7 @@ impl CriDockerdCheckpoints {
     /// Removes the checkpoints of a pod. Blocks.
     ///
     /// # Errors
-    /// The first error, except that a missing file is no error.
+    /// The first error, except that a missing file is not an error.
     pub(super) fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         // On a read-only disk, removing a missing file is an error.
         let there = self.files(id).filter(|path| path.symlink_metadata().is_ok());

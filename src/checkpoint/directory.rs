@@ -94,8 +94,8 @@ impl Checkpoints {
         self.write(self.paths.sandbox(&checkpoint.id), checkpoint, durability).await
     }
 
-    /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file
-    /// is no error.
+    /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file is not an
+    /// error.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {

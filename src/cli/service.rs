@@ -82,9 +82,9 @@ pub(super) struct Gathered {
     pub(super) source: ConfigSource,
     /// The files that are read, on one line.
     pub(super) files: String,
-    /// Whether one of them is the service's and was found, not named.
+    /// Whether one of them is a file of the service that was found without being named.
     pub(super) is_found: bool,
-    /// Warnings about variables in environment files that are no settings.
+    /// Warnings about variables in environment files that are not settings.
     pub(super) unknown: Vec<String>,
 }
 

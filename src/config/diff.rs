@@ -35,7 +35,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The settings whose values differ, in the order of [`Key::ALL`]. The same value in another spelling is no
+/// The settings whose values differ, in the order of [`Key::ALL`]. The same value in another spelling is not a
 /// difference.
 pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
     let before = Settings::new(running).ok();

@@ -28,7 +28,7 @@ pub struct Settings {
     pub docker: PathBuf,
     /// The directory for what must survive a reboot (checkpoints).
     pub state_dir: PathBuf,
-    /// The directory of the archives that containers may start from; none if they may not.
+    /// The directory of the archives that containers may start from; none if this is not allowed.
     pub restore_dir: Option<PathBuf>,
     /// The images with checkpoints that containers may start from.
     pub restore_images: Vec<NamePattern>,

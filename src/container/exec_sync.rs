@@ -79,7 +79,7 @@ impl Commands {
     /// The container is unknown or does not run, the engine fails, or the timeout has expired. In the last
     /// case the command was killed with its child processes. Only this case is a deadline error: kubelet
     /// counts it as a failed probe and restarts the container. An engine that does not answer, or has not
-    /// started the command in time, is no reason for that.
+    /// started the command in time, must not cause a restart.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
         let store = &self.node.store;
         let now = store.synced(SYNC_TIMEOUT).await.map_err(not_the_commands)?;

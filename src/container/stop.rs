@@ -42,7 +42,7 @@ impl Containers {
         let id = container.id.clone();
         if !container.process.is_running() {
             self.node.end_unpacking(&id).await?;
-            // The store may not show a recent start yet, so the engine is asked.
+            // The store might not show a recent start yet, so the engine is asked.
             self.node.store.refresh_container(id.as_str()).await?;
             match self.node.store.snapshot().container(id.as_str()).map(|now| &now.process) {
                 None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),

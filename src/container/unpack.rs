@@ -162,7 +162,7 @@ fn unpack(
     if let Some(known) = documents
         && digest(&contents.documents(&mut archive)?) != known
     {
-        let text = "the archive was exchanged after the container was created";
+        let text = "the archive was replaced after the container was created";
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     let free = free(directory)?;

@@ -34,7 +34,7 @@ impl Node {
         let mut edits = OciEdits { runtime, restore, ..edits };
         if has_host_network && edits.users.is_some() {
             // The engine writes the path of the pause container's namespace, which is the host's. The pod's
-            // root may not join it.
+            // root cannot join it.
             edits.edits.push(SpecEdit::remove(&["linux", "namespaces", "network"]));
         }
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
@@ -57,7 +57,7 @@ impl Node {
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
         for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {
-            // A call with the lock writes or removes the file itself.
+            // The call that holds the lock will itself write or remove the file.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.container(&id).is_some_and(|it| it.process.is_running()) {

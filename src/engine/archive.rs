@@ -27,8 +27,8 @@ pub enum PathKind {
     /// A regular file with this size in bytes.
     File(u64),
     Directory,
-    /// A link, and the path to which it leads after all further links inside the container. This path may
-    /// not exist.
+    /// A link, and the path to which it leads after all further links inside the container. This path might not
+    /// exist.
     Link(String),
     /// A device, a pipe or a socket.
     Other,

@@ -127,7 +127,7 @@ pub enum EngineError {
     /// containerd still has a task with the container's id, because containerd or dockerd was killed
     /// during an earlier start. Starts of this container fail while containerd has that task.
     #[error(
-        "a start of container {container} was cut off and left a task in containerd; the container \
+        "a start of container {container} was interrupted and left a task in containerd; the container \
          must be removed and created again: {message}"
     )]
     LeftTask { container: String, message: String },
@@ -215,8 +215,8 @@ impl EngineError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the state of the object does not allow it. Only the text of the error says which state, so
-    /// the caller must find out.
+    /// Whether the object's state forbids the call. Only the text of the error says which state, so the caller
+    /// must find out.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }

@@ -53,7 +53,7 @@ impl ExecState {
         !self.running && self.exit_code.is_some()
     }
 
-    /// How it ended, or none before that.
+    /// How the exec ended; none if it has not.
     pub fn ending(self) -> Option<Ending> {
         let code = self.exit_code.filter(|_| self.has_ended())?;
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })

@@ -26,7 +26,7 @@ fn image() -> Subject {
     Subject::Image("busybox:1.36".to_owned())
 }
 
-/// With any text of the engine.
+/// Whatever text the engine sends.
 #[test]
 fn a_conflict_is_a_status() {
     for message in ["removal of container aaa is already in progress", "something new"] {

@@ -27,8 +27,8 @@ pub enum Leftover {
     Running,
     /// The engine was asked to start it, and may still do so.
     MayStart,
-    /// The engine says that it does not run. After a disturbance, the engine may not know what its helpers
-    /// have started, or may just be starting it.
+    /// The engine says that it does not run. After a disturbance, the engine might not know what its helpers
+    /// have started, or might be starting it now.
     Uncertain,
 }
 

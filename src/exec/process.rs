@@ -289,7 +289,7 @@ impl Process for Exec {
             if let Some(ending) = state.conclusion() {
                 return Ok(ending);
             }
-            // The engine closes the output of no process that runs.
+            // The engine does not close the output of a running process, so the connection was lost.
             if let Ok(Ok(Lookup::Found(found))) = timeout(LOOKUP_TIMEOUT, self.lookup()).await
                 && found.held.is_alive()
             {

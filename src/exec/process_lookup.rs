@@ -86,7 +86,7 @@ impl ProcessFinder {
         let inside = self.processes.is_in_cgroup(pid, &self.container);
         let pipes = self.own_pipes(process.who);
         match ProcessHandle::take(&self.processes, process.who)? {
-            // Whatever was read above, this same process was there before and after.
+            // The same process existed before and after the reads above, so they are about it.
             Some(held) if inside => {
                 let (who, leads) = (process.who, process.session == pid);
                 Ok(Lookup::Found(Arc::new(FoundProcess { main: Main { who, leads, pipes }, held })))

@@ -64,8 +64,9 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     concerned.map(|one| one.who).collect()
 }
 
-/// Whether its own traces show that it belongs. A parent of the main process's pid counts only while
-/// no other process has that pid, and then the main process is a root itself or has no children.
+/// Whether its identity, session, pipes or marker show that the process belongs to the command. A parent of the
+/// main process's pid counts only while no other process has that pid, and then the main process is a root
+/// itself or has no children.
 fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool {
     main.is_some_and(|main| one.process.who == main.who)
         || leader.is_some_and(|leader| one.process.session == leader.who.pid)

@@ -171,8 +171,8 @@ fn an_earlier_pipe_is_no_mark_of_a_command() {
     assert!(own("/dev/null").is_empty());
 }
 
-/// A machine has many processes and a container few, so only the container's are read. Reading the
-/// process outside would block forever.
+/// A machine has many processes and a container few, so only the container's are read. Reading a process
+/// outside of the container would block forever.
 #[test]
 fn only_the_processes_of_the_container_are_looked_at() {
     let root = tempfile::tempdir().unwrap();

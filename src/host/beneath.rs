@@ -24,7 +24,7 @@ use super::{
     file::{self, if_there, not_regular, regular},
 };
 
-/// Creates the parents (0755) of a file or link `below` the directory `root`, which may not exist yet.
+/// Creates the parents (0755) of a file or link `below` the directory `root`, which might not exist yet.
 ///
 /// # Errors
 /// A part of the path is not a directory, something other than a file or link has the name, or access is

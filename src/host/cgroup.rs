@@ -126,7 +126,7 @@ impl Cgroups {
             }
         }
         found.ok_or_else(|| {
-            let reason = format!("process {pid} is not in any control group of {owner}");
+            let reason = format!("process {pid} is not in any cgroup of {owner}");
             io::Error::new(io::ErrorKind::NotFound, reason)
         })
     }
@@ -252,7 +252,7 @@ impl Cgroup {
         self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
     }
 
-    /// Whether it still exists, by one of its directories.
+    /// Whether the cgroup still exists. Only one of its directories is checked.
     pub fn exists(&self) -> bool {
         self.any().is_some_and(Path::is_dir)
     }

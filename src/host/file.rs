@@ -30,7 +30,7 @@ pub enum Durability {
     Written,
 }
 
-/// The readers of a written file, independent of the umask.
+/// Who may read a written file, whatever the umask is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Only this user: 0600.

@@ -3,7 +3,7 @@
 //!
 //! Overlayfs accesses its layers with the credentials of the process that mounted it. If the upper
 //! directory is id-mapped, the host's root has no id in the mapping and could not write. So a thread
-//! with the file system ids of the container's root mounts the overlay. It keeps its capabilities.
+//! with the file system ids of the container's root mounts the overlay. The thread keeps its capabilities.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -68,9 +68,9 @@ fn attach_copy(
         map(&copy, ids).or_cannot("map the owners of files at", source)?;
     }
     // If the copy were a peer of the source, unmounting it would also unmount the mounts below the source.
-    follow(&copy).or_cannot("change the propagation of the copy of", source)?;
+    follow(&copy).or_cannot("change the propagation of the mount copied from", source)?;
     let restrict = mount_attr { attr_set: restrictions, ..NO_CHANGE };
-    change(&copy, &restrict, 0).or_cannot("restrict the copy of", source)?;
+    change(&copy, &restrict, 0).or_cannot("set the flags of the mount copied from", source)?;
     let metadata = copy.try_clone().and_then(|copy| File::from(copy).metadata());
     make_mount_point(target, metadata.or_cannot("read", source)?.is_dir())?;
     attach(&copy, target)

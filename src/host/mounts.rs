@@ -53,7 +53,8 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// The mount table of the engine behind the socket. If it cannot be read, that of this process.
+    /// The mount table of the engine behind the socket. If that cannot be read, the mount table of this
+    /// process.
     pub fn of_engine(engine_socket: &Path) -> io::Result<Self> {
         let table = listening_pid(engine_socket)
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())

@@ -49,7 +49,8 @@ impl PluginProcess {
 fn inherit(command: &mut Command, socket: &OwnedFd) {
     let descriptor = socket.as_raw_fd();
     let hand_over = move || {
-        // Runtime threads start it. They end with dockbridge.
+        // The signal is sent when the thread that started the plugin ends. Threads of the runtime end with
+        // dockbridge.
         set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
             // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been

@@ -79,7 +79,7 @@ impl RootFiles {
         Ok(())
     }
 
-    /// Creates a directory, or changes the properties of one that is there.
+    /// Creates a directory, or changes the properties of an existing one.
     ///
     /// # Errors
     /// As [`Self::remove`].
@@ -124,7 +124,7 @@ impl RootFiles {
         lchown(place.path(), Some(properties.uid), Some(properties.gid))
     }
 
-    /// Gives a file another name, and replaces what is there.
+    /// Gives a file another name, and replaces an existing file of that name.
     ///
     /// # Errors
     /// As [`Self::remove`], and if there is no such file.
@@ -150,7 +150,7 @@ impl RootFiles {
         if_there(found)
     }
 
-    /// The path with all links followed, as if this root was that of the system. What does not exist is no link.
+    /// The path with all links followed, as if this root was the system's. What does not exist is not a link.
     ///
     /// # Errors
     /// There are too many links.
@@ -217,7 +217,7 @@ fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     Ok(())
 }
 
-/// As in the kernel.
+/// How many links are followed, as in the kernel.
 const MOST_LINKS: u32 = 40;
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

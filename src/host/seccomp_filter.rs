@@ -36,7 +36,7 @@ fn filter(pid: i32) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(program))
 }
 
-#[allow(unsafe_code, reason = "nix has no such request")]
+#[allow(unsafe_code, reason = "nix has no function for these ptrace requests")]
 fn trace(request: libc::c_uint, pid: i32, address: usize, data: *mut c_void) -> io::Result<i64> {
     // SAFETY: the kernel writes to `data` only for GET_FILTER. It then is null, or has space for the number of
     // instructions that the kernel returned before. The filters of a stopped process do not change.

@@ -1,7 +1,7 @@
 //! Reads the upper directory of an overlay: what a container has added, changed and deleted.
 //!
 //! No symbolic link is followed, because a process in another container may change the directory at the
-//! same time if both share their processes. Only what a restore can create again is accepted.
+//! same time if both share their processes. Files that a restore cannot create again are refused.
 
 use std::{
     ffi::OsStr,

@@ -1,5 +1,5 @@
-//! Decides when a pull is stalled: no progress for too long. A message alone is no progress, because the
-//! engine repeats messages ten times a second and counts the seconds of an extraction.
+//! Decides when a pull is stalled: no progress for too long. A message alone does not count, because the engine
+//! repeats messages ten times a second and counts the seconds of an extraction.
 //!
 //! A download has the configured deadline. A step without visible progress (a queued layer, or an
 //! extraction without byte counts) has several times as long.
@@ -148,7 +148,7 @@ impl Transfer {
         let Some(phase) = Phase::of(status).filter(|_| !layer.is_empty()) else {
             return self.set_status(status);
         };
-        // The number of seconds until the next try is cut off.
+        // The number of seconds until the next try is left out.
         let status = if status.starts_with(RETRYING) { RETRYING } else { status };
         let new = Layer { phase, status: status.to_owned(), current: *current, total: *total };
         let old = self.layers.insert(layer.clone(), new);

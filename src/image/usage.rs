@@ -50,7 +50,7 @@ impl UsageMonitor {
                 Ok(Ok(bytes)) => {
                     self.image_bytes.send_replace(Some(bytes));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
-                    // Until a new measurement would have a different result.
+                    // Waits until a new measurement would have a different result.
                     let is_other = |now: &Snapshot| {
                         now.images() != images.as_slice() || now.engine != described
                     };

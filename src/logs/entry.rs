@@ -2,7 +2,7 @@
 //!
 //! The engine writes `{"log":"…\n","stream":"stdout","time":"…"}`, sometimes with `"attrs":{…}` before the
 //! time. Lines of this shape are split at fixed positions. Other JSON is parsed by a slower parser. After a
-//! crash of the engine or the machine, a line may be cut off and followed by NULs or directly by the next
+//! crash of the engine or the machine, a line may be truncated and followed by NULs or directly by the next
 //! line. The complete line inside is then found.
 
 use std::{borrow::Cow, str};

@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A log's path. The path to the directory may contain links. The directory itself and everything below it
-/// may not be links.
+/// A log's path. The path to the directory may contain links. The directory itself and everything below it must
+/// not be links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     root: PathBuf,

@@ -40,7 +40,7 @@ impl Identity {
 pub struct Position {
     /// Where to continue reading. None if the place is still being searched for.
     pub source: Option<SourcePosition>,
-    /// The output that the entries before that place have given.
+    /// The output written for the entries before that place.
     pub output: OutputPosition,
 }
 

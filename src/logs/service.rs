@@ -71,7 +71,7 @@ impl Logs {
         }
     }
 
-    /// Creates the directory of a log. kubelet has already done so, but other clients may not have.
+    /// Creates the directory of a log. kubelet has already done so, but other clients might not have.
     ///
     /// # Errors
     /// The directory cannot be created, its file system does not answer, or a log cannot have this path.

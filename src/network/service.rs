@@ -99,7 +99,7 @@ impl Network {
         &self.plugins.metrics
     }
 
-    /// Whether pods can be connected. With the engine's network they always can. Never blocks.
+    /// Whether pods can be connected. With the engine's network, pods always can. Never blocks.
     pub fn status(&self) -> NetworkStatus {
         match self.live.current().network {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),

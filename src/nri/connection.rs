@@ -247,7 +247,7 @@ impl Connection {
         self.close(closed);
     }
 
-    /// Handles an answer. An answer to no open call is an error.
+    /// Handles an answer. It is an error if no open call waits for it.
     fn answered(&self, envelope: &Envelope) -> Result<(), ProtocolError> {
         let Envelope { kind, stream, payload } = envelope;
         let unexpected = || ProtocolError::Unexpected { kind: *kind, stream: *stream };

@@ -77,7 +77,7 @@ fn set(
         device.remove("access")
     });
     let entries = list(document, above)?;
-    // If a variable is there twice, programs may use the first one.
+    // If a variable is set twice, programs may use the first value.
     let there = entries.iter().position(|it| field == VARIABLE && is_entry(field, it, key));
     entries.retain(|it| !is_entry(field, it, key));
     // A mount below the new one must come after it, or the new one would hide it.

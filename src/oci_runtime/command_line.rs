@@ -85,8 +85,8 @@ impl CommandLine {
     }
 }
 
-/// Name and attached value of a flag; an empty name if the word is no flag. One dash and two dashes mean
-/// the same.
+/// Name and attached value of a flag; an empty name if the word is not a flag. One dash and two dashes mean the
+/// same.
 fn flag(word: &OsStr) -> (String, Option<OsString>) {
     let text = word.to_string_lossy();
     let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else {

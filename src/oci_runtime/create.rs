@@ -101,7 +101,7 @@ fn mount(
     let mut mounted = Mounted::default();
     if let Some(users) = &edits.users {
         let root = edit::root_path(document)
-            .ok_or_else(|| OciRuntimeError::Edit("there is no root.path".to_owned()))?;
+            .ok_or_else(|| OciRuntimeError::Edit("it has no root.path".to_owned()))?;
         let target = directory.of(id).join(super::directory::ROOT);
         mount_root(&bundle.join(root), &target, users)?;
         mounted.root = Some(target);
@@ -173,7 +173,7 @@ fn mount_table() -> Result<String, HostError> {
     fs::read_to_string(MOUNTS).or_cannot("read", Path::new(MOUNTS))
 }
 
-/// A user namespace only for the id mapping, because the container's own may not exist yet.
+/// A user namespace only for the id mapping, because the container's own might not exist yet.
 fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
     let maps = IdMaps { uids: mappings.uids.line(), gids: mappings.gids.line() };
     Ok(NamespaceHolder::make(&maps, false)?.open_user()?)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The last lines that say why, on one line. CRIU's log has everything that CRIU did. The runtime's output is
-/// used if the log has no error, because CRIU may not have run.
+/// used if the log has no error, because CRIU might not have run.
 pub fn reason(log: &str, output: &str) -> String {
     let errors = log.lines().filter(|line| line.contains("Error ("));
     let mut lines: Vec<&str> = errors.map(without_time).collect();

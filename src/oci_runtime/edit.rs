@@ -105,7 +105,7 @@ fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeE
     clamp_ping_groups(document, users.gids.length)
 }
 
-/// A user namespace may not mount a sysfs of the host's network namespace, but it may bind that of the host.
+/// A user namespace cannot mount a sysfs of the host's network namespace, but can bind-mount the host's.
 fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
     let namespaces = list(document, &["linux", "namespaces"])?;
     if namespaces.iter().any(|namespace| is(namespace, "type", "network")) {

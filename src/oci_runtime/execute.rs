@@ -1,7 +1,7 @@
 //! Runs one command of the OCI runtime. It applies the edits, and then runs the lower runtime: the one that the
 //! container's file names, the one that `--dockbridge-runtime` names, or runc.
 //!
-//! The lower runtime may run this program in its turn, for example if a site's own wrapper does it for all
+//! The lower runtime may run this program again, for example if a site's own wrapper does it for all
 //! containers. The inner call finds the container's id in its environment and only runs runc.
 
 use std::{

@@ -41,7 +41,7 @@ pub(crate) fn edited(bytes: &[u8]) {
     }
 }
 
-/// The archive of a checkpoint. What is found lies inside of it.
+/// The archive of a checkpoint. The contents that are found must lie within its bytes.
 pub(crate) fn archive(bytes: &[u8]) {
     let mut archive = Cursor::new(bytes);
     let _ = check_bounds(&mut archive);

@@ -1,5 +1,5 @@
-//! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits,
-//! and complete creates.
+//! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits, and
+//! complete runs of `create`.
 
 mod chain;
 mod fixtures;

@@ -68,7 +68,7 @@ struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 #[derive(Debug)]
 struct EventQueue {
     listeners: broadcast::Sender<Arc<RenderedEvents>>,
-    /// Batches that a listener may not have read yet, with their sizes in bytes.
+    /// Batches that a listener might not have read yet, with their sizes in bytes.
     sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
@@ -225,7 +225,7 @@ fn listener_stream(
                 },
             };
             // Events are cloned one at a time, so a client that does not read holds no copies. The batch is
-            // released with its last event, so discarding it later is no error.
+            // released with its last event, so discarding it later is not an error.
             let (event, is_last) = match &*batch.0.lock() {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),

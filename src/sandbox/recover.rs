@@ -53,8 +53,7 @@ impl Sandboxes {
     }
 
     /// Repeats [`Self::release_stale`] until it succeeds, less and less often, and again after a DEL whose
-    /// failure was ignored. Nothing else waits for this, because plugins may hang. `tracker` counts each
-    /// attempt.
+    /// failure was ignored. Runs in the background, because plugins may hang. `tracker` counts each attempt.
     pub async fn repeat_releases(&self, tracker: &TaskTracker, every: Duration) -> Infallible {
         let mut pauses = Backoff::new(every, LONGEST_PAUSE);
         let mut is_released = false;

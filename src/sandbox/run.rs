@@ -101,7 +101,7 @@ impl Sandboxes {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
-        // The event of its end may not have arrived yet.
+        // The event of its end might not have arrived yet.
         self.deps.node.store.refresh_container(held.id.as_str()).await?;
         let snapshot = self.deps.node.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
@@ -141,7 +141,7 @@ impl Sandboxes {
             pause: &pause,
             network: self.mode,
             oom_floor: self.deps.node.oom_floor().await,
-            // A random name, because a shim of an earlier sandbox of this pod may not have ended yet.
+            // A random name, because a shim of an earlier sandbox of this pod might not have ended yet.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
         plan::sandbox::plan(spec, &input)

@@ -72,7 +72,7 @@ impl Stats {
         self.spread(asked.cloned().collect(), detail, Collector::container).await
     }
 
-    /// Usage of one pod. If its pause container does not run, only that of its containers.
+    /// Usage of one pod. If its pause container does not run, only the usage of its containers.
     pub async fn pod(
         &self,
         now: &Snapshot,

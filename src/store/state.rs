@@ -222,7 +222,7 @@ impl<W, E> StoreState<W, E> {
     }
 
     /// Whether the inspect of an object fails while the engine works. An object that can never be inspected
-    /// must not hide all pods, but nothing follows from the silence of the engine.
+    /// must not hide all pods, but failures prove nothing while the engine does not answer.
     fn fails_alone(&self, failures: Option<u32>) -> bool {
         self.is_connected() && self.ping_failure.is_none() && failures > Some(1)
     }

@@ -75,7 +75,7 @@ impl DisconnectWatch {
         self.0.read.load(Ordering::Acquire) + self.delivered()
     }
 
-    /// Closes the connection. To its users it looks as if the client had disconnected.
+    /// Closes the connection. Its readers and writers then see a disconnected client.
     pub fn close(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }

@@ -115,7 +115,7 @@ fn planned_sandbox(spec: &SandboxSpec) {
             continue;
         };
         let Observed::Sandbox(record) = observed(&name, &body) else {
-            panic!("what was planned is no sandbox: {name}")
+            panic!("the plan is not a sandbox: {name}")
         };
         assert_eq!((&*record.document, &record.name), (&document, &name));
         check_sandbox(&record, Some(engine));
@@ -176,7 +176,7 @@ fn planned_container(spec: &ContainerSpec) {
             }
         };
         let Observed::Container(record) = observed(&plan.name, &plan.body) else {
-            panic!("what was planned is no container: {}", plan.name)
+            panic!("the plan is not a container: {}", plan.name)
         };
         assert_eq!((&*record.document, &record.name), (&plan.document, &plan.name));
         let host = plan.body.host_config.unwrap_or_default();

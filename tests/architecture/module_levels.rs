@@ -23,7 +23,7 @@ const CONVERSIONS: [(&str, &[&str]); 8] = [
 /// conversion may use them, and they use of the conversions only what is not about a field.
 const LIMITS: &str = "limits";
 
-/// What the limits use of the conversions.
+/// Modules of the conversions that the limits may use.
 const NOT_ABOUT_FIELDS: [&str; 3] = ["error", "text", "owners"];
 
 /// Imports that the levels allow, but that are still wrong.

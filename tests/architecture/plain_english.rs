@@ -90,9 +90,14 @@ fn found(prose: &str) -> Vec<String> {
     for construction in CONSTRUCTIONS {
         let wanted: Vec<&str> = construction.split(' ').collect();
         for (at, part) in all.windows(wanted.len()).enumerate() {
-            let before = at.checked_sub(1).and_then(|before| all.get(before));
-            let allowed = before.is_some_and(|word| BEFORE_ELSE.contains(&word.as_str()));
-            if part == wanted && !(*construction == "else" && allowed) {
+            let word = |at: Option<usize>| at.and_then(|at| all.get(at)).map_or("", String::as_str);
+            let (before, after) = (word(at.checked_sub(1)), word(Some(at + wanted.len())));
+            let allowed = match *construction {
+                "else" => BEFORE_ELSE.contains(&before),
+                "is no" | "are no" => before == "there" || ["longer", "more"].contains(&after),
+                _ => false,
+            };
+            if part == wanted && !allowed {
                 found.push(words[at.saturating_sub(4)..all.len().min(at + 5)].join(" "));
             }
         }
@@ -107,7 +112,8 @@ fn found(prose: &str) -> Vec<String> {
 
 #[test]
 fn constructions_are_found_across_lines() {
-    let text = "What is no\nproblem goes on. It has it, too. Everything else stays, or else it *goes  on*.";
+    let text = "What is no\nproblem goes on. It has it, too. Everything else stays, or else it *goes  on*. \
+                There is no such file, and it is no longer used.";
     let found = found(text);
     assert_eq!(found.len(), 5, "{found:?}");
     assert!(found[0].starts_with("What is no problem"), "{found:?}");
@@ -117,7 +123,13 @@ fn constructions_are_found_across_lines() {
 const BEFORE_ELSE: [&str; 8] =
     ["everything", "nothing", "something", "anything", "somebody", "anybody", "everybody", "what"];
 const CONSTRUCTIONS: &[&str] = &[
-    "what is no",
+    "is no",
+    "are no",
+    "may not",
+    "control group",
+    "control groups",
+    "refused by name",
+    "refuses them by name",
     "of who",
     "none where",
     "has gone",

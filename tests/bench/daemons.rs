@@ -140,7 +140,7 @@ fn machine() -> Outcome<f64> {
 const MACHINE: &str = "machine";
 /// The process of the other CRI endpoint, if one is given.
 const PEER: &str = "peer";
-/// The engine's shims, one for each pod or container. They are no daemons, so they are not in the sum.
+/// The engine's shims, one for each pod or container. They are not daemons, so they are not in the sum.
 const SHIMS: &str = "shims";
 /// The kernel reports processor time in hundredths of a second.
 const TICKS: f64 = 100.0;

@@ -94,7 +94,7 @@ fn leave_out_our_runtime(host: &mut Value) {
     }
 }
 
-/// Prefix with the version, and body, of every create request in the bytes of one connection.
+/// The API version in the path, and the body, of each create request in the bytes of one connection.
 fn creations(bytes: &str) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for request in bytes.split("POST ").skip(1) {

@@ -73,7 +73,7 @@ download() {
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/debs"
     : >"$dir/status"
     printf 'deb [arch=%s%s] %s %s main\n' "$(dpkg --print-architecture)" "$signed" "$(mirror)" "$suite" >"$dir/sources.list"
-    # _apt may not enter a folder below root's home.
+    # _apt cannot enter a folder below root's home.
     local apt=(apt-get -q -o APT::Sandbox::User=root -o Dir::State::Lists="$dir/lists" -o Dir::State::status="$dir/status"
         -o Dir::Cache="$dir/cache" -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o Acquire::Languages=none)

@@ -39,7 +39,7 @@ install_missing() {
     [ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] || missing+=(containernetworking-plugins)
     if ! command -v dockerd >/dev/null && ! find_answering; then missing+=(docker.io); fi
     [ ${#missing[@]} -gt 0 ] || return 0
-    command -v apt-get >/dev/null || die "missing, and this is no Debian: ${missing[*]}"
+    command -v apt-get >/dev/null || die "missing, and this is not Debian: ${missing[*]}"
     say "installing ${missing[*]}"
     "$here/install.sh" "${missing[@]}" >"$folder/apt.log" 2>&1 || { tail -n 20 "$folder/apt.log" >&2; die "apt-get failed, see $folder/apt.log"; }
 }

@@ -100,7 +100,7 @@ async fn systemd_gets_all_notifications() {
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
     let serving = "STATUS=serving the last known state, but not ready: ";
     while !heard(&notify).await.starts_with(serving) {}
-    // The engine is down, which is no reason to be restarted by systemd.
+    // systemd must not restart dockbridge because the engine is down.
     for _ in 0..2 {
         while heard(&notify).await != "WATCHDOG=1" {}
     }

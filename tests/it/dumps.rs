@@ -241,7 +241,8 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
 }
 
-/// The files of the first one could not be removed. Nothing is thawed before the programs of both have ended.
+/// A container has two unfinished checkpoints, because the files of the first could not be removed. It is
+/// thawed only after the programs of both have ended.
 #[tokio::test]
 async fn two_leftovers_of_one_container_are_removed_together() {
     let scene = Scene::start().await;

@@ -44,7 +44,7 @@ fn start_with(variables: &str, room: &Path, listen: &str, socket: OwnedFd) -> Ch
     {
         command.args([flag, &place(name)]);
     }
-    // Variables for the tests are no settings, and would cause warnings in the log.
+    // Variables for the tests are not settings, and would cause warnings in the log.
     let of_tests = std::env::vars_os().map(|(name, _)| name);
     for name in of_tests.filter(|name| name.to_string_lossy().starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);

@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// How a column is drawn. Without its own text, it has the name in the head.
+/// How a column is drawn. Without `words`, its name is taken from the head of the table.
 struct Bar {
     class: &'static str,
     words: Option<&'static str>,

@@ -24,7 +24,7 @@ pub(crate) enum Lack {
     Devices,
     /// The reference project's network plugins, or iptables, which they call.
     Plugins,
-    /// Extended attributes of users and labels on the temporary file system.
+    /// `user.*` extended attributes and security labels in the temporary directory.
     Attributes,
     /// A program of this name.
     Program(&'static str),
@@ -63,7 +63,9 @@ impl Lack {
             Self::SysAdmin => "no right to make namespaces, mounts and quotas".to_owned(),
             Self::Devices => "no /dev/fuse or no /dev/net/tun".to_owned(),
             Self::Plugins => "no network plugins, or no iptables".to_owned(),
-            Self::Attributes => "no attributes or labels on the temporary file system".to_owned(),
+            Self::Attributes => {
+                "no extended attributes or security labels in the temporary directory".to_owned()
+            }
             Self::Program(name) => format!("no {name}"),
             Self::BridgeFilter => "no br_netfilter in the kernel".to_owned(),
             Self::HangUps => "hang-ups are ignored by whatever is started here".to_owned(),

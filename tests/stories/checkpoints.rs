@@ -141,8 +141,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The program that makes a checkpoint is held up. Its caller gets its deadline, other calls wait, dockbridge is
-/// killed, and the next one takes over. The container stops as if nothing had happened.
+/// The program that makes a checkpoint hangs. The call fails at its deadline, other calls wait, dockbridge is
+/// killed, and the next dockbridge waits for the program. The container can be stopped as usual.
 pub(crate) async fn held_up(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "held_up_checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;

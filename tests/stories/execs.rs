@@ -46,8 +46,8 @@ impl Set {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
-    /// Runs a line that must exceed its timeout of one second. On a busy machine, the engine may not start the
-    /// command in this time. That is another answer, and the line is run again.
+    /// Runs a line that must exceed its timeout of one second. On a busy machine, the engine might not start
+    /// the command in this time. That is another answer, and the line is run again.
     async fn times_out(&self, line: &str) -> Outcome {
         let mut looks = Looks::every(Duration::ZERO);
         while looks.again().await {

@@ -56,7 +56,7 @@ async fn with_a_late_one(stage: &Stage, recursive: bool) -> Outcome {
     let pod = stage.recipes.pod("late");
     let sandbox = stage.cri.run_with(&pod, LATE).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
-    // dockbridge-runtime, if it is there, creates the pod's sandbox and runs the handler's runtime.
+    // dockbridge-runtime, if it is registered, creates the pod's sandbox and runs the handler's runtime.
     let of_sandbox = if stage.world.has_oci_runtime { RUNTIME } else { LATE };
     for (id, expected) in [(&sandbox, of_sandbox), (&ids[0], LATE)] {
         let runtime =

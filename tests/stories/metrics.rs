@@ -61,7 +61,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every name except what the kernel may not count, and I/O on disks, because there may have been none.
+/// Every name has a sample, except what some kernels do not count, and disk I/O, of which there might be none.
 async fn described_metrics_have_samples(stage: &Stage, sandbox: &str, own: &Kernel) -> Outcome {
     let has_pressure = own.is_unified() && own.group("cpu")?.join("cpu.pressure").exists();
     let announced = stage.cri.descriptors().await?;

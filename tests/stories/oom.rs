@@ -190,7 +190,7 @@ async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
     Err(Failure(format!("{id} does not end")))
 }
 
-/// From outside, so that the engine does not know of it.
+/// Kills it from the host, so that the engine does not know of the kill.
 async fn kill(stage: &Stage, id: &str) -> Outcome {
     let pid = Kernel::of(&stage.engine, id).await?.pid;
     Command::new("kill").args(["-9", &pid]).status().await?;

@@ -151,7 +151,7 @@ async fn to_a_container(scene: &Scene) -> Outcome {
         if answer.starts_with("HTTP/1.") && answer.contains("dockbridge world") {
             return Ok(());
         }
-        // It may not be listening yet.
+        // It might not be listening yet.
         ensure!(Instant::now() < deadline, "the container says {answer:?}");
         sleep(Duration::from_millis(100)).await;
     }
@@ -346,7 +346,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
         if line.reader.until("there").await.is_ok() {
             open.push((forward, line));
         }
-        // It may not be listening yet.
+        // It might not be listening yet.
         ensure!(Instant::now() < deadline, "the container never answers");
     }
     scene.stage.cri.stop(&scene.sandbox).await?;

@@ -30,7 +30,8 @@ use crate::{
 };
 
 /// The counter continues to count in another pod: its processes, pipe, open files, changed and deleted files.
-/// Its name, host name, cgroup, log and volume are those of the new container. The next start is a fresh one.
+/// Its name, host name, cgroup, log and volume are those of the new container. The next start does not restore
+/// it again.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
     else {
@@ -113,7 +114,7 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
             no_capabilities,
             "with capabilities that the new container does not have: CAP_CHOWN",
         ),
-        ("root", no_root, "a process of user 0, not of user 1000"),
+        ("root", no_root, "a process with user id 0, not 1000"),
         ("privileges", no_more_rights, "may gain privileges"),
         ("volume", no_volume, "a mount at /data, which the new container does not have"),
         ("write", read_only, "its mount at /data lacks options"),
@@ -359,7 +360,7 @@ pub(crate) async fn of_another_user(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A stop and a removal while the checkpoint is unpacked interrupt this.
+/// A stop or a removal interrupts the unpacking of the checkpoint.
 pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     let Some(Counter { stage, archive, .. }) =
         Counter::checkpointed(&world, "stopped_restore").await?

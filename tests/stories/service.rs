@@ -66,7 +66,7 @@ pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Installs the unit file with the program, the folders and the engine of this story.
+/// Installs the unit file with the program, the folders and the engine of this test.
 fn install(stage: &Stage) -> Outcome {
     let start = format!(
         "ExecStart={} serve {}",

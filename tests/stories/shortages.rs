@@ -35,7 +35,7 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     resources.memory_limit_in_bytes = LIMIT;
     resources.memory_swap_limit_in_bytes = if swaps { 3 * LIMIT } else { LIMIT };
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // From outside, because a command in the container may be the one that is killed.
+    // Read from the host, because a command in the container could itself be OOM-killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::every(Duration::from_millis(100));
@@ -137,7 +137,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let resources = main.linux.get_or_insert_default().resources.get_or_insert_default();
     (resources.cpu_period, resources.cpu_quota) = (50_000, 40_000);
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // From outside, because a command in the container may be the one that is killed.
+    // Read from the host, because a command in the container could itself be OOM-killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::every(Duration::from_millis(100));

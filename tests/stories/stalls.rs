@@ -43,7 +43,7 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     let mut cases = vec![
         (dockerd, "", 400, 0),
         (dockerd, CHILD, 400, 0),
-        // Without the child, because Docker 20.10 reports such ends one after the other, each a few
+        // Without the child. With it, Docker 20.10 would report the ends one after the other, each a few
         // seconds later.
         (dockerd, "", 10_000, 10),
         (containerd, "", 400, 0),

@@ -74,7 +74,7 @@ fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
 /// size of the archives.
 ///
 /// # Errors
-/// The disk refuses, something else has one of the names, or the caller no longer waits. Nothing is left then.
+/// A file cannot be written, one of the names is taken, or the caller no longer waits. No file is left then.
 pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,

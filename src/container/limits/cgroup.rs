@@ -40,7 +40,7 @@ impl ContainerCgroup {
         match cgroups.find(pid, id) {
             Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
             Err(error) => {
-                debug!(container = id, error = chain(&error), "no control group found");
+                debug!(container = id, error = chain(&error), "no cgroup found");
                 None
             }
         }
@@ -199,9 +199,7 @@ impl ContainerCgroup {
 /// The container's processes are not visible here.
 pub(super) fn no_group(setting: &CgroupFile) -> Failure {
     let field = setting.field();
-    Failure::unmet(format!(
-        "{field}: the control group of the container cannot be found on this node"
-    ))
+    Failure::unmet(format!("{field}: the cgroup of the container cannot be found on this node"))
 }
 
 /// The kernel refuses the value, or has no such file.

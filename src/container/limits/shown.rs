@@ -71,7 +71,7 @@ fn period(requested: &Resources, kernel: &Limits) -> i64 {
     }
 }
 
-/// A requested list. Without a request, all CPUs or nodes are no limit.
+/// A requested list. Without a request, a list of all CPUs or nodes is not a limit.
 fn list(requested: &str, kernel: Option<&str>) -> String {
     match kernel {
         Some(kernel) if !requested.is_empty() && members(kernel) != members(requested) => {

@@ -67,7 +67,7 @@ impl Limits {
         let outcome = self.set(record, &plan, &after, &mut set).await;
         let refreshed = self.node.store.refresh_container(id.as_str()).await;
         outcome.map_err(|cause| {
-            // What was set before, in Docker's names or as fields of the request.
+            // The limits that this call had already set, by Docker's names or CRI's fields.
             let set = set.join(", ");
             let set = if set.is_empty() { set } else { format!("; already set: {set}") };
             let text = format!("cannot change the limits of container {id}: {cause}{set}");

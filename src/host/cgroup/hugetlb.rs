@@ -20,7 +20,7 @@ pub(super) fn sizes_in(directory: &Path) -> Vec<String> {
     kilobytes.into_iter().map(format_size).collect()
 }
 
-/// In the largest unit without a fraction.
+/// Formats the size in the largest unit that needs no fraction.
 fn format_size(kilobytes: u64) -> String {
     match (kilobytes % (1 << 20), kilobytes % (1 << 10)) {
         (0, _) => format!("{}GB", kilobytes >> 20),

@@ -29,8 +29,7 @@ impl Cgroup {
         for place in places {
             seen |= gather(place, &mut found);
         }
-        let unseen =
-            || io::Error::new(io::ErrorKind::NotFound, "the control group no longer exists");
+        let unseen = || io::Error::new(io::ErrorKind::NotFound, "the cgroup no longer exists");
         if seen { Ok(found) } else { Err(unseen()) }
     }
 }

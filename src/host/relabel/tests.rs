@@ -15,7 +15,7 @@ fn value(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// A folder on a file system with such attributes. The temporary one may not have them.
+/// A folder on a file system with such attributes. The temporary folder might not have them.
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().ok()?;
     fs::write(folder.path().join("probe"), "").ok()?;

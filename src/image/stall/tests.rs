@@ -84,7 +84,7 @@ fn a_stall_names_the_layer_and_the_time() {
     assert_eq!(stalled.layer.unwrap().to_string(), "layer a is at \"Extracting\"");
 }
 
-/// The engine repeats a message; that is no progress.
+/// The engine repeats a message, which does not count as progress.
 #[test]
 fn words_without_progress_do_not_help() {
     let began = Instant::now();

@@ -49,7 +49,7 @@ fn entries_are_read() {
             b"\",\"stream\":\"stderr\"",
             false,
         ),
-        // Cut off in the text, in an escape sequence, in the time, in attributes, with NULs between.
+        // Truncated in the text, in an escape sequence, in the time, in attributes, with NULs between.
         (r#"{"log":"lost{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),
         (r#"{"log":"lost\{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),
         (r#"{"log":"lost\u00{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),

@@ -48,7 +48,7 @@ pub struct CachedResult {
 }
 
 impl ResultCache {
-    /// The cache below `directory`, which may not exist yet.
+    /// The cache below `directory`, which might not exist yet.
     pub fn new(directory: &Path) -> Self {
         Self { results: directory.join("results") }
     }

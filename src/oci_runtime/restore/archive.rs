@@ -29,8 +29,8 @@ impl Contents {
     /// Finds the files in an archive.
     ///
     /// # Errors
-    /// The archive is damaged, has paths that leave it, links or devices in place of the files, a file twice, or is
-    /// cut off.
+    /// The archive is damaged, has paths that leave it, links or devices in place of the files, a file twice,
+    /// or is truncated.
     pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
@@ -58,7 +58,7 @@ impl Contents {
             }
             let (offset, size) = (entry.raw_file_position(), entry.size());
             if offset.checked_add(size).is_none_or(|end| end > length) {
-                return refused("is cut off");
+                return refused("is truncated");
             }
             found.push(Content { path, offset, size });
             Ok(())

@@ -16,7 +16,7 @@ pub(in crate::oci_runtime) struct Config {
     pub(super) hooks: Hooks,
 }
 
-/// Those that only run when a container is created and started.
+/// The hooks that only run when a container is created and started.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Hooks {

@@ -1,5 +1,5 @@
-//! Fits the images of a checkpoint to the new container. Pure: gets the images and the `config.json`, refuses what
-//! the container may not have, and changes what must be the container's own.
+//! Fits the images of a checkpoint to the new container. Pure: gets the images and the `config.json`, refuses
+//! what the container must not have, and changes what must be the container's own.
 //!
 //! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
 //! each one that could give a right, a mount, a device or a namespace is checked.
@@ -149,7 +149,7 @@ impl Images {
             match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
-                        "its {kind} namespace was its own, and the new container uses that of the node"
+                        "its {kind} namespace was its own, and the new container uses the node's"
                     ));
                 }
                 (is_separate, true) if !is_separate || own == 0 => {
@@ -234,7 +234,7 @@ impl Images {
 
     fn core(&self, id: u32) -> Result<Core, String> {
         let cores = self.read::<Core>(&core_name(id))?;
-        let core = cores.into_iter().next().ok_or("it has an empty core image")?;
+        let core = cores.into_iter().next().ok_or("it has an empty core-N.img")?;
         let task = core.task.as_deref().map(decoded::<Task>).transpose()?.unwrap_or_default();
         let has_old_filter = task.old_seccomp_mode.is_some() || task.old_seccomp_filter.is_some();
         if has_old_filter || task.cgroups.is_some() {
@@ -278,7 +278,7 @@ fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>,
     merged(entry, &core)
 }
 
-/// A process may have lowered its limits, but it may not have more than a new one.
+/// A process can have lowered its limits, but they must not be higher than those of a new process.
 fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
     let stated = &target.config.process.rlimits;
     let hard = |number: usize| {

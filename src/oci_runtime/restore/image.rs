@@ -14,18 +14,18 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Splits an image. Fails with the reason if it is cut off.
+    /// Splits an image. Fails with the reason if it is truncated.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let (magic, mut rest) =
-            bytes.split_at_checked(if has_two(bytes) { 8 } else { 4 }).ok_or("it is cut off")?;
+            bytes.split_at_checked(if has_two(bytes) { 8 } else { 4 }).ok_or("it is truncated")?;
         let mut entries = Vec::new();
         while !rest.is_empty() {
             if entries.len() >= MOST_ENTRIES {
                 return Err("it has too many entries".to_owned());
             }
-            let (length, after) = rest.split_first_chunk().ok_or("it is cut off")?;
+            let (length, after) = rest.split_first_chunk().ok_or("it is truncated")?;
             let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-            let (entry, after) = after.split_at_checked(length).ok_or("it is cut off")?;
+            let (entry, after) = after.split_at_checked(length).ok_or("it is truncated")?;
             entries.push(entry.to_vec());
             rest = after;
         }
@@ -35,10 +35,11 @@ impl Image {
     /// The first entry of an image that has other content after it.
     pub(super) fn first<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
         let start = if has_two(bytes) { 8 } else { 4 };
-        let rest = bytes.get(start..).and_then(<[u8]>::split_first_chunk).ok_or("it is cut off")?;
+        let rest =
+            bytes.get(start..).and_then(<[u8]>::split_first_chunk).ok_or("it is truncated")?;
         let (length, rest) = (u32::from_le_bytes(*rest.0), rest.1);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        decoded(rest.get(..length).ok_or("it is cut off")?)
+        decoded(rest.get(..length).ok_or("it is truncated")?)
     }
 
     /// An image with one entry of this kind.
@@ -83,13 +84,13 @@ pub(super) fn merged(mut message: &[u8], changes: &impl Message) -> Result<Vec<u
     Ok(kept)
 }
 
-/// The encoded part of a message with this tag.
+/// The encoded embedded message with this tag.
 pub(super) fn part(message: &[u8], wanted: u32) -> Result<Vec<u8>, String> {
     let mut part = Vec::new();
     fields(message, |tag, mut field| {
         let is_part = matches!(decode_key(&mut field), Ok((_, WireType::LengthDelimited)));
         if tag == wanted && is_part && decode_varint(&mut field).is_ok() {
-            // Decoders merge a part that is there twice.
+            // Decoders merge an embedded message that occurs twice.
             part.extend_from_slice(field);
         }
     })?;

@@ -75,7 +75,7 @@ fn properties(entry: &mut Entry<'_, impl Read>) -> io::Result<Properties> {
         }
     }
     let header = entry.header();
-    let id = |id: u64| u32::try_from(id).map_err(|_| refused("has an owner that does not exist"));
+    let id = |id: u64| u32::try_from(id).map_err(|_| refused("has an owner id above 32 bits"));
     let (uid, gid) = (id(header.uid()?)?, id(header.gid()?)?);
     Ok(Properties { uid, gid, mode: header.mode()?, modified: header.mtime()?, attributes })
 }

@@ -360,7 +360,7 @@ pub(super) struct Mount {
     /// Flags of the file system, without those of the mount.
     #[prost(uint32, optional, tag = "17")]
     pub(super) file_system_flags: Option<u32>,
-    /// The runtime's name for a source outside of the container.
+    /// The runtime's key for an external mount, whose source is outside of the container.
     #[prost(string, optional, tag = "18")]
     pub(super) outside: Option<String>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Most are opened in the container's mounts, where a link in `/proc` would lead to CRIU's program and open files. Deleted
 //! files are made before the root is changed, where every link would lead to the files of the node. CRIU follows links,
-//! so the paths may not contain any: `docs/decisions/0048`.
+//! so the paths must not contain any: `docs/decisions/0048`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,7 +74,7 @@ impl Images {
                 let name = file.path.rsplit('/').next().unwrap_or_default();
                 let number = name.strip_prefix("link_remap.").unwrap_or_default();
                 if linked.contains(&file.id) && number.parse::<u32>().is_err() {
-                    return Err(format!("its file {} would be removed", file.path));
+                    return Err(format!("the restore would remove its file {}", file.path));
                 }
                 let use_ = Use {
                     mount: file.mount.and_then(|mount| u32::try_from(mount).ok()),
@@ -133,7 +133,7 @@ impl Images {
                 self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas)
             {
                 if start < LOWEST && !config.allows("CAP_SYS_RAWIO") {
-                    return Err(format!("it has memory at address {start:#x}"));
+                    return Err(format!("it has memory at the low address {start:#x}"));
                 }
                 check_flags(flags.unwrap_or_default())?;
             }
@@ -146,7 +146,7 @@ impl Images {
 fn check_flags(flags: u32) -> Result<(), String> {
     match flags & (CREATE | EXCLUSIVE | TRUNCATE) {
         0 => Ok(()),
-        _ => Err("it has an open file that would be created or emptied".to_owned()),
+        _ => Err("the restore would create or empty an open file".to_owned()),
     }
 }
 
@@ -163,7 +163,7 @@ impl Places<'_> {
     }
 
     fn socket(&self, name: &[u8], directory: Option<&str>) -> Result<Vec<Located>, String> {
-        // A NUL at the start marks a name that is no path.
+        // A NUL at the start marks a name that is not a path.
         let name =
             if name.starts_with(b"\0") { b"" } else { name.strip_suffix(b"\0").unwrap_or(name) };
         let name = str::from_utf8(name).map_err(|_| "it has a socket whose path is not UTF-8")?;
@@ -224,7 +224,7 @@ impl Places<'_> {
             return refused("was deleted below a directory of a mount");
         }
         if use_.is_terminal && matches!(content, Content::Root | Content::Volume(_)) {
-            return refused("is no terminal");
+            return refused("is not a terminal");
         }
         let volume = match content {
             Content::Root => None,

@@ -15,7 +15,7 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
         return Err("it has a process that may gain privileges (no_new_privs is off)".to_owned());
     }
     if credentials.secure_bits != 0 && !config.allows("CAP_SETPCAP") {
-        return Err("it has a process with secure bits, which need CAP_SETPCAP".to_owned());
+        return Err("it has a process with securebits, which need CAP_SETPCAP".to_owned());
     }
     if credentials.apparmor_namespaces.as_ref().is_some_and(|profiles| !profiles.is_empty()) {
         return Err("it has its own AppArmor profiles".to_owned());
@@ -35,23 +35,23 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Root may have changed to other users. Another user may not have changed, although a program of the image
-/// may be set-user-ID.
+/// Root can have changed to other users. For any other user a change is refused, although a set-user-ID program
+/// of the image could have made it.
 fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let user = &config.process.user;
     let may = |capability| user.uid == 0 && config.allows(capability);
     let uids = [has.uid, has.effective_uid, has.saved_uid, has.file_uid];
     if let Some(other) = uids.iter().find(|uid| **uid != user.uid && !may("CAP_SETUID")) {
-        return Err(format!("it has a process of user {other}, not of user {}", user.uid));
+        return Err(format!("it has a process with user id {other}, not {}", user.uid));
     }
     let gids = [has.gid, has.effective_gid, has.saved_gid, has.file_gid];
     let is_own = |gid: &&u32| **gid == user.gid || user.additional_gids.contains(gid);
     let mut others = gids.iter().filter(|gid| **gid != user.gid);
     let other = others.next().or_else(|| has.groups.iter().find(|gid| !is_own(gid)));
     match other {
-        Some(other) if !may("CAP_SETGID") => {
-            Err(format!("it has a process of group {other}, which the new container does not have"))
-        }
+        Some(other) if !may("CAP_SETGID") => Err(format!(
+            "it has a process with group id {other}, which the new container does not have"
+        )),
         _ => Ok(()),
     }
 }

@@ -197,12 +197,14 @@ fn filter(
         match pid.trim().parse() {
             Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
                 .map_err(|e| HostError::new("read the seccomp filter of", bundle, e))?),
-            _ => Err(Restore("the runtime does not create the seccomp filter".to_owned())),
+            _ => Err(Restore(
+                "the runtime cannot create a container with the seccomp filter".to_owned(),
+            )),
         }
     });
     remove_filter(line, bundle, run)?;
     match read? {
-        None => Err(Restore("the runtime made no seccomp filter".to_owned())),
+        None => Err(Restore("the runtime set no seccomp filter".to_owned())),
         filter => Ok(filter),
     }
 }
@@ -281,7 +283,7 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
     })
 }
 
-/// For a small checkpoint.
+/// How long the restore of a small checkpoint may take.
 const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
 /// Bytes that a slow disk reads in a second.
 const SLOWEST: u64 = 16 << 20;

@@ -65,7 +65,7 @@ fn check_header(header: &Header) -> Result<(), String> {
         || size != 0 && !has_content
         || is_named_directory
     {
-        return Err("has an entry that programs read in different ways".to_owned());
+        return Err("has an entry that tar programs read differently".to_owned());
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ impl Names {
 /// GNU tar ends a name at a NUL.
 fn check_name(name: &[u8]) -> Result<(), String> {
     if name.is_empty() || name.contains(&0) {
-        return Err("has a name that programs read in different ways".to_owned());
+        return Err("has a name that tar programs read differently".to_owned());
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ impl DescriptorCount {
         }
     }
 
-    /// All descriptors, and the sockets among them.
+    /// The number of descriptors, and of the sockets among them; none if not all were counted.
     fn known(&self) -> Option<(u64, u64)> {
         let counted = self.all <= MOST_DESCRIPTORS;
         counted.then_some((self.all as u64, self.sockets as u64))

@@ -43,7 +43,7 @@ struct OpenStream {
 }
 
 impl FrameReader {
-    /// `over` ends all streams. The last arguments lead to the writing side.
+    /// `over` ends all streams. The last arguments are channels to the writing side.
     pub(super) fn new(
         (window, count): (Window, StreamCount),
         over: CancellationToken,
@@ -149,7 +149,7 @@ impl FrameReader {
     }
 
     /// An empty data frame, which peers ignore, if a stream can send one. Otherwise a ping. A ping is
-    /// worse: a peer that waits until dockbridge reads may not send its echo, and then also stops reading.
+    /// worse: a peer that waits until dockbridge reads might not send its echo, and then also stops reading.
     fn probe(&self) -> ControlFrame {
         let writable = self.streams.iter().find(|(_, entry)| {
             let life = &entry.life;

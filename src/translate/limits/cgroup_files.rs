@@ -133,7 +133,7 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
 }
 
 /// The limits without which the container must not run. The others are set after the start, because
-/// kubelet always sends them and the kernel may not have them.
+/// kubelet always sends them and the kernel might not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     // The plan has already refused what cannot be set.
     let files = cgroup_files(limits, engine).unwrap_or_default();

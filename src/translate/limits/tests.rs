@@ -83,5 +83,5 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
     }
 }
 
-/// In NRI it is no limit but a field of the container.
+/// In NRI this is a field of the container, not one of its limits.
 const OOM_SCORE: &str = "oom_score_adj";

@@ -409,7 +409,7 @@ proptest::proptest! {
     }
 }
 
-/// A document of dockbridge, cut off anywhere, or any other text.
+/// A document of dockbridge, truncated anywhere, or any other text.
 fn documents() -> impl Strategy<Value = String> {
     let whole = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
     let whole = whole.as_str().unwrap().to_owned();

@@ -12,8 +12,8 @@ use crate::{
     wire::cri,
 };
 
-/// The user namespace of a pod or container. With a user namespace, the pid and IPC namespaces may not be
-/// the host's: root in the user namespace has no rights there.
+/// The user namespace of a pod or container. With a user namespace, the pid and IPC namespaces must not be the
+/// host's: root in the user namespace has no rights there.
 pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
     let Some(stated) = &given.userns_options else { return Ok(None) };
     let users = requested(stated).at("userns_options")?;

@@ -203,8 +203,8 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
 
 /// The engine's own log files. Every option that affects log lines is set, because the daemon adds its own
 /// options of the same driver. Another driver would hide the log from dockbridge, `non-blocking` mode drops
-/// lines, and `compress` replaces files that dockbridge may not have read yet. Attributes would repeat
-/// labels and variables in every line, and the CRI log format has no field for them.
+/// lines, and `compress` replaces files that dockbridge might not have read yet. Attributes would repeat labels
+/// and variables in every line, and the CRI log format has no field for them.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,

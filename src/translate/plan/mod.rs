@@ -2,7 +2,7 @@
 //!
 //! It does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments. What CRI
 //! does not state is stated here, so that no configuration of the engine or image decides it. Start with
-//! [`container::plan`] and [`sandbox::plan`]. Each file has one topic of the body, such as [`identity`],
+//! [`container::plan`] and [`sandbox::plan`]. Each file makes one part of the body, such as [`identity`],
 //! `mounts` or `security_options`.
 
 pub mod adjustment;

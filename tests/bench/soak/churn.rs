@@ -173,7 +173,7 @@ impl Churn {
     }
 }
 
-/// A larger number is no coincidence.
+/// A larger number is not a coincidence.
 const MOST_FAILED: usize = 5;
 
 /// The port of the server in the pod.

@@ -37,7 +37,7 @@ impl Curve {
         format!("{word}, medians of the thirds {medians} ({:+.1})", self.judgement.growth)
     }
 
-    /// The smallest and largest value in a picture. A change within the slack must not look large.
+    /// The range of the value axis in a chart. A change within the slack must not look large.
     pub(crate) fn frame(&self) -> (f64, f64) {
         let values = || self.samples.iter().map(|(_, value)| *value);
         let low = values().fold(f64::INFINITY, f64::min);

@@ -101,7 +101,7 @@ async fn echo(cri: Cri, id: String, way: Way) -> Outcome {
 /// One connection after the other through one session.
 async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     let mut forward = Forward::to(&cri, route, &sandbox, &[PORT]).await?;
-    // The server in the pod may not be ready yet.
+    // The server in the pod might not be ready yet.
     sleep(BREATH).await;
     loop {
         let mut line = forward.connect(PORT).await?;

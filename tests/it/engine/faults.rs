@@ -59,7 +59,7 @@ async fn a_broken_connection_has_its_kind_of_error() {
     }
 }
 
-/// An engine that restarts closes all connections at once, and the client may not have noticed yet.
+/// An engine that restarts closes all connections at once, and the client might not have noticed yet.
 #[tokio::test]
 async fn a_call_gets_through_although_the_pooled_connections_are_dead() {
     let docker = FakeDockerd::start().await;

@@ -200,8 +200,8 @@ async fn a_stop_whose_answer_is_lost_is_not_sent_again() {
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    // In one case it has already ended. In the other the engine never received the request, so the grace
-    // period expires.
+    // In one case the container has already ended. In the other the engine never received the stop, so the
+    // grace period expires.
     for (name, fault) in [("ended", Fault::LostAnswer), ("unseen", Fault::Reset)] {
         let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
         bridge.start_container(&id).await.unwrap();

@@ -197,7 +197,7 @@ async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
     let id = &restored.restored_containers[0].container_id;
     let refused = scene.bridge.start_container(id).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("was exchanged"), "{refused}");
+    assert!(refused.message().contains("was replaced"), "{refused}");
     assert_eq!(scene.docker.count("POST /containers/*/start"), 1, "only the sandbox");
     scene.bridge.clear(&scene.docker).await;
 }
@@ -260,7 +260,7 @@ async fn a_failure_does_not_take_the_container_of_another_call() {
     fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
     let held = CancellationToken::new();
     let create = "POST /containers/create";
-    // That of `a`, after the pod's and the one that reads the image.
+    // Holds the third create, of `a`. Before it come the pod and the container that reads the image.
     scene.docker.inject(Rule::new(create, Fault::Held(held.clone())).after(2).times(1));
     let config = pod("later");
     let other = async {

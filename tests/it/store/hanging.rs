@@ -54,8 +54,7 @@ async fn forty_hanging_inspects_do_not_hold_up_the_rest() {
     assert!(store.snapshot().is_complete());
 }
 
-/// From the first answer on, running containers are running and ended ones have ended, whatever the
-/// inspects do.
+/// The first answer already shows the right state of running and ended containers, whatever the inspects do.
 #[tokio::test]
 async fn the_first_answer_is_true() {
     let docker = FakeDockerd::start().await;

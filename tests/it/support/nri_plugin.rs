@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     Held(Arc<Notify>),
     /// No answer.
     Silence,
-    /// Bytes that are no valid message.
+    /// Bytes that are not a valid message.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Garbage,
     /// Closes the connection.

@@ -238,7 +238,7 @@ impl Caller {
         for one in pod.containers {
             let before = self.told.promises();
             let status = async |cri: &Cri| cri.container(&one.id).await;
-            // Removal of the replaced container may not have finished.
+            // Removal of the replaced container might not have finished.
             if let Some(status) = self.ask("ContainerStatus", false, status).await {
                 let state = status.state().as_str_name().to_owned();
                 self.told.compare_one(&before, &one.id, &state);

@@ -198,7 +198,7 @@ impl Pod {
             for at in [format!("{address}:80"), host] {
                 ensure!(
                     http::get(&at).await?.contains("dockbridge world"),
-                    "{at} is no web server"
+                    "{at} is not a web server"
                 );
             }
         }

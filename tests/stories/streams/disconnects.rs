@@ -34,7 +34,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
         scene.until_runs(&format!("sleep {terminal}"), false).await?;
         scene.until_runs(&format!("sleep {stubborn}"), false).await?;
         match held {
-            // Resources that are opened once are open after the first two.
+            // After the first two rounds, everything that is opened only once is open.
             None if number == 1 => {
                 tokio::time::sleep(patient(std::time::Duration::from_secs(2))).await;
                 held = Some(bridge.descriptors()?);

@@ -31,7 +31,7 @@ impl Kernel {
         Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
     }
 
-    /// The cgroup's directory. On cgroup v1, that of this controller.
+    /// The cgroup's directory, on cgroup v1 in the hierarchy of this controller.
     pub(crate) fn group(&self, controller: &str) -> Outcome<PathBuf> {
         let (mark, root) = match self.is_unified() {
             true => ("0::/".to_owned(), PathBuf::from("/sys/fs/cgroup")),
@@ -57,7 +57,7 @@ impl Kernel {
         let mounts = self.process("mountinfo")?;
         let root = mounts.lines().find(|line| line.contains(" / / ") && line.contains("overlay"));
         let upper = root.and_then(|line| line.split("upperdir=").nth(1)?.split(',').next());
-        upper.map(str::to_owned).ok_or_else(|| Failure("the root is no overlay".to_owned()))
+        upper.map(str::to_owned).ok_or_else(|| Failure("the root is not an overlay".to_owned()))
     }
 }
 

@@ -137,7 +137,7 @@ fn a_full_disk_and_a_truncated_file_lose_no_later_line() {
     fs::write(&source, set_back(10..40)).unwrap();
     tailer.writer.room = None;
     drain(&mut tailer);
-    // Number 6 was cut off.
+    // Number 6 was truncated.
     assert_eq!(numbers(&log), (0..6).chain(10..40).collect::<Vec<_>>());
     assert_eq!(tailer.take_losses().gaps, 1);
 }

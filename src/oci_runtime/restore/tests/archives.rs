@@ -49,7 +49,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
     assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
     assert!(!place.path().join("dump.log").exists());
-    // The archive is cut off while it is unpacked.
+    // The archive is truncated while it is unpacked.
     let mut cut = Cursor::new(bytes.get_ref()[..1024].to_vec());
     fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
     contents.unpack(&mut cut, place.path(), &|| false).unwrap_err();
@@ -89,7 +89,7 @@ fn hostile_archives_are_refused() {
     header.set_cksum();
     let bytes = [header.as_bytes().as_slice(), &[0; 1024]].concat();
     let refused = Contents::find(&mut Cursor::new(bytes)).unwrap_err().to_string();
-    assert!(refused.contains("cut off"), "{refused}");
+    assert!(refused.contains("truncated"), "{refused}");
     let large = vec![b' '; 5 << 20];
     let mut bytes = archive(&[(CONFIG, FILE, &large)]);
     let contents = Contents::find(&mut bytes).unwrap();

@@ -209,7 +209,7 @@ fn flags_and_permissions_are_not_those_of_an_open() {
     };
     for (id, file) in [(COUNT, None), (99, Some(COUNT)), (DEVICE, Some(PROGRAM))] {
         let refused = terminal(id, file, 0).unwrap_err();
-        assert!(refused.contains("is no terminal"), "{refused}");
+        assert!(refused.contains("is not a terminal"), "{refused}");
     }
     let regular = Some(regular(COUNT, "/dev/null", DEV));
     let both = Some(Terminal { id: COUNT, flags: 0o1002, file: None });
@@ -302,7 +302,7 @@ fn the_first_pages_are_not_mapped() {
         fit(&mut images, &config)
     };
     for start in [0, 4096, (1 << 16) - 1] {
-        assert!(with_area(start, None, &[]).unwrap_err().contains("memory at address"));
+        assert!(with_area(start, None, &[]).unwrap_err().contains("memory at the low address"));
         with_area(start, None, &["CAP_SYS_RAWIO"]).unwrap();
     }
     with_area(1 << 16, Some(2), &[]).unwrap();

@@ -61,9 +61,9 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
     let word = |bit: u32| vec![1_u32 << bit, 0];
     type Change = Box<dyn Fn(&mut Credentials)>;
     let cases: [(&str, Value, Change); 12] = [
-        ("user 7, not of user 0", json!(["CAP_SETGID"]), Box::new(|it| it.saved_uid = 7)),
-        ("group 7", json!(["CAP_SETUID"]), Box::new(|it| it.file_gid = 7)),
-        ("group 9", json!([]), Box::new(|it| it.groups = vec![0, 9])),
+        ("user id 7, not 0", json!(["CAP_SETGID"]), Box::new(|it| it.saved_uid = 7)),
+        ("group id 7", json!(["CAP_SETUID"]), Box::new(|it| it.file_gid = 7)),
+        ("group id 9", json!([]), Box::new(|it| it.groups = vec![0, 9])),
         ("CAP_SYS_ADMIN", json!(null), Box::new(move |it| it.effective = word(21))),
         ("CAP_SYS_ADMIN", json!(null), Box::new(move |it| it.permitted = word(21))),
         ("CAP_SYS_ADMIN", json!(null), Box::new(move |it| it.bounding = word(21))),
@@ -181,7 +181,7 @@ fn another_user_without_capabilities_is_refused() {
     // Another user without capabilities.
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
-    assert!(fit(&mut images, &config).unwrap_err().contains("not of user 1000"));
+    assert!(fit(&mut images, &config).unwrap_err().contains("not 1000"));
 }
 
 /// CRIU 4.2 writes memory that it has not set as their numbers.

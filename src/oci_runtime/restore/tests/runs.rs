@@ -34,7 +34,7 @@ impl Place {
         fs::create_dir_all(at("bundle/rootfs")).unwrap();
         let mut config = fixture().1;
         config["linux"].as_object_mut().unwrap().remove("seccomp");
-        // These paths may not exist on this machine.
+        // These paths might not exist on this machine.
         config["linux"]["maskedPaths"] =
             serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
         config["linux"]["readonlyPaths"] =

@@ -93,7 +93,7 @@ impl World {
         self.push_transition(self.next, Transition::Created);
     }
 
-    /// The change of a client that may or may not wait for its effect.
+    /// The change of a client, which waits for its effect or does not.
     fn push_transition(&mut self, number: u64, transition: Transition) {
         let id = fixture::hex(number);
         self.push(EngineEvent::ContainerTransition { id, transition });
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Foreign by its labels. For containers that have none, by its name.
+    /// A container without labels, or with a changed name, counts as foreign.
     fn is_foreign(&self, number: u64) -> bool {
         is_unlabelled(number) || self.renamed.contains(&number)
     }

@@ -52,7 +52,7 @@ rows! {
     Gauge "container_memory_total_inactive_file_bytes" "Inactive page cache, in bytes."
         |of| of.memory()?.inactive_file;
     Gauge "container_memory_swap" "Swap in use, in bytes." |of| Some(of.group?.swap.as_ref()?.usage);
-    Gauge "container_memory_kernel_usage" "Memory that the kernel uses for the control group, in bytes."
+    Gauge "container_memory_kernel_usage" "Memory that the kernel uses for the cgroup, in bytes."
         |of| of.memory()?.kernel;
     Gauge "container_memory_max_usage_bytes" "Highest memory use so far, in bytes." |of| of.memory()?.peak;
     Counter "container_memory_failcnt" "How often the memory limit was reached." |of| of.memory()?.limit_hits;
@@ -75,7 +75,7 @@ rows! {
         "Limit of memory and swap together, in bytes; 0 without a limit."
         |of| of.memory()?.swap_limit.map(zero);
     Gauge "container_spec_memory_reservation_limit_bytes"
-        "Memory that is kept for the control group when memory is short, in bytes; 0 without a reservation."
+        "Memory that is kept for the cgroup when memory is short, in bytes; 0 without a reservation."
         |of| of.memory()?.reserved.map(zero);
     Counter "container_pressure_memory_waiting_seconds_total"
         "Time in which at least one task waited for memory, in seconds."

@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     Status(u16, String),
     /// This status with this body, for any endpoint.
     Answer(u16, Value),
-    /// This status with this text, which may not be JSON.
+    /// This status with this text, which might not be JSON.
     Text(u16, String),
     /// Closes the connection instead of answering, without an effect.
     Reset,

@@ -27,7 +27,7 @@ impl Deflater {
         self.raw(&plain)
     }
 
-    /// Compresses these bytes as a block, also if they are no headers.
+    /// Compresses these bytes as a block, even if they are not headers.
     pub(crate) fn raw(&mut self, plain: &[u8]) -> Outcome<Vec<u8>> {
         let mut packed = Vec::with_capacity(plain.len() + 1024);
         let from = self.0.total_in();
