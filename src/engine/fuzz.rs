@@ -69,8 +69,10 @@ fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
             found.push(line.and_then(|line| object::<T>(&line)));
         }
     }
-    let plain = bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    let plain: Vec<_> = plain.map(object::<T>).collect();
+    let ended = [bytes, b"\n"].concat();
+    let lines = ended.split_inclusive(|byte| *byte == b'\n');
+    let plain: Vec<_> =
+        lines.filter(|line| !line.trim_ascii().is_empty()).map(object::<T>).collect();
     assert_eq!(format!("{found:?}"), format!("{plain:?}"));
 }
 

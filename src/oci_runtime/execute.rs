@@ -169,7 +169,7 @@ fn prepare_restore(
         drop(sender.send(done));
     });
     prepared.recv_timeout(limit).unwrap_or_else(|_| {
-        let cause = "a file system of this host may not answer (a dead network mount?)";
+        let cause = "a file system of this host did not answer (a dead network mount?)";
         let text = format!("the checkpoint was not prepared after {}s: {cause}", limit.as_secs());
         Err(OciRuntimeError::Restore(text))
     })

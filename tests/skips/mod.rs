@@ -44,6 +44,8 @@ pub(crate) enum Lack {
     Unified,
     /// All capabilities of the kernel, because an old engine cannot leave out those that the machine lacks.
     SysResource,
+    /// CAP_SYS_RESOURCE, with which CRIU reads the limits of processes of another user.
+    OtherLimits,
     /// A mount that is not shared.
     PrivateMounts,
     /// Docker 25.0 or newer.
@@ -74,6 +76,7 @@ impl Lack {
             Self::Selinux => "no SELinux in the kernel; make test-vm LSM=selinux has it".to_owned(),
             Self::Swap => "no swap, or no cgroup v2 to limit it; make test-vm has it".to_owned(),
             Self::Unified => "cgroup v1; make test-vm has v2".to_owned(),
+            Self::OtherLimits => "no CAP_SYS_RESOURCE, which CRIU needs for other users".to_owned(),
             Self::SysResource => "not all capabilities, and an old engine".to_owned(),
             Self::PrivateMounts => "all of this machine's mounts are shared".to_owned(),
             Self::YoungEngine => {
@@ -128,6 +131,7 @@ impl Lack {
             Self::Selinux => !is_there("/sys/fs/selinux/enforce"),
             Self::Swap => !unified || read("/proc/swaps").lines().count() < 2,
             Self::Unified => !unified,
+            Self::OtherLimits => !has_capability(24),
             Self::SysResource => !young && !has_capability(24),
             Self::PrivateMounts => {
                 let table = read("/proc/self/mountinfo");

@@ -345,7 +345,7 @@ pub(crate) async fn of_another_user(world: World) -> Outcome {
     if let Err(refused) = made {
         // CRIU cannot read the limits of processes of another user here.
         ensure!(refused.message.contains("Can't get rlimit"), "{refused}");
-        skip(Lack::SysResource);
+        skip(Lack::OtherLimits);
         return stage.leaves_nothing().await;
     }
     let sandbox = cri.run(&stage.recipes.pod("later")).await?;

@@ -7,12 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tar::{Builder, Header};
 use tokio_util::sync::CancellationToken;
 
-use super::{order::LOG, rootfs_diff::Exactly};
+use super::{
+    order::{LOG, Place},
+    rootfs_diff::Exactly,
+};
 use crate::{
     host::{
         clock,
@@ -29,29 +31,12 @@ pub(super) struct Content {
     pub(super) log: Option<File>,
 }
 
-/// A file that has a temporary name until all files of its checkpoint have their final names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
-    pub(super) draft: PathBuf,
-    pub(super) location: PathBuf,
-}
-
-impl Place {
-    /// The temporary name has a part of the id of the container or pod, of which only one checkpoint is made at a time.
-    pub(super) fn new(location: PathBuf, id: &str) -> Self {
-        let name = location.file_name().unwrap_or_default().to_string_lossy();
-        let short = id.get(..SHORT).unwrap_or(id);
-        let draft = location.with_file_name(format!(".{name}.{short}.tmp"));
-        Self { draft, location }
+/// Removes the final name, unless another file has it.
+fn take_back(place: &Place) -> Result<(), HostError> {
+    if file::is_linked(&place.draft, &place.location)? {
+        file::remove_if_present(&place.location, Durability::Written)?;
     }
-
-    /// Removes the final name, unless another file has it.
-    fn take_back(&self) -> Result<(), HostError> {
-        if file::is_linked(&self.draft, &self.location)? {
-            file::remove_if_present(&self.location, Durability::Written)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Ends a checkpoint that was interrupted. If its last file has its final name, the files stay. Otherwise they are
@@ -59,7 +44,7 @@ impl Place {
 pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     let last = places.last();
     if !last.map_or(Ok(true), |last| file::is_linked(&last.draft, &last.location))? {
-        places.iter().try_for_each(Place::take_back)?;
+        places.iter().try_for_each(take_back)?;
     }
     remove_drafts(places)
 }
@@ -105,7 +90,7 @@ pub(super) fn write(
     let written = write();
     if written.is_err() {
         // The first error is reported.
-        places.iter().for_each(|place| drop(place.take_back()));
+        places.iter().for_each(|place| drop(take_back(place)));
         let _ = remove_drafts(&places);
     }
     written
@@ -164,8 +149,6 @@ fn append(
 /// CRIU's statistics.
 const STATS: &str = "stats-dump";
 const CONTAINER_LOG: &str = "container.log";
-/// Digits of a container's id in the temporary name.
-const SHORT: usize = 12;
 
 #[cfg(test)]
 mod tests {

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    archive::{self, Content, Place},
+    archive::{self, Content},
     error::DumpError,
     facts::Facts,
-    order::{self, Cause, LOG, ORDER, Order, Part, REPORT, Report, UNWANTED},
+    order::{self, Cause, LOG, ORDER, Order, Part, Place, REPORT, Report, UNWANTED},
     work::{COMMAND, FREEZE_LIMIT},
 };
 use crate::{

@@ -7,7 +7,6 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::archive::Place;
 use crate::{
     host::{
         error::HostError,
@@ -24,6 +23,23 @@ pub(super) struct Order {
     pub(super) parts: Vec<Part>,
     /// The files of the checkpoint. The last one makes the others valid.
     pub(super) places: Vec<Place>,
+}
+
+/// A file that has a temporary name until all files of its checkpoint have their final names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) draft: PathBuf,
+    pub(super) location: PathBuf,
+}
+
+impl Place {
+    /// The temporary name has a part of the id of the container or pod, of which only one checkpoint is made at a time.
+    pub(super) fn new(location: PathBuf, id: &str) -> Self {
+        let name = location.file_name().unwrap_or_default().to_string_lossy();
+        let short = id.get(..SHORT).unwrap_or(id);
+        let draft = location.with_file_name(format!(".{name}.{short}.tmp"));
+        Self { draft, location }
+    }
 }
 
 /// One container.
@@ -123,6 +139,8 @@ pub(super) const ORDER: &str = "order.json";
 pub(super) const TAKEN: &str = "order.taken.json";
 /// Exists if no caller waits for the checkpoint.
 pub(super) const UNWANTED: &str = "unwanted";
+/// Digits of a container's id in the temporary name.
+const SHORT: usize = 12;
 /// Exists in a container's directory if the program has frozen the container. Otherwise, somebody else may have paused it.
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const REPORT: &str = "report.json";
