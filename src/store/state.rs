@@ -251,7 +251,7 @@ impl<W, E> StoreState<W, E> {
                 if self.objects.is_foreign(&id) {
                     return EventEffect::None;
                 }
-                self.enqueue(Target::Container(id))
+                self.enqueue(&Target::Container(id))
             }
             EngineEvent::ContainerTransition { id, transition } => {
                 let target = Target::Container(id);
@@ -267,7 +267,7 @@ impl<W, E> StoreState<W, E> {
                 EventEffect::None
             }
             // A removed image can come back, so its event does not prove that it is gone.
-            EngineEvent::ImageChanged { name } => self.enqueue(Target::Image(name)),
+            EngineEvent::ImageChanged { name } => self.enqueue(&Target::Image(name)),
             EngineEvent::DaemonReloaded => EventEffect::Reloaded,
         }
     }
@@ -419,8 +419,8 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    fn enqueue(&mut self, target: Target) -> EventEffect {
-        self.inspects.enqueue(&target, Reason::Changed);
+    fn enqueue(&mut self, target: &Target) -> EventEffect {
+        self.inspects.enqueue(target, Reason::Changed);
         EventEffect::Queued
     }
 

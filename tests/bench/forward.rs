@@ -25,7 +25,6 @@ use std::{
 use dockbridge::{
     model::{document::SandboxDocument, id::SandboxId, record::SandboxRecord, time::Nanos},
     streaming::{forward, inbox::Window, spdy::connection::Connection},
-    telemetry::metric::Gauge,
 };
 use flate2::{Compress, Compression, FlushCompress};
 use serde_json::json;
@@ -86,7 +85,7 @@ fn spdy_server(runtime: &Runtime) -> SocketAddr {
     runtime.spawn(async move {
         let (socket, _) = listener.accept().await.unwrap();
         socket.set_nodelay(true).unwrap();
-        let connection = Connection::start(socket, Window::new(Gauge::default()));
+        let connection = Connection::start(socket, Window::default());
         forward::over_spdy(connection, &Arc::new(sandbox())).await;
     });
     address
