@@ -258,7 +258,7 @@ pub(crate) async fn of_open_files(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "open_files").await? else { return Ok(()) };
     let cri = &stage.cri;
     let line = "mkdir -p /tmp/deep/er; cd /tmp/deep/er; mkfifo /data/pipe; exec 3<>/data/pipe; \
-                exec 4<>/tmp/deep/gone 5<>/data/gone 6<>/dev/shm/gone 7</dev/urandom 8>>kept 9</etc/hosts; \
+                exec 4<>/tmp/deep/gone 5<>/data/gone 6<>/dev/shm/gone 7</dev/urandom 8>>kept 9</etc/resolv.conf; \
                 rm /tmp/deep/gone /data/gone /dev/shm/gone; for n in 4 5 6; do echo $n >&$n; done; \
                 echo ready >&8; while :; do sleep 0.1; done";
     let mut container = stage.recipes.container("files", line);
@@ -283,7 +283,7 @@ pub(crate) async fn of_open_files(world: World) -> Outcome {
         ("fd/6", "/dev/shm/gone (deleted)"),
         ("fd/7", "/dev/urandom"),
         ("fd/8", "/tmp/deep/er/kept"),
-        ("fd/9", "/etc/hosts"),
+        ("fd/9", "/etc/resolv.conf"),
         ("fd/3", "/data/pipe"),
         ("cwd", "/tmp/deep/er"),
     ] {
