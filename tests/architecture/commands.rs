@@ -39,7 +39,7 @@ fn commands_of_documents_are_understood() {
     hold("commands and flags that nothing knows", &breaches);
 }
 
-/// Parses a command. Placeholders are left out: `debug log-level [LEVEL]`, `state|tasks`.
+/// Parses a command. Placeholders are left out: `check [--pod]`, `state|tasks`.
 fn is_understood(words: &[&str]) -> bool {
     let ends = |word: &&str| word.starts_with(['#', '&', '[', '…']) || word.contains(['|', '>']);
     let end = words.iter().position(ends);
