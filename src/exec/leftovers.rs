@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{
     error::ExecError,
@@ -111,31 +111,24 @@ impl Exec {
 
     /// Returns what is left after this step.
     async fn step(&self, left: Leftover) -> Result<Leftover, ExecError> {
-        let killed = match left {
-            Leftover::Nothing => return Ok(Leftover::Nothing),
+        match left {
+            Leftover::Nothing => {}
             Leftover::MayStart if self.starts().await? => return Ok(Leftover::Running),
-            Leftover::MayStart => return Ok(Leftover::Nothing),
+            Leftover::MayStart => {}
             Leftover::Running => match self.kill().await {
                 Err(ExecError::NotStarted { .. }) => return Ok(Leftover::MayStart),
                 killed => killed?,
             },
             Leftover::Uncertain => {
-                let mut killed = end_all(self.finder(), None).await?;
+                end_all(self.finder(), None).await?;
                 sleep(STARTED_SINCE).await;
                 // The engine is asked after the last scan. The next scan finds a process started between
                 // the two.
-                killed += end_all(self.finder(), None).await?;
+                end_all(self.finder(), None).await?;
                 if self.may_run().await {
                     return Ok(Leftover::Uncertain);
                 }
-                killed
             }
-        };
-        if killed > 0 {
-            info!(
-                container = self.finder().container,
-                "killed a command that timed out or was abandoned"
-            );
         }
         Ok(Leftover::Nothing)
     }

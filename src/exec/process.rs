@@ -6,7 +6,7 @@ use tokio::{
     sync::{OnceCell, Semaphore},
     time::{Instant, sleep, timeout},
 };
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     error::ExecError,
@@ -137,13 +137,13 @@ impl Exec {
     }
 
     /// Kills the process and all its descendants. Returns once none is left and the engine, if reachable,
-    /// reports the exec as finished. The result is the number of signals sent.
+    /// reports the exec as finished.
     ///
     /// # Errors
     /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
     /// [`ExecError::Unkillable`] when some of it does not end, [`ExecError::NotStarted`] if it may still
     /// start, and whatever the engine says.
-    pub async fn kill(&self) -> Result<usize, ExecError> {
+    pub async fn kill(&self) -> Result<(), ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Err(error)) => return Err(error),
             Ok(Ok(Lookup::Found(found))) => Some(found),
@@ -159,28 +159,25 @@ impl Exec {
             },
             // The engine does not report the pid, but processes with the marker are known.
             Err(_) => {
-                let killed = end_all(&self.shared.finder, None).await?;
+                end_all(&self.shared.finder, None).await?;
                 return match self.inspect().await {
-                    Ok(state) if state.ending().is_some() => Ok(killed),
+                    Ok(state) if state.ending().is_some() => Ok(()),
                     Ok(state) if state.pid.is_some() => Err(self.shared.finder.unkillable()),
-                    Err(ExecError::Forgotten { .. }) => Ok(killed),
+                    Err(ExecError::Forgotten { .. }) => Ok(()),
                     _ => {
                         Err(self.named(|exec, container| ExecError::NotStarted { exec, container }))
                     }
                 };
             }
         };
-        let killed = end_all(&self.shared.finder, main).await?;
+        end_all(&self.shared.finder, main).await?;
         let over = self.poll(LONGEST_PAUSE, |answer, _| match answer {
             Ok(state) => state.has_ended().then_some(()),
             Err(error) => {
                 (error.is_absence() || matches!(error, ExecError::Forgotten { .. })).then_some(())
             }
         });
-        match timeout(KILL_TIMEOUT, over).await {
-            Ok(()) => Ok(killed),
-            Err(_) => Err(self.shared.finder.unkillable()),
-        }
+        timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
     /// Does what a terminal does when its user leaves: sends SIGHUP to its session, and SIGKILL to the main
@@ -312,8 +309,7 @@ impl Process for Exec {
     }
 }
 
-/// Kills the processes that the finder finds, until two scans in a row find none. Returns how many signals
-/// were sent.
+/// Kills the processes that the finder finds, until two scans in a row find none. Logs if there were some.
 ///
 /// # Errors
 /// [`ExecError::Unkillable`] if a process does not end. The time spent waiting for other scans does
@@ -321,7 +317,7 @@ impl Process for Exec {
 pub(super) async fn end_all(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
-) -> Result<usize, ExecError> {
+) -> Result<(), ExecError> {
     let mut met = 0;
     let until = Instant::now() + KILL_TIMEOUT;
     let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_SCAN_PAUSE);
@@ -333,7 +329,13 @@ pub(super) async fn end_all(
         let enough = if signalled.unclear == 0 { EMPTY_SCANS } else { UNCLEAR_SCANS };
         still = if signalled.signalled == 0 { still + 1 } else { 0 };
         if still >= enough {
-            return Ok(met);
+            if met > 0 {
+                info!(
+                    container = finder.container,
+                    "killed a command that timed out or was abandoned"
+                );
+            }
+            return Ok(());
         }
         if scans >= LEAST_TRIES && Instant::now() > until {
             return Err(finder.unkillable());

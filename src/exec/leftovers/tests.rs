@@ -95,7 +95,7 @@ async fn a_command_that_is_not_there_is_not_killed() {
     let socket = home.path().join("docker.sock");
     let command = exec(&socket);
     tokio::select! {
-        killed = command.kill() => assert_eq!(killed.unwrap(), 0),
+        killed = command.kill() => killed.unwrap(),
         () = serve(&socket, Arc::new(Mutex::new(UNKNOWN))) => {}
     }
 }
