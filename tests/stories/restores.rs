@@ -155,7 +155,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let flags = ["--restore-dir", &place.display().to_string()];
     stage.cri = stage.bridge.restart_with(&flags).await?;
     for (path, code, reason) in [
-        (&outside, Code::InvalidArgument, "archives are only read from"),
+        (&outside, Code::InvalidArgument, "dockbridge reads archives only from"),
         (&missing, Code::NotFound, "No such file"),
         (&link, Code::InvalidArgument, "not a regular file"),
         (&text, Code::InvalidArgument, "the archive is damaged"),

@@ -180,7 +180,7 @@ mod tests {
         let mut mounts: Vec<Mount> = (0..50_000).map(|nth| at(&format!("/a/{nth}/b"))).collect();
         mounts.extend(["/a/7", "/a//7/.", "/a/7/b/c/d"].map(at));
         let found = innermost(&mounts);
-        assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later one of two at one place");
+        assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later of two mounts at one path");
         assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner one");
         assert_eq!(found.len(), 2);
         check(&mounts, || None, &|_| Ok(())).unwrap();
