@@ -46,7 +46,7 @@ where
         match entry_at(next.clone()).await? {
             PathEntry::Directory => at = next,
             PathEntry::File if ahead.is_empty() => at = next,
-            PathEntry::File => return Err(missing("a part of the path before the last is a file")),
+            PathEntry::File => return Err(missing("the path leads through a file")),
             PathEntry::Nothing => return Err(missing("nothing is there")),
             PathEntry::LinkLoop => return Err(missing("its symbolic links form a loop")),
             PathEntry::Link(_) if links == MAX_LINKS => {
