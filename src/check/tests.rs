@@ -142,7 +142,7 @@ fn nri_plugins_are_judged_where_they_are_served() {
     for expected in [
         "nri.sock; started from",
         "plugins: 10-good, 20-open\n",
-        "/bad is not started: its index is not two digits",
+        "/bad is not started: the plugin's index is not two digits",
         "/30-text is not started: the file is not executable",
         "/40-conf is not started: ",
         "conf.conf is not UTF-8",
