@@ -185,7 +185,7 @@ impl Transfer {
             (current, 0) => format!(", {current} bytes"),
             (current, total) => format!(", {current} of {total} bytes"),
         };
-        Some(format!("layer {id} has the status \"{}\"{progress}", layer.status))
+        Some(format!("layer {id} is at \"{}\"{progress}", layer.status))
     }
 
     fn set_status(&mut self, status: &str) -> bool {
