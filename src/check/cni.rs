@@ -62,8 +62,8 @@ pub(super) fn judge(
     let stopped = packets.bridged_filtered && packets.dropped;
     if stopped && has_plugin(selected, "bridge") && !has_plugin(selected, "firewall") {
         let seen = format!(
-            "pods of the network {} cannot reach each other: bridged packets pass the packet filter \
-             (net.bridge.bridge-nf-call-iptables is 1), where Docker sets the policy of FORWARD to DROP",
+            "pods of the network {} cannot reach each other: bridged packets go through iptables \
+             (net.bridge.bridge-nf-call-iptables is 1), and Docker sets the policy of FORWARD to DROP",
             selected.list.name
         );
         findings.push(Finding::warn(Subject::Network, seen, FIREWALL));
@@ -94,8 +94,8 @@ fn no_network(settings: &CniSettings) -> String {
 /// How long one plugin may take to report its versions.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-const FIREWALL: &str = "add {\"type\": \"firewall\"} to the plugins of the network, which accepts packets \
-                        between pods (or run iptables -P FORWARD ACCEPT)";
+const FIREWALL: &str = "add {\"type\": \"firewall\"} to the plugins of the network, so that packets between \
+                        pods are accepted (or run iptables -P FORWARD ACCEPT)";
 
 const PORTMAP: &str = "add {\"type\": \"portmap\", \"capabilities\": {\"portMappings\": true}} to the \
                        plugins of the network if pods use host ports";

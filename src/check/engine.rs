@@ -138,8 +138,8 @@ const ELSEWHERE: &str = "run dockbridge on the host of the engine: dockbridge ne
                          of pods, which an engine in a virtual machine or container does not expose";
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json, then run: systemctl \
                             reload docker";
-const HOST_WARNING: &str = "this is a warning of Docker about its host or its settings (docker info); if it \
-                            says \"No … support\", such limits have no effect";
+const HOST_WARNING: &str = "docker info has this warning about Docker's host or settings; a warning \"No … \
+                            support\" means that such limits have no effect";
 const NO_RUNTIME: &str = "Docker has no dockbridge-runtime (see `dockbridge setup`): pods with user namespaces, \
                           id-mapped volumes, mount options or ambient capabilities are refused";
 const OLD_API: &str = "dockbridge-runtime needs Docker 24.0 or newer";

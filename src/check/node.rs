@@ -203,7 +203,7 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
             warn(seen, format!("install apparmor (apparmor_parser), {RESTART}"))
         }
         Modules { selinux: true, .. } if !engine.has_selinux() => {
-            let seen = "SELinux is on, and Docker does not use it: containers have no labels";
+            let seen = "SELinux is on, and Docker does not use it: containers lack SELinux labels";
             warn(seen, format!("set \"selinux-enabled\": true in daemon.json, {RESTART}"))
         }
         Modules { apparmor: true, .. } => Finding::ok(Subject::Confinement, "AppArmor"),

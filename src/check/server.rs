@@ -40,5 +40,5 @@ pub(super) fn judge(
     }
 }
 
-const APART: &str = "only one dockbridge can serve an engine: stop the other dockbridge, choose another \
+const APART: &str = "only one dockbridge can serve an engine: stop the other dockbridge, or choose another \
                      engine for one of the two (--docker)";

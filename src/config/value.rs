@@ -181,7 +181,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
 
 /// `unix:///path` or `/path`.
 pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
-    socket(text, "give a unix socket: plugins run on this node")
+    socket(text, "give a unix socket: NRI plugins run on this node")
 }
 
 /// Names of plugins separated by commas.

@@ -380,7 +380,7 @@ fn prepare_namespace(path: &Path) -> Result<(), Failure> {
         Err(Failure::unmet(text))
     };
     if !netns::is_pinned(path) {
-        return refuse("no namespace is pinned there");
+        return refuse("no namespace is pinned at the path");
     }
     if netns::is_our_own(path) {
         return refuse("the namespace is the host's");

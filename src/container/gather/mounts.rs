@@ -71,12 +71,12 @@ fn refuse_propagation<'a>(
     let source = &mount.host_path;
     match wanted {
         Propagation::Bidirectional if !shared => Some(format!(
-            "{source:?} is not on a shared mount, so the host cannot see what the \
-             container mounts there: mount --make-rshared"
+            "{source:?} is not on a shared mount, so the host cannot see what the container mounts there: \
+             run mount --make-rshared"
         )),
         Propagation::HostToContainer if !shared && !follows => Some(format!(
-            "{source:?} is on a private mount, so the container cannot see what \
-             is mounted there later: mount --make-rshared"
+            "{source:?} is on a private mount, so the container cannot see what is mounted there later: run \
+             mount --make-rshared"
         )),
         _ => None,
     }

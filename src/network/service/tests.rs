@@ -368,7 +368,7 @@ async fn plugins_never_run_in_the_hosts_namespace() {
     let missing = network.prepare(pod.clone()).await.unwrap();
     let error = network.attach(&missing).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
-    assert!(error.to_string().contains("no namespace is pinned there"), "{error}");
+    assert!(error.to_string().contains("no namespace is pinned at the path"), "{error}");
     pod.netns = "/proc/self/ns/net".into();
     let intent = network.prepare(pod).await.unwrap();
     let error = network.attach(&intent).await.unwrap_err();

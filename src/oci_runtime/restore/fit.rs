@@ -97,7 +97,7 @@ impl Images {
         if target.config.has_namespace("network") {
             let networks = self.only::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {
-                return Err("the checkpoint was not connected to the network of a pod".to_owned());
+                return Err("the network of the checkpoint is not the network of a pod".to_owned());
             }
         }
         self.fit_processes(target)?;

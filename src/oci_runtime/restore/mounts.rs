@@ -62,7 +62,7 @@ pub(super) fn check(
         // CRIU unpacks the content of a tmpfs into what is mounted.
         let is_whole = is_whole && (mount.kind != TMPFS || mount.root == "/");
         if mount.outside.is_none() && !path.is_empty() && !is_whole {
-            return Err(format!("the mount at {} has {}", mount.path, mount.root));
+            return Err(format!("the mount at {} has the root {}", mount.path, mount.root));
         }
         check_mount(mount, path, config)?;
     }

@@ -110,7 +110,7 @@ impl Images {
                     }
                     Some(GHOST) => {}
                     Some(_) => {
-                        return Err("an open file belongs to a process that has ended".to_owned());
+                        return Err("an open file is in /proc of an ended process".to_owned());
                     }
                 }
             }

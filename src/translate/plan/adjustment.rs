@@ -18,7 +18,7 @@ pub fn check(
         return Ok(());
     }
     if let Some(edit) = wanted.edits.iter().find(|edit| !edit.is_for_plugins()) {
-        let reason = "no CDI device or NRI plugin may change it";
+        let reason = "no CDI device or NRI plugin may change this field";
         return Err(Failure::unsupported(&edit.name(), reason));
     }
     let refused = |reason| Failure::unsupported(&asked_for(wanted), reason);

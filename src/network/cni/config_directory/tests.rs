@@ -60,7 +60,7 @@ async fn every_refused_file_is_reported() {
         (6, "07.conf: not a network configuration: EOF"),
         (7, "08.conf: not a regular file"),
         (8, "09.conf: the path does not exist"),
-        (9, "10.conf: the file is larger than dockbridge reads"),
+        (9, "10.conf: the file is larger than its size limit"),
     ] {
         assert!(reasons.lines().nth(line).unwrap().starts_with(part), "{reasons}");
     }
