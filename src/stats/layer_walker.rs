@@ -208,9 +208,8 @@ impl LayerJob {
 
     fn begin(&self) -> Option<Walk> {
         let begun = Walk::begin(self.upper.as_deref()?);
-        let begun = begun.inspect_err(
-            |error| debug!(container = self.id, %error, "cannot measure the size of a layer"),
-        );
+        let begun = begun
+            .inspect_err(|error| debug!(container = self.id, %error, "cannot measure a layer"));
         begun.ok()
     }
 }
