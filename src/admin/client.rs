@@ -20,21 +20,21 @@ use super::endpoints::{HEALTH, READY, SOCKET};
 #[derive(Debug, Error)]
 pub enum ClientError {
     #[error(
-        "no dockbridge answers at {}: none runs, or it runs with another --run-dir",
+        "no dockbridge answers at {}: dockbridge does not run, or runs with another --run-dir",
         socket.display()
     )]
     NotRunning { socket: PathBuf, source: io::Error },
-    #[error("{} is for root only", socket.display())]
+    #[error("only root may connect to {}", socket.display())]
     Forbidden { socket: PathBuf },
     #[error("the dockbridge at {} does not answer within {:?}", socket.display(), TIMEOUT)]
     Silent { socket: PathBuf },
     #[error("the dockbridge at {} closed the connection", socket.display())]
     Broken { socket: PathBuf, source: hyper::Error },
-    #[error("cannot send the request")]
+    #[error("cannot send the request to dockbridge")]
     Here(#[from] io::Error),
-    #[error("cannot write the answer")]
+    #[error("cannot write the answer of dockbridge")]
     Output(#[source] io::Error),
-    #[error("cannot build the request")]
+    #[error("cannot build the HTTP request to dockbridge")]
     Request(#[from] http::Error),
 }
 

@@ -40,7 +40,7 @@ pub fn register_build(store: &Store, registry: &mut Registry) {
     registry.register_fn(
         "dockbridge_build_info",
         &["version", "engine", "api"],
-        "Always 1; the labels have the versions of dockbridge, the engine and the API",
+        "Always 1; the labels have the versions of dockbridge, of Docker and of the Engine API",
         move || {
             let now = store.snapshot();
             let engine = now.engine.as_ref();

@@ -162,13 +162,13 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     }
     if !network.ready {
         let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());
-        let words = words.map_or("no reason is known", String::as_str);
+        let words = words.map_or("the network gives no reason", String::as_str);
         obstacles.push(format!("pods cannot be connected: {words}"));
     }
     obstacles
 }
 
-const NO_VARIABLES: &str = "the body must be a JSON object of strings\n";
+const NO_VARIABLES: &str = "the body of the request must be a JSON object of strings\n";
 /// Much more than all variables of settings together.
 const LONGEST_VARIABLES: usize = 256 << 10;
 /// A busy store answers within milliseconds.

@@ -62,7 +62,7 @@ const FIGURES: [Figure; 4] = [
     Figure { name: "process_threads", help: "Threads of dockbridge", read: || status("Threads:") },
     Figure {
         name: "process_cpu_seconds_total",
-        help: "Processor time of dockbridge, in user and in system mode",
+        help: "Processor time that dockbridge used, in user and in system mode",
         read: cpu_seconds,
     },
     Figure {

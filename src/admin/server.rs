@@ -132,7 +132,7 @@ where
     match timeout(REQUEST_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a client of the metrics endpoint sent invalid HTTP"),
-        Err(_) => debug!("a client of the metrics endpoint did not read the answer"),
+        Err(_) => debug!("a client of the metrics endpoint did not read its answer"),
     }
 }
 

@@ -77,7 +77,7 @@ async fn wait_until_inspected(store: &Store) -> bool {
                 let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
                 warn!(
                     ?objects,
-                    "docker inspect does not answer for these objects; no cleanup until it does"
+                    "docker does not answer the inspect of some objects; nothing is cleaned up until it answers"
                 );
             }
         }
@@ -92,7 +92,7 @@ async fn refresh_unlisted(store: &Store, logs: &Logs) {
         if now.container(id.as_str()).is_none()
             && let Err(error) = store.refresh_container(id.as_str()).await
         {
-            debug!(container = %id, error = chain(&error), "log of a container that is not listed is kept");
+            debug!(container = %id, error = chain(&error), "keeping the log of a container that docker does not list");
         }
     }
 }

@@ -19,9 +19,9 @@ use crate::{
 pub enum AppError {
     /// Connecting pods needs mounts and changes to networks.
     #[error(
-        "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and \
-         image volumes would fail. Run it as root in the host's namespaces, and look for \
-         CapabilityBoundingSet= in its unit (dockbridge check lists what else is missing)"
+        "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and image \
+         volumes would fail. Run dockbridge as root in the host's namespaces, and look for \
+         CapabilityBoundingSet= in its systemd unit (dockbridge check lists what else is missing)"
     )]
     MissingCapabilities { missing: String },
     #[error(transparent)]
@@ -30,20 +30,20 @@ pub enum AppError {
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir { state_dir: PathBuf, source: LockError },
     #[error(
-        "the Docker Engine {id} at {} is served by another dockbridge, {holder}: stop it, or point \
-         one of the two at another engine (--docker)",
+        "the Docker Engine {id} at {} is served by another dockbridge, {holder}: stop that dockbridge, or \
+         choose another engine for one of the two (--docker)",
         docker.display()
     )]
     EngineInUse { id: String, docker: PathBuf, holder: Holder },
     #[error(
-        "the Docker Engine {id} at {} may be served by another dockbridge: cannot take its lock \
-         (run as root)",
+        "the Docker Engine {id} at {} may be served by another dockbridge: cannot take the lock of the \
+         engine (run dockbridge as root)",
         docker.display()
     )]
     EngineLock { id: String, docker: PathBuf, source: HostError },
     /// The run directory cannot be used, so no pod could start.
     #[error(
-        "cannot use the run directory {} (run as root, or choose another --run-dir)",
+        "cannot use the run directory {} (run dockbridge as root, or choose another --run-dir)",
         run_dir.display()
     )]
     RunDir { run_dir: PathBuf, source: HostError },
@@ -68,6 +68,6 @@ const fn state_dir_remedy(source: &LockError) -> &'static str {
         LockError::Held { .. } => {
             "stop the other dockbridge, or choose another --state-dir and engine"
         }
-        LockError::Host(_) => "run as root, or choose another --state-dir",
+        LockError::Host(_) => "run dockbridge as root, or choose another --state-dir",
     }
 }

@@ -40,7 +40,7 @@ impl RegisterMetrics for ReloadMetrics {
         registry.register_family(
             "dockbridge_config_reloads_total",
             &["result"],
-            "Reloads of the settings; a refused one changed nothing",
+            "Reloads of the settings; a refused reload changed no setting",
             &self.0,
         );
     }
@@ -105,7 +105,7 @@ impl Reloader {
                 self.metrics.0.with([APPLIED]).inc();
             }
             Err(error) => {
-                warn!(error, "configuration not reloaded; nothing was changed");
+                warn!(error, "cannot reload the configuration; no setting was changed");
                 self.metrics.0.with([REFUSED]).inc();
             }
         }
@@ -115,7 +115,7 @@ impl Reloader {
             names => format!("changed: {names}\n"),
         };
         if !needs_restart.is_empty() {
-            text += &format!("needs a restart: {needs_restart}\n");
+            text += &format!("settings that need a restart: {needs_restart}\n");
         }
         Ok(text)
     }
@@ -142,7 +142,7 @@ impl Reloader {
         let mut source = self.source.clone();
         source.variables = variables.unwrap_or(source.variables);
         let reading = blocking(move || (source.resolve(), source));
-        let late = || format!("the configuration was not read within {READ_TIMEOUT:?}");
+        let late = || format!("reading the configuration took longer than {READ_TIMEOUT:?}");
         let (resolved, source) = timeout(READ_TIMEOUT, reading).await.map_err(|_| late())?;
         Ok((source, resolved.map_err(|error| chain(&error))?))
     }

@@ -86,12 +86,12 @@ impl SelfChecks {
         match join!(socket, self.store.answers(self.time_limit)) {
             (Ok(words), true) => self.passed(&words),
             (Ok(_), false) => {
-                if self.failed("its own store does not answer") {
+                if self.failed("the store of dockbridge does not answer") {
                     warn!("self check failed: the store does not answer");
                 }
             }
             (Err(error), _) => {
-                if self.failed("its own socket does not answer") {
+                if self.failed("the CRI socket of dockbridge does not answer") {
                     let error = chain(&error);
                     warn!(error, "self check failed: the CRI socket does not answer");
                 }
@@ -109,7 +109,7 @@ impl SelfChecks {
 
     fn passed(&mut self, words: &str) {
         if std::mem::take(&mut self.has_failed) {
-            info!("self check passed: socket and store answer again");
+            info!("self check passed: the CRI socket and the store answer again");
         }
         // If systemd did not receive READY, it is sent again after the next check: without it, systemd
         // would end us.

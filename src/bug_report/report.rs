@@ -108,7 +108,7 @@ fn log(runtime: &Runtime) -> String {
     let asked = runtime.block_on(process::run(journal));
     match asked {
         Ok(ended) if !ended.stdout.is_empty() => ended.text(),
-        Ok(ended) => format!("{BY_HAND}: journalctl has no line of its units. {}", ended.stderr),
+        Ok(ended) => format!("{BY_HAND}: journalctl has no line of dockbridge. {}", ended.stderr),
         Err(error) => format!("{BY_HAND}: {}", chain(&error)),
     }
 }
@@ -121,5 +121,5 @@ const QUESTIONS: [(&str, &str); 5] = [
     ("state", endpoints::STATE),
     ("metrics", endpoints::METRICS),
 ];
-const BY_HAND: &str = "add the log of dockbridge by hand";
+const BY_HAND: &str = "add the log of dockbridge to the report by hand";
 const TIMEOUT: Duration = Duration::from_secs(30);

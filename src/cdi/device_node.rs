@@ -68,7 +68,7 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), Strin
     let differs = |property, requested: String, found: String| {
         let path = path.display();
         Err(format!(
-            "{path} is specified with {property} {requested}, but the host's node, which the engine copies, has {found}"
+            "{path} is specified with {property} {requested}, but the engine copies the device node of the host, which has {property} {found}"
         ))
     };
     let kind = match found.kind {

@@ -87,9 +87,9 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
     if let Some(Check(check)) = engine {
         edits.iter().try_for_each(check).map_err(|what| {
             format!(
-                "the Engine API cannot express its {what}: register the OCI runtime that can apply \
-                 them (`dockbridge setup`, Docker 24 or newer), or let Docker read CDI itself (Docker \
-                 25 or newer with \"features\": {{\"cdi\": true}})"
+                "the Engine API has no field for the {what} of the device: register dockbridge-runtime, \
+                 which can apply them (`dockbridge setup`, Docker 24 or newer), or let Docker read CDI \
+                 itself (Docker 25 or newer with \"features\": {{\"cdi\": true}})"
             )
         })?;
     }
@@ -101,13 +101,13 @@ fn log_ignored_options(device: &str, edits: &Edits) {
     let ignored: BTreeSet<&String> =
         options.filter(|option| IGNORED_OPTIONS.contains(&option.as_str())).collect();
     if !ignored.is_empty() {
-        info!(device, options = ?ignored, "mount options of a CDI device are ignored; its mounts keep those of their sources on the host");
+        info!(device, options = ?ignored, "mount options of a CDI device are ignored; each mount keeps the options of its source on the host");
     }
 }
 
 fn variable(text: &str) -> Result<SpecEdit, String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
-    let unnamed = || format!("environment variable {text:?} is not NAME=value");
+    let unnamed = || format!("environment variable {text:?} does not have the form NAME=value");
     let (name, value) = pair.ok_or_else(unnamed)?;
     Ok(SpecEdit::set(&["process", "env", name], value))
 }
@@ -138,7 +138,7 @@ fn hook(requested: &Hook) -> Result<SpecEdit, String> {
     let Hook { hook_name, path, args, env, timeout } = requested;
     let hook = json!({"path": path, "args": args, "env": env, "timeout": timeout});
     let edit = SpecEdit::add(&["hooks", hook_name], [stated(hook)]);
-    let unknown = || format!("the OCI runtime has no hook {hook_name:?}");
+    let unknown = || format!("OCI runtimes know no hook {hook_name:?}");
     if edit.is_for_plugins() { Ok(edit) } else { Err(unknown()) }
 }
 

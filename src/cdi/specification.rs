@@ -165,7 +165,7 @@ impl Specification {
         }
         let kind = self.kind.split_once('/');
         if kind.is_none_or(|(vendor, class)| vendor.is_empty() || class.is_empty()) {
-            return Err(format!("kind {:?} is not vendor/class", self.kind));
+            return Err(format!("kind {:?} does not have the form vendor/class", self.kind));
         }
         for (index, device) in self.devices.iter().enumerate() {
             let before = self.devices.iter().take(index);

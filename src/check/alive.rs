@@ -15,7 +15,7 @@ pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallErro
     let asked = timeout(time_limit, client::status(socket, false)).await;
     match asked.unwrap_or_else(|_| Err(CallError::late("Status", time_limit))) {
         Ok(answer) => Ok(words(&answer.status.unwrap_or_default())),
-        Err(error) if error.is_answer => Ok(format!("serving, but the call Status fails: {error}")),
+        Err(error) if error.is_answer => Ok(format!("serving, but CRI call Status fails: {error}")),
         Err(error) => Err(error),
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn own(missing: &[&str]) -> Finding {
         Finding::ok(Subject::Capabilities, "dockbridge may enter and connect network namespaces")
     } else {
         let seen = format!("dockbridge lacks {}", missing.join(" and "));
-        Finding::fail(Subject::Capabilities, seen, "run it as root, in the host's namespaces")
+        Finding::fail(Subject::Capabilities, seen, "run dockbridge as root in the host namespaces")
     }
 }
 

@@ -56,14 +56,14 @@ pub(super) fn judge(
     });
     findings.extend(passed_over);
     if !selected.list.has_capability("portMappings") {
-        let seen = format!("no plugin of {} maps host ports", selected.list.name);
+        let seen = format!("no plugin of the network {} maps host ports", selected.list.name);
         findings.push(Finding::warn(Subject::Network, seen, PORTMAP));
     }
     let stopped = packets.bridged_filtered && packets.dropped;
     if stopped && has_plugin(selected, "bridge") && !has_plugin(selected, "firewall") {
         let seen = format!(
-            "pods of {} cannot reach each other: bridged packets pass the packet filter \
-             (net.bridge.bridge-nf-call-iptables is 1), where Docker sets the policy of FORWARD to DROP",
+            "pods of the network {} cannot reach each other: bridged packets go through iptables \
+             (net.bridge.bridge-nf-call-iptables is 1), and Docker sets the policy of FORWARD to DROP",
             selected.list.name
         );
         findings.push(Finding::warn(Subject::Network, seen, FIREWALL));
@@ -86,7 +86,7 @@ fn no_network(settings: &CniSettings) -> String {
     let places: Vec<String> =
         settings.bin_dirs.iter().map(|place| place.display().to_string()).collect();
     format!(
-        "put a configuration there, with its plugins in {}; or use --network docker (without kubelet)",
+        "put a network configuration into --cni-conf-dir, and its plugins into {}; or use --network docker (without kubelet)",
         places.join(" or ")
     )
 }
@@ -94,8 +94,8 @@ fn no_network(settings: &CniSettings) -> String {
 /// How long one plugin may take to report its versions.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-const FIREWALL: &str = "add {\"type\": \"firewall\"} to its plugins, which lets pods through (or \
-                        iptables -P FORWARD ACCEPT)";
+const FIREWALL: &str = "add {\"type\": \"firewall\"} to the plugins of the network, so that packets between \
+                        pods are accepted (or run iptables -P FORWARD ACCEPT)";
 
-const PORTMAP: &str = "add {\"type\": \"portmap\", \"capabilities\": {\"portMappings\": true}} to \
-                       its plugins if pods use host ports";
+const PORTMAP: &str = "add {\"type\": \"portmap\", \"capabilities\": {\"portMappings\": true}} to the \
+                       plugins of the network if pods use host ports";

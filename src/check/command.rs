@@ -53,7 +53,7 @@ pub struct Sources {
 
 impl Sources {
     fn findings(&self) -> Vec<Finding> {
-        let ignored = "correct its name, or remove it";
+        let ignored = "correct the name of the variable or flag, or remove it";
         let warnings =
             self.warnings.iter().map(|text| Finding::warn(Subject::Settings, text, ignored));
         std::iter::once(Finding::ok(Subject::Settings, &self.files)).chain(warnings).collect()
@@ -106,7 +106,7 @@ async fn report(
 ) -> io::Result<(Findings, Option<(usize, usize)>)> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {
-        writeln!(out, "not run as root: lines marked with * may differ for root")?;
+        writeln!(out, "the check does not run as root: lines marked with * may differ for root")?;
     }
     let mut findings = Findings(sources.findings());
     print(&findings.0, true, out)?;
@@ -138,7 +138,7 @@ async fn report(
         let there = server.and_then(|server| server.socket);
         let failed = match there.as_deref().or(settings.listen.path()) {
             Some(socket) => run_pod(settings, socket, out).await?,
-            None => Some("no server to run a pod through".to_owned()),
+            None => Some("no CRI socket is known to run a pod through".to_owned()),
         };
         let failed = failed.map(|seen| Finding::fail(Subject::Pod, seen, START));
         print(failed.as_slice(), true, out)?;
@@ -168,7 +168,7 @@ async fn run_pod(
 ) -> io::Result<Option<String>> {
     let image = pod::image_of(socket).await.or_else(|| settings.sandbox_image.clone());
     let image = image.as_deref().unwrap_or(archive::reference());
-    writeln!(out, "\nOne pod with one container of {image}, through {}:", socket.display())?;
+    writeln!(out, "\nRunning a pod with one container of {image} through {}:", socket.display())?;
     Ok(pod::run(socket, image, &mut out, signal::stop()?)
         .await
         .err()
@@ -191,4 +191,4 @@ const DIFFERS_FOR_ROOT: [Subject; 13] = [
     Subject::State,
     Subject::Run,
 ];
-const START: &str = "see the error; if no server answers, start it: systemctl start dockbridge";
+const START: &str = "see the error; if no server answers: systemctl start dockbridge";

@@ -29,7 +29,7 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     info.map_err(|error| {
         let advice = match &error {
             // The text of this error already says what to do.
-            EngineError::Unreachable { .. } => "dockbridge itself connects once Docker answers",
+            EngineError::Unreachable { .. } => "dockbridge connects by itself once Docker answers",
             EngineError::Deadline { .. } => HANGS,
             EngineError::Incompatible { .. } => OTHER_VERSION,
             _ => "see the log of Docker: journalctl -u docker",
@@ -62,7 +62,7 @@ pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Find
 fn reached(socket: &Path, info: &EngineInfo) -> Finding {
     let store = if info.containerd_store { "containerd" } else { "Docker's own" };
     let seen = format!(
-        "Docker {} at {}, API {} (supported: {} to {}), image store: {store} ({})",
+        "Docker {} at {}, API {} (dockbridge supports {} to {}), image store: {store} ({})",
         info.version,
         socket.display(),
         info.api,
@@ -79,7 +79,7 @@ fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
         CgroupDriver::Systemd => "systemd",
         CgroupDriver::None => return Finding::fail(Subject::Cgroup, NO_CGROUPS, DELEGATE),
     };
-    let seen = format!("driver {driver}, version {}", info.cgroup_version);
+    let seen = format!("cgroup driver {driver}, cgroup version {}", info.cgroup_version);
     match (info.cgroup_driver, info.cgroup_version) {
         (_, 1) => Finding::warn(Subject::Cgroup, seen, VERSION_1),
         (CgroupDriver::Cgroupfs, _) if systemd => {
@@ -119,7 +119,7 @@ fn edits_runtime(info: &EngineInfo) -> Finding {
         (Some(ours), Ok(below)) => {
             let users = match info.maps_users(DEFAULT_HANDLER) {
                 Ok(()) => "pods may have user namespaces".to_owned(),
-                Err(reason) => format!("no user namespaces: {reason}"),
+                Err(reason) => format!("pods cannot have user namespaces: {reason}"),
             };
             let runs = below.first().map(|program| format!(" runs {program}")).unwrap_or_default();
             Finding::ok(subject, format!("{}{runs}; {users}", ours.path))
@@ -132,26 +132,26 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \
                      live-restore is on";
-const OTHER_VERSION: &str = "install a newer Docker if its API is too old, or a newer dockbridge if its minimum version \
-                             (min-api-version in daemon.json) is too new";
-const ELSEWHERE: &str = "run dockbridge on the host of the engine: it needs the namespaces and files \
+const OTHER_VERSION: &str = "install a newer Docker if Docker's API is too old, or a newer dockbridge if \
+                             Docker's minimum API version (min-api-version in daemon.json) is too new";
+const ELSEWHERE: &str = "run dockbridge on the host of the engine: dockbridge needs the namespaces and files \
                          of pods, which an engine in a virtual machine or container does not expose";
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json, then run: systemctl \
                             reload docker";
-const HOST_WARNING: &str = "Docker reports this about its host and settings (docker info); limits with \
-                            \"No … support\" have no effect";
-const NO_RUNTIME: &str = "not registered: pods with user namespaces, id-mapped volumes, mount options \
-                          or ambient capabilities are refused; `dockbridge setup` registers it";
-const OLD_API: &str = "not possible: needs Docker 24.0 or newer";
+const HOST_WARNING: &str = "docker info has this warning about Docker's host or settings; a warning \"No … \
+                            support\" means that such limits have no effect";
+const NO_RUNTIME: &str = "Docker has no dockbridge-runtime (see `dockbridge setup`): pods with user namespaces, \
+                          id-mapped volumes, mount options or ambient capabilities are refused";
+const OLD_API: &str = "dockbridge-runtime needs Docker 24.0 or newer";
 const SETUP_AGAIN: &str =
     "no pod can start: run `dockbridge setup` again, or `dockbridge setup --undo`";
 const WRONG_PATH: &str =
     "pods with this runtime cannot start: correct its path in /etc/docker/daemon.json";
-const UNUSED: &str = "`dockbridge setup --undo` removes it";
+const UNUSED: &str = "`dockbridge setup --undo` removes dockbridge-runtime";
 const NO_CGROUPS: &str = "the engine manages no cgroups: no pod can be limited";
-const DELEGATE: &str = "delegate cgroups to the rootless engine, or run it as root";
+const DELEGATE: &str = "delegate cgroups to the rootless engine, or run the engine as root";
 const VERSION_1: &str = "kubelet 1.35 and later refuses cgroup v1 unless failCgroupV1 is false; crictl \
                          and CI are not affected";
 const TWO_MANAGERS: &str = "systemd also manages cgroups here: set \"exec-opts\": \
-                            [\"native.cgroupdriver=systemd\"] in /etc/docker/daemon.json, and \
-                            cgroupDriver to match in kubelet";
+                            [\"native.cgroupdriver=systemd\"] in /etc/docker/daemon.json, and cgroupDriver: \
+                            systemd in kubelet";

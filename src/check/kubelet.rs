@@ -158,12 +158,12 @@ pub(super) fn judge(
     socket: Option<&Path>,
 ) -> Vec<Finding> {
     let Some(kubelet) = kubelet else {
-        return vec![Finding::ok(Subject::Kubelet, "none is configured on this host")];
+        return vec![Finding::ok(Subject::Kubelet, "no kubelet is configured on this host")];
     };
     let config = match &kubelet.config {
         Ok(config) => config,
         Err(error) => {
-            let seen = format!("cannot read its configuration: {error}");
+            let seen = format!("cannot read the configuration of kubelet: {error}");
             return vec![Finding::warn(Subject::Kubelet, seen, "correct the file")];
         }
     };
@@ -191,16 +191,18 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
     if own == engines || asks {
         return None;
     }
-    let seen = format!("cgroup driver {own}, and Docker has {engines}: kubelet before 1.31 fails");
+    let seen = format!(
+        "kubelet uses cgroup driver {own}, and Docker uses {engines}: kubelet before 1.31 fails"
+    );
     Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
 }
 
 /// While kubelet does not run, its `--config-dir` is unknown, and a file in there may allow cgroup v1.
 fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
-    let seen = "this release refuses to start on cgroup v1, which this host has";
+    let seen = "this release of kubelet refuses to start on cgroup v1, which this host has";
     let advice = "boot with cgroup v2, or set failCgroupV1: false in kubelet";
-    let unknown = format!("{seen}, unless a file in its --config-dir allows it (it does not run)");
+    let unknown = format!("{seen}, unless --config-dir allows cgroup v1 (kubelet does not run)");
     (refuses && engine.cgroup_version == 1).then(|| match kubelet.pid {
         Some(_) => Finding::fail(Subject::Kubelet, seen, advice),
         None => Finding::warn(Subject::Kubelet, unknown, advice),
@@ -217,7 +219,7 @@ fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option
     if file::is_same(path, socket) {
         return None;
     }
-    let seen = format!("kubelet uses {endpoint}, not this server");
+    let seen = format!("kubelet uses the runtime at {endpoint}, not this dockbridge");
     let advice = format!("set containerRuntimeEndpoint: unix://{} in kubelet", socket.display());
     Some(Finding::warn(Subject::Kubelet, seen, advice))
 }
@@ -228,7 +230,7 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
         .map_or("of unknown version".to_owned(), |(major, minor)| format!("{major}.{minor}"));
     let runs = kubelet.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let driver = config.driver();
-    format!("{release} ({runs}), cgroup driver {driver}")
+    format!("kubelet {release} ({runs}), cgroup driver {driver}")
 }
 
 /// From this release on, `KubeletCgroupDriverFromCRI` is on by default.
@@ -318,7 +320,7 @@ mod tests {
         };
         for empty in ["''", "null"] {
             let file = format!("containerRuntimeEndpoint: {empty}\ncgroupDriver: {empty}\n");
-            assert_eq!(seen(None, &file, &[]).0, Severity::Ok, "its flags are unknown");
+            assert_eq!(seen(None, &file, &[]).0, Severity::Ok, "the flags of kubelet are unknown");
             let (severity, text) = seen(Some(7), &file, &[]);
             assert_eq!(severity, Severity::Warn);
             assert!(text.contains("containerd.sock"), "{text}");

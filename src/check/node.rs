@@ -56,7 +56,7 @@ pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Fin
     let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
     if !packets.forwarded {
         let seen = "net.ipv4.ip_forward is 0: pods cannot reach other hosts";
-        return warn(seen, "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d");
+        return warn(seen, "run sysctl -w net.ipv4.ip_forward=1, and set it in /etc/sysctl.d");
     }
     if bridged && kubelet && !packets.bridged_filtered {
         let seen = "bridged packets bypass the packet filter: kube-proxy's Services fail between \
@@ -129,8 +129,8 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
     if engine.log_driver != "json-file" || !names.any(|name| name == BUFFER_SIZE) {
         return None;
     }
-    let seen = "log-opts have max-buffer-size, so Docker refuses blocking logs and drops lines if a \
-                container writes faster than the disk";
+    let seen = "Docker's log-opts have max-buffer-size, so Docker refuses the log mode blocking, and drops \
+                lines if a container writes faster than the disk";
     let advice = format!("remove mode and max-buffer-size from log-opts in daemon.json, {RESTART}");
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
@@ -149,8 +149,8 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
     if bytes >= LEAST_BYTES && inodes >= LEAST_INODES {
         return Finding::ok(Subject::Disk, seen);
     }
-    let seen = format!("{seen}, {inodes} % of the inodes; kubelet's defaults are 15 % and 5 %");
-    let advice = "docker image prune --all, or give Docker a larger disk (data-root)";
+    let seen = format!("{seen}, {inodes} % of the inodes; kubelet evicts pods below 15 % and 5 %");
+    let advice = "run docker image prune --all, or give Docker a larger disk (data-root)";
     Finding::warn(Subject::Disk, seen, advice)
 }
 
@@ -160,11 +160,11 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     let limit = open_files(limits).unwrap_or(u64::MAX);
     let allowed = (limit / 4 * 3).saturating_sub(OTHER_FILES) / PER_POD;
     if allowed >= u64::from(pods) {
-        let seen = format!("enough for the {pods} pods of this node");
+        let seen = format!("dockbridge can open enough files for the {pods} pods of this node");
         return Finding::ok(Subject::Descriptors, seen);
     }
     let seen =
-        format!("enough for about {allowed} pods of two containers, and there may be {pods}");
+        format!("dockbridge can open files for about {allowed} pods of two containers, not {pods}");
     Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
 }
 
@@ -198,12 +198,12 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
     let warn = |seen, advice: String| Finding::warn(Subject::Confinement, seen, advice);
     match modules {
         Modules { apparmor: true, .. } if !engine.has_apparmor() => {
-            let seen = "AppArmor is on, and Docker does not use it: pods are not confined, and \
-                        those with a profile are refused";
+            let seen = "AppArmor is on, and Docker does not use it: pods are not confined, and pods with an \
+                        AppArmor profile are refused";
             warn(seen, format!("install apparmor (apparmor_parser), {RESTART}"))
         }
         Modules { selinux: true, .. } if !engine.has_selinux() => {
-            let seen = "SELinux is on, and Docker does not use it: containers have no labels";
+            let seen = "SELinux is on, and Docker does not use it: containers lack SELinux labels";
             warn(seen, format!("set \"selinux-enabled\": true in daemon.json, {RESTART}"))
         }
         Modules { apparmor: true, .. } => Finding::ok(Subject::Confinement, "AppArmor"),
@@ -224,8 +224,8 @@ fn judge_clock(synchronized: &str) -> Option<Finding> {
     match synchronized {
         "yes" => Some(Finding::ok(Subject::Clock, "synchronized")),
         "no" => {
-            let seen = "not synchronized: certificates may count as invalid, times of logs and \
-                        events differ from other nodes";
+            let seen = "the clock is not synchronized: certificates may count as invalid, and times of logs \
+                        and events may differ from other nodes";
             Some(Finding::warn(Subject::Clock, seen, "timedatectl set-ntp true, or start chrony"))
         }
         _ => None,
@@ -255,8 +255,7 @@ const FEW_FILES: u64 = 1024;
 const MORE_FILES: &str = "if programs fail with \"too many open files\": set \"default-ulimits\": {\"nofile\": \
                           {\"Name\": \"nofile\", \"Soft\": 1048576, \"Hard\": 1048576}} in daemon.json";
 const TIMEOUT: Duration = Duration::from_secs(5);
-const RESTART: &str =
-    "then restart Docker (without live-restore that ends every container: drain the node first)";
+const RESTART: &str = "then restart Docker (without live-restore, a restart ends every container: drain the node first)";
 /// An option of Docker's log drivers.
 const BUFFER_SIZE: &str = "max-buffer-size";
 /// Much more than all settings need.

@@ -13,12 +13,12 @@ use crate::model::listen::Listen;
 /// The path of the CRI socket.
 pub(super) fn listen(listen: &Listen) -> Finding {
     let Some(socket) = listen.path() else {
-        return Finding::ok(Subject::Listen, format!("{listen}: sockets of a systemd socket unit"));
+        return Finding::ok(Subject::Listen, format!("{listen}: systemd passes the sockets"));
     };
     let shown = socket.display();
     match fs::symlink_metadata(socket) {
         Ok(entry) if !entry.file_type().is_socket() => {
-            let advice = "remove it, or choose another path with --listen";
+            let advice = "remove that file, or choose another path with --listen";
             let seen = format!("{shown} exists and is not a socket");
             return Finding::fail(Subject::Listen, seen, advice);
         }
@@ -45,7 +45,7 @@ fn socket_in_place(socket: &Path) -> Finding {
             Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
         }
         Err(_) => {
-            Finding::ok(Subject::Listen, format!("{shown} is left over and will be replaced"))
+            Finding::ok(Subject::Listen, format!("{shown} has no server and will be replaced"))
         }
     }
 }
@@ -54,10 +54,10 @@ fn socket_in_place(socket: &Path) -> Finding {
 pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),
-        Ok(()) => Finding::ok(subject, format!("{} will be created", path.display())),
+        Ok(()) => Finding::ok(subject, format!("dockbridge will create {}", path.display())),
         Err((place, error)) => {
             let seen = format!("cannot write to {}: {error}", place.display());
-            let advice = format!("run as root, or choose another directory with {flag}");
+            let advice = format!("run dockbridge as root, or choose another directory with {flag}");
             Finding::fail(subject, seen, advice)
         }
     }
@@ -71,4 +71,4 @@ pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).map_err(|error| (place, error))
 }
 
-const OTHER_SOCKET: &str = "run as root, or choose another path with --listen";
+const OTHER_SOCKET: &str = "run dockbridge as root, or choose another path with --listen";

@@ -45,19 +45,19 @@ pub(super) fn examine(
     }
     findings.extend(missing(settings, &started));
     if let Some(Err(reason)) = engine.map(|engine| engine.edits_runtime(DEFAULT_HANDLER)) {
-        let seen = format!("plugins can change limits only: {reason}");
+        let seen = format!("NRI plugins can change limits only: {reason}");
         findings.push(Finding::warn(Subject::Nri, seen, SETUP));
     }
     let started = if started.is_empty() { "none".to_owned() } else { started.join(", ") };
     let (socket, directory) = (settings.socket.display(), settings.plugin_dir.display());
-    let seen = format!("plugins connect to {socket}; started from {directory}: {started}");
+    let seen = format!("NRI plugins connect to {socket}; started from {directory}: {started}");
     findings.insert(0, Finding::ok(Subject::Nri, seen));
     findings
 }
 
 fn judge(settings: &NriSettings, path: &Path) -> Result<String, String> {
     if !is_executable(path) {
-        return Err("it is not executable".to_owned());
+        return Err("the file is not executable".to_owned());
     }
     installed(settings, path).map(|plugin| plugin.full_name())
 }
@@ -101,19 +101,18 @@ fn missing(settings: &NriSettings, started: &[String]) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let seen = format!("required and not installed: {}", missing.join(", "));
+    let seen = format!("required NRI plugins that are not installed: {}", missing.join(", "));
     Some(Finding::warn(Subject::Nri, seen, CONNECT))
 }
 
 const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
-const PROTECT: &str = "chown root and chmod go-w: plugins run as root and can change every pod";
-const OTHER_SOCKET: &str =
-    "run as root, or choose another path with --nri-socket: no plugin can connect there";
-const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin connected to both \
-                            changes each container twice, and Docker does not report pods to it";
+const PROTECT: &str =
+    "run chown root and chmod go-w on that path: plugins run as root and can change every pod";
+const OTHER_SOCKET: &str = "no NRI plugin can connect to this socket: run dockbridge as root, or choose another path with --nri-socket";
+const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin connected to Docker and \
+                            dockbridge changes containers twice, and Docker reports no pods to plugins";
 const ONE_OF_BOTH: &str =
     "remove nri-opts from /etc/docker/daemon.json, then run: systemctl reload docker";
 const CONNECT: &str =
-    "install it, or make sure that it connects by itself; no pod starts until it is connected";
-const SETUP: &str =
-    "`dockbridge setup` registers dockbridge-runtime, which supports all other changes";
+    "install each required plugin, or start it yourself; no pod starts until all are connected";
+const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime, which lets NRI plugins change more than limits";

@@ -106,7 +106,7 @@ const LONGEST_HOSTS_FILE: u64 = 1 << 20;
 const HUB: &str = "docker.io";
 /// The folder for registries without one of their own.
 const EVERY_OTHER: &str = "_default";
-const NEEDS_CONTAINERD: &str = "that needs Docker 28 with containerd's image store";
+const NEEDS_CONTAINERD: &str = "only Docker 28 with containerd's image store uses such files";
 
 #[cfg(test)]
 mod tests {

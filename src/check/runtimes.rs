@@ -40,7 +40,7 @@ pub(super) fn judge(others: &Others) -> Vec<Finding> {
     if others.containerd > 0 {
         let number = others.containerd;
         let seen =
-            format!("containerd runs {number} containers of Kubernetes in addition to Docker's");
+            format!("containerd runs {number} containers of Kubernetes that are not Docker's");
         findings.push(warn(seen, REMOVE_PODS));
     }
     if findings.is_empty() {
@@ -52,8 +52,9 @@ pub(super) fn judge(others: &Others) -> Vec<Finding> {
 const CONTAINERD_TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
 const SAME_PODS: &str = "stop kubelet, stop cri-dockerd, start dockbridge, point kubelet at it, \
                          start kubelet; dockbridge check --takeover says what happens to each pod";
-const REMOVE_PODS: &str = "kubelet forgets the pods there when it changes to dockbridge: drain the node, \
-                           remove them (crictl rmp --all --force), then stop that runtime";
+const REMOVE_PODS: &str = "kubelet forgets the pods of its other runtime when it changes to dockbridge: \
+                           drain the node, remove these pods (crictl rmp --all --force), then stop that \
+                           runtime (but not containerd: Docker needs it)";
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,7 @@ pub(super) fn judge(
         return Finding::ok(Subject::Server, format!("dockbridge serves this engine: {holder}"));
     }
     let seen = format!("this engine is served by another dockbridge, {holder}");
-    let advice = format!("{APART}, or use its socket: --listen unix://{}", socket.display());
+    let advice = format!("{APART}, or set --listen unix://{}", socket.display());
     if asked {
         Finding::warn(Subject::Server, seen, advice)
     } else {
@@ -40,5 +40,5 @@ pub(super) fn judge(
     }
 }
 
-const APART: &str = "an engine has only one server: stop the other dockbridge, point one of the two \
-                     at another engine (--docker)";
+const APART: &str = "only one dockbridge can serve an engine: stop the other dockbridge, or choose another \
+                     engine for one of the two (--docker)";

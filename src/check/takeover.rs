@@ -56,7 +56,7 @@ pub async fn examine(settings: &Settings) -> Findings {
 pub(super) async fn by_pod(
     engine: &Engine,
 ) -> Result<(Vec<SandboxRecord>, BTreeMap<SandboxId, Vec<ContainerRecord>>), Finding> {
-    let advice = "start Docker, or name its socket with --docker";
+    let advice = "start Docker, or give the path of Docker's socket with --docker";
     let listed = engine.list_containers().await;
     let listed = listed.map_err(|e| Finding::fail(Subject::Engine, chain(&e), advice))?;
     let (mut pods, mut containers) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
@@ -88,25 +88,25 @@ fn judge(
     if known {
         return Finding::ok(
             Subject::Pod,
-            format!("{named}; dockbridge's own, with its checkpoint"),
+            format!("{named}; dockbridge already has the pod's checkpoint"),
         );
     }
     let how = match (pod.document.network, attachment) {
-        (NetworkMode::Host, _) => "in the host's network".to_owned(),
+        (NetworkMode::Host, _) => "the pod uses the host's network".to_owned(),
         (NetworkMode::Docker, _) => {
-            format!("in Docker's network, {}", listed(&pod.engine_addresses))
+            format!("the pod is in Docker's network, {}", listed(&pod.engine_addresses))
         }
         (NetworkMode::Cni, Some(Attachment::Ready { intent, addresses, .. })) => {
             format!("network {}, {}", intent.network, listed(addresses))
         }
-        (NetworkMode::Cni, Some(_)) if !running => "its network will be released".to_owned(),
-        (NetworkMode::Cni, _) if !running => "nothing of its network is left".to_owned(),
+        (NetworkMode::Cni, Some(_)) if !running => "the pod's network will be released".to_owned(),
+        (NetworkMode::Cni, _) if !running => "the pod has no network to release".to_owned(),
         (NetworkMode::Cni, _) => {
             return Finding::warn(
                 Subject::Pod,
-                format!("{named}; cannot find its network"),
-                "it will be NOTREADY, and kubelet will create it again: check that --cni-conf-dir and \
-                 --cni-cache-dir are those of cri-dockerd",
+                format!("{named}; cannot find the pod's network"),
+                "the pod will be NOTREADY, and kubelet will create another one: check that --cni-conf-dir \
+                 and --cni-cache-dir are those of cri-dockerd",
             );
         }
     };
@@ -124,7 +124,7 @@ fn orphans(
         .filter(|(pod, _)| !there.contains(pod))
         .flat_map(|(_, containers)| containers.iter().map(|one| one.name.as_str()))
         .collect();
-    let advice = "kubelet removes them once their pod is deleted";
+    let advice = "kubelet removes these containers once their pods are deleted";
     (!names.is_empty()).then(|| {
         Finding::warn(
             Subject::Runtimes,
@@ -151,7 +151,7 @@ pub fn counted(findings: &Findings) -> (usize, usize) {
 /// The result in a sentence, and how to go back if pods may be kept.
 pub fn summary(findings: &Findings, way_back: &str) -> String {
     if findings.worst() == Severity::Fail {
-        return "The pods are unknown: Docker did not list them.\n".to_owned();
+        return "The pods are unknown: Docker did not list its containers.\n".to_owned();
     }
     match counted(findings) {
         (0, 0) => format!("No pods exist: nothing can be lost.\n{way_back}"),

@@ -33,12 +33,12 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
         let runs = pod.process.as_ref().is_some_and(Process::is_running);
         findings.push(match (runs, info.live_restore) {
             (true, false) => {
-                let seen = format!("{named} ends with its {running} running containers");
+                let seen = format!("{named} will end, with its {running} running containers");
                 Finding::warn(Subject::Pod, seen, DRAIN)
             }
             (true, true) => Finding::ok(
                 Subject::Pod,
-                format!("{named} and its {running} containers keep running"),
+                format!("{named} and its {running} running containers will continue"),
             ),
             (false, _) => Finding::ok(Subject::Pod, format!("{named} has ended")),
         });
@@ -51,36 +51,36 @@ fn judge(info: &EngineInfo) -> Vec<Finding> {
     let live_restore = match info.live_restore {
         true => Finding::ok(Subject::LiveRestore, KEEPS),
         false => {
-            let seen = "off: every container ends when Docker stops, and kubelet starts it again";
+            let seen = "live-restore is off: each container ends when Docker stops, then kubelet starts it again";
             Finding::warn(Subject::LiveRestore, seen, TURN_ON)
         }
     };
     let api = format!(
-        "Docker {} speaks API {}; a new Docker must speak one of {} to {}: see its minimum API version",
+        "Docker {} speaks API {}; a new Docker must speak a version from {} to {}: see the minimum API version of the new Docker",
         info.version,
         info.api,
         ApiVersion::OLDEST,
         ApiVersion::NEWEST
     );
     let store = format!(
-        "image store {}; to keep it whatever the new default is, set \"features\": \
+        "the image store is {}; to keep it if a new Docker has another default, set \"features\": \
          {{\"containerd-snapshotter\": {}}} in daemon.json",
         info.storage_driver, info.containerd_store
     );
     let mut findings =
         vec![Finding::ok(Subject::Engine, api), Finding::ok(Subject::Engine, store), live_restore];
     if let Some(ours) = info.runtimes.get(RUNTIME) {
-        let seen = format!("{} must stay where it is: running containers need it", ours.path);
+        let seen = format!("do not move or remove {}: running containers need it", ours.path);
         findings.push(Finding::ok(Subject::OciRuntime, seen));
     }
     findings
 }
 
-const KEEPS: &str = "on: containers keep running. Docker promises this between patch releases only; \
-                     dockbridge's documentation lists the upgrades that were tested";
+const KEEPS: &str = "live-restore is on: containers keep running while Docker restarts. Docker promises this \
+                     between patch releases only; dockbridge's documentation lists tested upgrades";
 const TURN_ON: &str = "drain the node, or set \"live-restore\": true in /etc/docker/daemon.json and run: \
                        systemctl reload docker";
-const DRAIN: &str = "kubelet starts it again; drain the node to choose the time";
+const DRAIN: &str = "kubelet will replace the pod; drain the node to choose the time";
 
 #[cfg(test)]
 mod tests {

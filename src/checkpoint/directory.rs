@@ -100,7 +100,7 @@ impl Checkpoints {
         let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {
             let error = chain(&error);
-            warn!(sandbox = %id, error, "cannot remove the checkpoint of cri-dockerd or dockershim; it stays");
+            warn!(sandbox = %id, error, "cannot remove a pod's checkpoint of cri-dockerd or dockershim; the file stays");
         }
         self.remove_file(self.paths.sandbox(id)).await
     }
@@ -199,7 +199,7 @@ impl Paths {
         let mut loaded = Loaded::default();
         let listed = fs::read_dir(&self.sandboxes).and_then(Iterator::collect);
         let entries: Vec<DirEntry> = listed.unwrap_or_else(|error: io::Error| {
-            let reason = format!("the directory cannot be read: {error}");
+            let reason = format!("the directory of checkpoints cannot be read: {error}");
             loaded.quarantined.push(Quarantined { path: self.sandboxes.clone(), reason });
             Vec::new()
         });
@@ -258,7 +258,7 @@ impl Paths {
         match rename_into(path, &self.root.join("quarantine")) {
             Ok(path) => Quarantined { path, reason },
             Err(error) => {
-                let reason = format!("{reason}; cannot move it to quarantine: {}", error.source);
+                let reason = format!("{reason}; cannot quarantine the file: {}", error.source);
                 Quarantined { path: path.to_owned(), reason }
             }
         }
@@ -285,7 +285,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, String> {
     if checkpoint.id == id {
         Ok(checkpoint)
     } else {
-        Err(format!("the file holds the checkpoint of {}", checkpoint.id))
+        Err(format!("the file holds the checkpoint of another sandbox, {}", checkpoint.id))
     }
 }
 

@@ -140,7 +140,7 @@ impl Invocation {
         };
         let given = WITHOUT_EFFECT.into_iter().filter(|(name, _)| matches.contains_id(name));
         let mut warnings: Vec<String> = given
-            .map(|(name, instead)| format!("--{name} has no effect here: {instead}"))
+            .map(|(name, instead)| format!("--{name} has no effect in dockbridge: {instead}"))
             .collect();
         let names = Key::ALL.into_iter().map(|key| (key, key.name())).chain(legacy());
         let mut values = Vec::new();
@@ -195,10 +195,10 @@ fn hidden(name: &'static str) -> Arg {
 /// A flag that names a file with settings.
 fn file(name: &'static str) -> Arg {
     let help = match name {
-        CONFIG => "Read settings from this TOML file; its keys are the names of these flags",
+        CONFIG => "Read settings from this TOML file; its keys have the names of the flags",
         _ => {
-            "Read DOCKBRIDGE_* variables from this file, by the rules of systemd's EnvironmentFile; \
-             they override the environment"
+            "Read DOCKBRIDGE_* variables from this file, by the rules of systemd's EnvironmentFile; the file \
+             overrides the environment"
         }
     };
     let parser = value_parser!(PathBuf);
@@ -216,8 +216,8 @@ fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
 const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("network-plugin-mtu", "set the MTU in the CNI configuration"),
     ("hairpin-mode", "set hairpinMode in the CNI configuration"),
-    (DUAL_STACK, "both families are always reported"),
-    ("runtime-cgroups", "set it in dockerd's service unit"),
+    (DUAL_STACK, "dockbridge always reports IPv4 and IPv6"),
+    ("runtime-cgroups", "set the cgroup in dockerd's service unit"),
 ];
 const DUAL_STACK: &str = "ipv6-dual-stack";
 /// cri-dockerd's flag for its version.

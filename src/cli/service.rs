@@ -90,7 +90,7 @@ pub(super) struct Gathered {
 
 fn described(files: &[PathBuf]) -> String {
     if files.is_empty() {
-        return "defaults, flags and environment; no file".to_owned();
+        return "defaults, flags and environment; no file was read".to_owned();
     }
     files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

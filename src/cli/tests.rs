@@ -144,7 +144,7 @@ fn commands_that_examine_the_service_read_its_files() {
         execute::execute(invocation(words), &service, &variable, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
-    let none = "# settings: defaults, flags and environment; no file\n";
+    let none = "# settings: defaults, flags and environment; no file was read\n";
     assert!(told(&["config"], None).starts_with(none));
     fs::write(&file, "network = 'docker'\n").unwrap();
     let text = told(&["config"], None);

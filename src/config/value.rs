@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
     /// A password is never sent, so none has to be kept secret.
-    #[error("give an address without user name and password: they are not sent")]
+    #[error("give an address without user name and password: dockbridge sends no password")]
     CollectorCredentials,
     #[error("{0}")]
     Other(&'static str),
@@ -135,7 +135,7 @@ pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
 
 pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
     let words = [("cri", ContainerLogFormat::Cri), ("docker", ContainerLogFormat::Docker)];
-    chosen(text, &words, "choose cri, or docker for a symlink to the engine's own file")
+    chosen(text, &words, "choose cri, or docker for a symlink to the engine's log file")
 }
 
 pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
@@ -181,7 +181,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
 
 /// `unix:///path` or `/path`.
 pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
-    socket(text, "give a unix socket: plugins run on this node")
+    socket(text, "give a unix socket: NRI plugins run on this node")
 }
 
 /// Names of plugins separated by commas.
@@ -279,8 +279,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);
 
 const LISTEN_SCHEME: &str =
     "the CRI is served on a unix socket only: unix:///path, or fd:// for a systemd socket unit";
-const ENGINE_SCHEME: &str = "the engine must be on this host, behind a unix socket (unix:///path): pods need its \
-     network namespaces and files, which tcp, ssh and npipe cannot reach";
+const ENGINE_SCHEME: &str = "the engine must be on this host, behind a unix socket (unix:///path): \
+                             dockbridge needs the namespaces and files of pods, which tcp, ssh and npipe \
+                             cannot reach";
 const KUBENET: &str = "kubenet is not supported: use a CNI configuration (the bridge plugin with host-local does \
      the same), or docker for the engine's own bridge";
 const NAME_PATTERNS: &str =

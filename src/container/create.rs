@@ -142,7 +142,7 @@ impl Containers {
             warn!(
                 container = id,
                 error = cause,
-                "cannot remove a container whose creation failed; it is left in Docker"
+                "cannot remove a container whose creation failed; the container stays in Docker"
             );
         }
     }
@@ -169,7 +169,7 @@ async fn create_logged(
         container = id,
         name,
         error,
-        "docker refuses the log mode blocking; it drops lines that the container writes faster than the disk"
+        "docker refuses the log mode blocking, and drops lines that the container writes faster than the disk"
     );
     Ok(id)
 }

@@ -288,15 +288,15 @@ impl Run {
                     Interruption::NoMemory => (
                         Kind::Unavailable,
                         format!(
-                            "command in container {id} was killed after {limit}s: it waited for memory for \
-                             its output, because other commands used all of it"
+                            "command in container {id} was killed after {limit}s: other commands used all \
+                             memory for the output of commands"
                         ),
                     ),
                     Interruption::DeadlineExceeded => {
                         let left = match &cleared {
                             Ok(Ok(_)) => String::new(),
                             Ok(Err(error)) => format!(" and {error}"),
-                            Err(_) => " and killing it takes longer".to_owned(),
+                            Err(_) => " and the kill has not finished".to_owned(),
                         };
                         let text =
                             format!("command in container {id} timed out after {limit}s{left}");
@@ -364,7 +364,7 @@ async fn collect(
 ) -> Result<ExecOutcome, ExecError> {
     let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
-        debug!(bytes = collected.dropped, "command output truncated to the largest answer");
+        debug!(bytes = collected.dropped, "the output of a command was cut to the largest answer");
     }
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
@@ -372,8 +372,8 @@ async fn collect(
 /// The error if the engine has not started the command, or has not reported its end, in time.
 fn late(id: &str, limit: Duration) -> Failure {
     let text = format!(
-        "command in container {id} timed out after {}s: the docker engine has not started it in that \
-         time, or has not reported its end; it is killed if it starts later",
+        "command in container {id} timed out after {}s: the docker engine has not started the command in \
+         that time, or has not reported its end; the command is killed if it starts later",
         limit.as_secs()
     );
     Failure::new(Kind::Unavailable, text)

@@ -158,7 +158,7 @@ pub(super) fn not_running(id: &str) -> Failure {
 
 /// The failure if the pod's sandbox has ended.
 pub(super) fn sandbox_not_ready(id: &SandboxId) -> Failure {
-    Failure::unmet(format!("sandbox {id} is not ready: start a new one for this pod"))
+    Failure::unmet(format!("sandbox {id} is not ready: start a new sandbox for this pod"))
 }
 
 /// The failure on a file that the caller chose.

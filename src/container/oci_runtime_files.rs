@@ -48,7 +48,7 @@ impl OciRuntimeFiles {
         let unpacked = self.restores.join(id);
         if let Err(error) = blocking(move || remove_directory(&unpacked)).await {
             let error = chain(&error);
-            warn!(container = id, error, "cannot remove the files of the OCI runtime; retrying");
+            warn!(container = id, error, "cannot remove the files of dockbridge-runtime; retrying");
         }
     }
 
@@ -79,7 +79,7 @@ impl OciRuntimeFiles {
         let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
         if let Err(error) = self.work(id, remove).await {
             let error = chain(&error);
-            warn!(container = id, error, "cannot remove the files of the OCI runtime; retrying");
+            warn!(container = id, error, "cannot remove the files of dockbridge-runtime; retrying");
         }
     }
 

@@ -187,7 +187,7 @@ mod tests {
         let wrong = fs::File::open(&path).unwrap();
         files.ensure(&pod).await.unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "options ndots:5\n");
-        assert_ne!(inode(), wrong.metadata().unwrap().ino(), "running containers keep theirs");
+        assert_ne!(inode(), wrong.metadata().unwrap().ino(), "containers keep the old file");
         let right = inode();
         files.ensure(&pod).await.unwrap();
         assert_eq!(inode(), right);

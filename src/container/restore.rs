@@ -73,7 +73,7 @@ impl Node {
                     let given = self.present_image(snapshot, &spec.image).await?;
                     let other = (given.id != image.id).then_some("image");
                     if let Some(field) = other.or_else(|| mismatch(spec, &described)) {
-                        let reason = format!("its container has another {field}");
+                        let reason = format!("the container in the checkpoint has another {field}");
                         return Err(refused(Kind::InvalidArgument, reason));
                     }
                 }
@@ -82,7 +82,7 @@ impl Node {
         }
         let names = described.images.join(" or ");
         let reason = format!(
-            "its container has the image {names}, which is not on this node: pull it first"
+            "the container in the checkpoint has the image {names}, which is not on this node: pull it first"
         );
         Err(refused(Kind::NotFound, reason))
     }
@@ -99,7 +99,7 @@ impl Node {
             let index: Value = serde_json::from_slice(&bytes)?;
             let version = index.get("version").unwrap_or_default();
             if *version != POD_VERSION {
-                let text = format!("{POD_INDEX} has version {version}, which is not known");
+                let text = format!("{POD_INDEX} has the unknown version {version}");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, shortened(text)));
             }
             let names = index.get("containers").cloned().unwrap_or_default();
@@ -119,7 +119,7 @@ impl Node {
         let below = path.strip_prefix(&directory).unwrap_or(Path::new("")).to_owned();
         let are_names = below.components().all(|part| matches!(part, Component::Normal(_)));
         if !are_names || !(1..=2).contains(&below.components().count()) {
-            let reason = format!("archives are only read from {}", directory.display());
+            let reason = format!("dockbridge reads archives only from {}", directory.display());
             return Err(refused(named, Kind::InvalidArgument, reason));
         }
         let (named, path) = (named.to_owned(), path.to_owned());
@@ -153,7 +153,7 @@ impl Node {
         if self.live.current().restore_images.iter().any(|pattern| pattern.matches(image)) {
             return Ok(());
         }
-        let reason = "the setting restore-images does not allow the image";
+        let reason = "the setting restore-images does not allow the image of the container";
         Err(refused(named, Kind::FailedPrecondition, reason))
     }
 }

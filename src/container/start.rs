@@ -111,7 +111,7 @@ impl Containers {
 
     async fn end_unlimited(&self, id: &ContainerId) {
         if let Err(error) = self.kill(id).await {
-            warn!(container = %id, error = chain(&error), "cannot stop a container whose limits could not be applied; it keeps running");
+            warn!(container = %id, error = chain(&error), "cannot stop a container whose limits could not be applied; the container keeps running");
         }
     }
 }

@@ -221,7 +221,7 @@ fn free(path: &Path) -> io::Result<u64> {
 }
 
 fn full(path: &Path, needed: &str) -> io::Error {
-    let text = format!("it needs {needed} in {}", path.display());
+    let text = format!("the checkpoint needs {needed} in {}", path.display());
     io::Error::new(io::ErrorKind::StorageFull, text)
 }
 

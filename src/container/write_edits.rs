@@ -44,8 +44,8 @@ impl Node {
         match self.saved_changes.edits(&record.id) {
             Some(wanted) => Ok(wanted),
             None if record.document.is_adjustable => Err(Failure::unmet(format!(
-                "the changes of NRI plugins for container {} are lost or in the format of an earlier dockbridge, \
-                 so it cannot start: remove it, and kubelet creates another",
+                "the changes of NRI plugins for container {} are lost or in the format of an earlier \
+                 dockbridge, so the container cannot start: remove it, and kubelet creates another one",
                 record.id
             ))),
             None => Ok(Vec::new()),
@@ -79,7 +79,7 @@ impl Node {
     async fn edited(&self) -> Vec<String> {
         let Some(engine) = self.store.snapshot().engine.clone() else { return Vec::new() };
         self.oci_runtime_files.ids(&engine).await.unwrap_or_else(|error| {
-            warn!(error = chain(&error), "cannot list the files of the OCI runtime; retrying");
+            warn!(error = chain(&error), "cannot list the files of dockbridge-runtime; retrying");
             Vec::new()
         })
     }

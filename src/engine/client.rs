@@ -159,7 +159,7 @@ impl Engine {
             .parse()
             .map_err(|source| EngineError::NoEngine { socket: self.socket().to_owned(), source })?;
         if newest < ApiVersion::OLDEST {
-            let reason = format!("its newest version is {newest}; update docker to 20.10 or later");
+            let reason = format!("docker has only API {newest}; update docker to 20.10 or later");
             return Err(EngineError::Incompatible { reason });
         }
         let version = newest.min(ApiVersion::NEWEST);
@@ -377,10 +377,10 @@ impl Engine {
         let reason = without_numbers(&text);
         let advice = match cause.map(io::Error::kind) {
             Some(io::ErrorKind::NotFound) => {
-                "no socket is there: start docker, or point dockbridge at the right socket"
+                "the socket does not exist: start docker, or give dockbridge the path of docker's socket"
             }
             Some(io::ErrorKind::ConnectionRefused) => {
-                "nothing listens there: start docker (systemctl start docker)"
+                "no server listens on the socket: start docker (systemctl start docker)"
             }
             Some(io::ErrorKind::PermissionDenied) => {
                 "run dockbridge as root or in the group of the socket"
@@ -415,7 +415,7 @@ async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T,
 /// Reads an object. serde alone would also read a list, as the values of the fields.
 pub(super) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if json.trim_ascii_start().first() != Some(&b'{') {
-        return Err("it is not a JSON object".to_owned());
+        return Err("the text is not a JSON object".to_owned());
     }
     serde_json::from_slice(json).map_err(|reason| reason.to_string())
 }

@@ -90,7 +90,7 @@ fn frame(header: [u8; HEADER]) -> Result<Frame, Stop> {
         (1, [0, 0, 0], _) => Ok(Frame::Payload(Source::Stdout, length)),
         (2, [0, 0, 0], _) => Ok(Frame::Payload(Source::Stderr, length)),
         (3, [0, 0, 0], 1..=LONGEST_COMPLAINT) => Ok(Frame::Complaint(length)),
-        _ => Err(Stop::Garbled(format!("its output has no valid frame header: {header:02x?}"))),
+        _ => Err(Stop::Garbled(format!("the output has no valid frame header: {header:02x?}"))),
     }
 }
 

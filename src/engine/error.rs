@@ -57,7 +57,7 @@ impl Call {
     pub(super) fn broken(&self, error: impl Into<Box<dyn Error + Send + Sync>>) -> EngineError {
         let source: Arc<dyn Error + Send + Sync> = error.into().into();
         match cause_of::<hyper::Error>(&*source) {
-            Some(cause) if cause.is_parse() => self.garbled(format!("it is not HTTP: {cause}")),
+            Some(cause) if cause.is_parse() => self.garbled(format!("invalid HTTP: {cause}")),
             _ => EngineError::Broken { call: self.clone(), source },
         }
     }

@@ -38,7 +38,7 @@ impl Engine {
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json?manifests=1")?;
         let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
-        observe::image::observe(&inspect).ok_or_else(|| call.garbled("it has no usable image id"))
+        observe::image::observe(&inspect).ok_or_else(|| call.garbled("the image has no usable id"))
     }
 
     /// Removes a name of an image. With its last name or its id, removes the image and its parents without names.

@@ -130,7 +130,7 @@ impl ListSplitter {
             let start = String::from_utf8_lossy(&entry);
             let limit = self.limit;
             return Some(Err(format!(
-                "it is larger than {limit} bytes, and begins with {start:?}"
+                "the entry is larger than {limit} bytes, and begins with {start:?}"
             )));
         }
         (!entry.trim_ascii().is_empty()).then_some(Ok(entry))

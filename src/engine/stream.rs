@@ -95,7 +95,7 @@ impl Lines {
             if end.is_some() {
                 let line = mem::take(&mut self.line);
                 if mem::take(&mut self.is_too_long) {
-                    return Some(Err(format!("it is larger than {LONGEST} bytes")));
+                    return Some(Err(format!("a line is larger than {LONGEST} bytes")));
                 }
                 if !line.trim_ascii().is_empty() {
                     return Some(Ok(line));

@@ -90,7 +90,7 @@ impl CommandRecord {
     pub async fn done(self) {
         let removed = blocking(move || file::remove_if_present(&self.file, Durability::Written));
         if let Err(error) = removed.await {
-            warn!(%error, "cannot remove the record of a finished exec command; it stays");
+            warn!(%error, "cannot remove the record of a finished exec command; the record stays");
         }
     }
 }

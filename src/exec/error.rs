@@ -24,14 +24,14 @@ pub enum ExecError {
     )]
     NeverBegun { container: String, said: String },
     #[error(
-        "the docker engine no longer knows a command that ran in container {container} (was it \
-         restarted?), so its exit code is unknown (exec {exec})"
+        "the docker engine no longer knows a command that ran in container {container} (was Docker \
+         restarted?), so the command's exit code is unknown (exec {exec})"
     )]
     Forgotten { exec: String, container: String },
     /// The output ended, but the process did not.
     #[error(
-        "the docker engine closed the connection and the streams; a process in container {container} keeps \
-         running"
+        "the docker engine closed the connection and the streams of an exec; a process of the exec keeps \
+         running in container {container}"
     )]
     ConnectionLost { container: String },
     #[error(
@@ -40,7 +40,7 @@ pub enum ExecError {
     )]
     HiddenProcess { exec: String, container: String },
     #[error(
-        "the docker engine has not started exec {exec} in container {container}; it may start later"
+        "the docker engine has not started exec {exec} in container {container}; the exec may start later"
     )]
     NotStarted { exec: String, container: String },
     #[error("the processes of container {container} cannot be read: {reason}")]
@@ -77,5 +77,5 @@ impl WithKind for ExecError {
 }
 
 const fn words(said: &str) -> &str {
-    if said.is_empty() { "it gave no reason" } else { said }
+    if said.is_empty() { "the engine gave no reason" } else { said }
 }

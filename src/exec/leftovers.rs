@@ -86,7 +86,7 @@ impl Exec {
                     warn!(
                         container,
                         error = chain(&error),
-                        "cannot ask whether a command has started; it may run"
+                        "cannot ask Docker whether a command has started; the command may run"
                     );
                     return Err(error);
                 }
@@ -101,7 +101,7 @@ impl Exec {
                     warn!(
                         container,
                         error = chain(&error),
-                        "cannot kill a command; it keeps running"
+                        "cannot kill a command; the command keeps running"
                     );
                     return Err(error);
                 }

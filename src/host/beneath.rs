@@ -120,7 +120,7 @@ pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, Host
                 return Ok(known);
             }
         }
-        Err(io::Error::other("its files are being renamed"))
+        Err(io::Error::other("the files of the directory are being renamed"))
     });
     Ok(if_there(listed).or_cannot("list", &root.join(below))?.unwrap_or_default())
 }

@@ -131,7 +131,7 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).or_cannot("read", path)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
         let reason =
-            io::Error::new(io::ErrorKind::FileTooLarge, "larger than this kind of file can be");
+            io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than its size limit");
         return Err(HostError::new("read", path, reason));
     }
     Ok(Some(bytes))

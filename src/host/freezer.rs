@@ -42,7 +42,7 @@ impl Freezer {
                 return Ok(());
             }
             if Instant::now() > until {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "a process does not stop");
+                let late = io::Error::new(io::ErrorKind::TimedOut, "a process did not freeze");
                 return Err(HostError::new("freeze", &self.directory, late));
             }
             sleep(PAUSE);

@@ -19,7 +19,7 @@ pub fn limit_arenas() {
 }
 
 #[cfg(target_env = "gnu")]
-#[allow(unsafe_code, reason = "no safe wrapper of this call")]
+#[allow(unsafe_code, reason = "no crate has a safe mallopt")]
 fn set_up() {
     for (what, amount) in [
         (libc::M_ARENA_MAX, HEAPS),
@@ -35,7 +35,7 @@ fn set_up() {
 
 /// Returns free memory within the heap to the kernel. By default the C library returns only the end
 /// of a heap. Takes a millisecond or two, in which other threads may wait for memory; blocks.
-#[allow(unsafe_code, reason = "no safe wrapper of this call")]
+#[allow(unsafe_code, reason = "no crate has a safe malloc_trim")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes a number, and locks each heap while it reads it. It only returns whether memory was freed.

@@ -302,7 +302,7 @@ fn follow(copy: &OwnedFd) -> io::Result<()> {
     change(copy, &attributes, libc::AT_RECURSIVE)
 }
 
-#[allow(unsafe_code, reason = "neither libc nor rustix has the call")]
+#[allow(unsafe_code, reason = "neither libc nor rustix has mount_setattr")]
 fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path is a static C string, and the kernel reads as many bytes of the attributes as
     // they have.

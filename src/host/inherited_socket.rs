@@ -66,12 +66,12 @@ fn listener(descriptor: RawFd) -> io::Result<(PathBuf, UnixListener)> {
     if getsockopt(&socket, sockopt::SockType)? != SockType::Stream
         || !getsockopt(&socket, sockopt::AcceptConn)?
     {
-        return Err(io::Error::other("it does not listen"));
+        return Err(io::Error::other("the socket does not listen"));
     }
     let listener = UnixListener::from(socket);
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let path = address.as_pathname().ok_or_else(|| io::Error::other("it has no path"))?;
+    let path = address.as_pathname().ok_or_else(|| io::Error::other("the socket has no path"))?;
     Ok((path.to_owned(), listener))
 }
 

@@ -20,9 +20,9 @@ use super::file::if_there;
 /// The socket could not be created.
 #[derive(Debug, Error)]
 pub enum BindError {
-    #[error("another process serves it")]
+    #[error("another process serves the socket")]
     InUse { pid: Option<u32> },
-    #[error("it is not a socket")]
+    #[error("the path is not a socket")]
     NotASocket,
     #[error(transparent)]
     Io(#[from] io::Error),

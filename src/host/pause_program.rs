@@ -1,7 +1,7 @@
 //! The pause program for this processor, which is assembled into dockbridge. Only containers run it. For
 //! dockbridge it is a few hundred bytes of data.
 
-#![allow(unsafe_code, reason = "an assembled program, and its labels as a slice")]
+#![allow(unsafe_code, reason = "dockbridge reads the assembled program between its labels")]
 
 use std::{arch::global_asm, slice};
 

@@ -22,7 +22,7 @@ use super::process::ProcessGroup;
 
 /// The running program, with all its child processes.
 #[derive(Debug)]
-pub struct PluginProcess(#[allow(dead_code, reason = "ends when it is dropped")] ProcessGroup);
+pub struct PluginProcess(#[allow(dead_code, reason = "a drop ends the program")] ProcessGroup);
 
 impl PluginProcess {
     /// Starts a program with only these variables, and without input and output.

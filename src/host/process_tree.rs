@@ -29,7 +29,7 @@ pub fn run_within(command: &mut Command, limit: Duration) -> io::Result<Option<E
         // A process that waits for a dead disk does not end.
         wait(&mut child, CLEANUP_LIMIT)?;
     }
-    let unkillable = |error| format!("it takes too long and cannot be killed: {error}");
+    let unkillable = |error| format!("the program takes too long and cannot be killed: {error}");
     killed.map(|()| None).map_err(|error| io::Error::other(unkillable(error)))
 }
 

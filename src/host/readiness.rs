@@ -1,6 +1,6 @@
 //! Registers file descriptors with the async runtime, with a chosen interest.
 
-#![allow(unsafe_code, reason = "the runtime trusts its caller to keep the descriptor")]
+#![allow(unsafe_code, reason = "tokio trusts its caller to keep the descriptor open")]
 
 use std::{
     io,

@@ -83,7 +83,7 @@ impl Walk<'_> {
         if self.seen > MAX_FILES || depth > MAX_DEPTH {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("more than {MAX_FILES} files, or {MAX_DEPTH} nested directories"),
+                format!("there are more than {MAX_FILES} files, or {MAX_DEPTH} nested directories"),
             ));
         }
         self.attribute.set(directory, name)?;

@@ -142,7 +142,7 @@ impl RootFiles {
             if fstatfs(&place.directory)?.f_type == PROC_SUPER_MAGIC {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "is in a proc file system",
+                    "the path is in a proc file system",
                 ));
             }
             Ok(fs::symlink_metadata(place.path())?.file_type())
@@ -192,7 +192,7 @@ impl RootFiles {
                 Component::ParentDir | Component::Prefix(_) => {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidInput,
-                        "leads out of the root",
+                        "the path leads out of the root",
                     ));
                 }
             }

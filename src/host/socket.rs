@@ -11,7 +11,7 @@ use nix::{errno::Errno, libc};
 ///
 /// # Errors
 /// The descriptor is not a connected socket.
-#[allow(unsafe_code, reason = "no safe wrapper of this system call")]
+#[allow(unsafe_code, reason = "no crate has a safe form of this ioctl")]
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     let socket = socket.as_fd().as_raw_fd();

@@ -188,7 +188,7 @@ fn same(before: &Metadata, now: &File) -> io::Result<()> {
     if (now.dev(), now.ino()) == (before.dev(), before.ino()) {
         return Ok(());
     }
-    Err(io::Error::other("was replaced while it was read"))
+    Err(io::Error::other("the file was replaced while it was read"))
 }
 
 fn refused(path: &Path, what: &str) -> io::Error {

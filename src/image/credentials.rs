@@ -100,7 +100,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         program,
         registry = domain,
         error,
-        "credential helper returned no credentials; using those of the file, if any"
+        "the credential helper returned no credentials; using credentials of the file, if any"
     );
     None
 }

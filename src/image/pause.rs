@@ -38,7 +38,7 @@ impl Images {
             Ok(record) if self.may_be_pause(&record.id) => record.id,
             Ok(other) => {
                 let id = other.id;
-                warn!(image = name, %id, "another image has the name of the built-in pause image; loading the built-in one");
+                warn!(image = name, %id, "another image has the name of the built-in pause image; loading the built-in image");
                 self.load_pause().await?
             }
             Err(error) if !error.is_not_found() => return Err(error.into()),

@@ -72,8 +72,8 @@ impl ImageFiles {
         match blocking(move || overlay::is_visible_to(&socket, &shown)).await {
             true => Ok(root),
             false => Err(Failure::unmet(format!(
-                "Docker does not see what dockbridge mounts at {}: run both in one mount namespace, or make \
-                 the mount above it shared (mount --make-rshared)",
+                "Docker does not see what dockbridge mounts at {}: run Docker and dockbridge in one mount \
+                 namespace, or make the mount above that path shared (mount --make-rshared)",
                 root.display()
             ))),
         }

@@ -46,11 +46,11 @@ where
         match entry_at(next.clone()).await? {
             PathEntry::Directory => at = next,
             PathEntry::File if ahead.is_empty() => at = next,
-            PathEntry::File => return Err(missing("a part of the path before the last is a file")),
+            PathEntry::File => return Err(missing("the path leads through a file")),
             PathEntry::Nothing => return Err(missing("nothing is there")),
-            PathEntry::LinkLoop => return Err(missing("its symbolic links form a loop")),
+            PathEntry::LinkLoop => return Err(missing("symbolic links in the path form a loop")),
             PathEntry::Link(_) if links == MAX_LINKS => {
-                return Err(missing("too many symbolic links"));
+                return Err(missing("the path has too many symbolic links"));
             }
             PathEntry::Link(target) => {
                 links += 1;

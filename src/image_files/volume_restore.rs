@@ -33,7 +33,7 @@ impl ImageFiles {
             for image in images {
                 match self.restore(&engine, &image).await {
                     Ok(true) => {
-                        warn!(%image, "the container that pins an image was removed; created again");
+                        warn!(%image, "the container that pins an image was removed; dockbridge created it again");
                     }
                     Ok(false) => {}
                     Err(error) => {

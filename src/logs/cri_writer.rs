@@ -214,7 +214,7 @@ impl CriWriter {
                 return Ok(found);
             }
         }
-        Err(read_error(&self.target, io::Error::other("its files are being renamed")))
+        Err(read_error(&self.target, io::Error::other("the log files are being renamed")))
     }
 
     /// The last entries in the listed files, if there are any. The outer option is none if one of the files

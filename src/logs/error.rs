@@ -28,7 +28,7 @@ pub enum LogError {
     #[error("cannot read the engine's log")]
     Source(#[source] HostError),
     /// The CRI file cannot be created or written, usually because the disk is full.
-    #[error("cannot write the log")]
+    #[error("cannot write the CRI log")]
     Target(#[source] HostError),
     /// The file system of a log does not answer.
     #[error(

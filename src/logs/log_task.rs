@@ -141,7 +141,7 @@ impl LogTask {
             }
             None => {
                 if self.last_error.take().is_some() {
-                    info!(%container, "writing the container log again");
+                    info!(%container, "dockbridge can write the container log again");
                 }
                 self.failures = 0;
             }
@@ -161,12 +161,12 @@ impl LogTask {
         if request.removed {
             // An error of the engine's file is normal, because the container is gone. One of the CRI file is not.
             if matches!(error, LogError::Target(_)) {
-                warn!(%container, error = text, "container removed before its whole log was written; the rest is lost");
+                warn!(%container, error = text, "container removed before its whole log was written; the rest of the log is lost");
             }
         } else if self.last_error.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
         } else if is_hopeless {
-            warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show it");
+            warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show the log");
             self.last_error = Some(text);
         } else if !(self.failures == 1 && is_transient(error)) {
             warn!(%container, error = text, "cannot write the container log; retrying");

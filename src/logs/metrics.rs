@@ -37,7 +37,7 @@ impl RegisterMetrics for LogMetrics {
         );
         registry.register(
             "dockbridge_log_errors_total",
-            "Failed attempts to read or write a log; each is retried",
+            "Failed attempts to read or write a log; dockbridge retries each",
             &self.errors,
         );
         registry.register_family(

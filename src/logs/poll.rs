@@ -219,7 +219,7 @@ impl Log {
             metrics.lost.with(["lines"]).inc_by(losses.unreadable);
             warn!(
                 container = %self.container.id, lines = losses.unreadable,
-                "cannot parse lines of the engine's log; leaving them out"
+                "cannot parse lines of the engine's log; leaving these lines out"
             );
         }
         if losses.gaps > 0 {

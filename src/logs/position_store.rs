@@ -80,7 +80,7 @@ impl PositionStore {
             file::replace(&self.path(id), &bytes, Durability::Written)
         });
         if let Err(error) = written {
-            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; after a crash more of it is read again");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; after a crash dockbridge reads more of the log again");
         }
     }
 

@@ -149,7 +149,7 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
             return Ok(found);
         }
     }
-    Err(read_error(source, io::Error::other("the engine rotates its files all the time")))
+    Err(read_error(source, io::Error::other("the engine rotates its log files all the time")))
 }
 
 fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {

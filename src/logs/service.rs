@@ -97,7 +97,7 @@ impl Logs {
             {
                 warn!(
                     container = %id, written = late.bytes, left = late.remaining,
-                    "container shown as exited before its whole log was written; the rest follows"
+                    "container shown as exited before its whole log was written; the rest of the log follows"
                 );
                 if let Some(log) = all.find(&id) {
                     log.give_up(start);
@@ -113,7 +113,7 @@ impl Logs {
         let id = container.id.clone();
         let Some(log) = all.observe(container, run) else { return Ok(()) };
         if opening(log).await.is_err() {
-            warn!(container = %id, "the container log was not created in time; continuing without it");
+            warn!(container = %id, "the container log was not created in time; continuing without the log");
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Logs {
     /// but not a file, which belongs to kubelet. Returns after a few seconds even if the log hangs.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.close_log(record)).await.is_err() {
-            warn!(container = %record.id, "the log of a removed container is still being written; not waiting for it");
+            warn!(container = %record.id, "the log of a removed container is still being written; not waiting for the log");
         }
     }
 
@@ -149,7 +149,7 @@ impl Logs {
         if let Some((container, _)) = wanted(record)
             && let Err(error) = self.directories.ask(container.target, unlink).await
         {
-            warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; it stays");
+            warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; the link stays");
         }
         let Some(all) = &self.all else { return };
         let mut log = all.forget(&record.id);
@@ -174,7 +174,7 @@ impl Logs {
         let Some(all) = &self.all else { return };
         if timeout(LAST_LOOK, all.close()).await.is_err() {
             warn!(
-                "stopping before all container logs were written; the rest follows at the next start"
+                "stopping before all container logs were written; the rest of the logs follows at the next start"
             );
         }
     }

@@ -210,14 +210,13 @@ impl EngineInfo {
     pub fn below(&self, handler: &str) -> Result<Vec<String>, &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
-                "the engine's API has no field for it; dockbridge's OCI runtime, which can do it, \
-                        needs Docker 24.0 or newer",
+                "the Engine API lacks this feature; dockbridge-runtime, which has it, needs Docker 24.0 or \
+                 newer",
             );
         }
         if !self.runtimes.contains_key(oci_edits::RUNTIME) {
             return Err(
-                "the engine's API has no field for it; `dockbridge setup` adds the runtime \
-                        that can",
+                "the Engine API lacks this feature; `dockbridge setup` adds dockbridge-runtime, which has it",
             );
         }
         let name = self.runtime_of(handler);
@@ -226,8 +225,8 @@ impl EngineInfo {
         }
         let runtime = self.runtimes.get(name).filter(|runtime| runtime.ends_in_runc());
         let runtime = runtime.ok_or(
-            "the engine's API has no field for it, and dockbridge's runtime does it only if the \
-                        handler's runtime is runc or reports in `docker info` that it runs runc",
+            "the Engine API lacks this feature, and dockbridge-runtime has it only if the handler's runtime \
+             is runc or reports in `docker info` that it runs runc",
         )?;
         Ok([slice::from_ref(&runtime.path), &runtime.arguments].concat())
     }
@@ -236,7 +235,7 @@ impl EngineInfo {
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
-                "dockbridge's runtime has to run runc; `dockbridge setup` without --runtime sets it",
+                "dockbridge-runtime has to run runc; `dockbridge setup` without --runtime sets runc",
             );
         }
         if self.remaps_users() {

@@ -125,7 +125,7 @@ pub struct ContainerRecord {
 
 /// A container of the engine, by its role.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "taken apart at once, never kept")]
+#[allow(clippy::large_enum_variant, reason = "a value is taken apart at once and never kept")]
 pub enum Observed {
     /// A pod's pause container. The attachment is still missing, because only the checkpoint has it.
     Sandbox(SandboxRecord),

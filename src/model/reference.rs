@@ -97,7 +97,7 @@ impl ImageReference {
 
     fn read(text: &str) -> Result<Self, &'static str> {
         if names_id(text) {
-            return Err("it is an image id");
+            return Err("the text is an image id");
         }
         let (domain, rest) = split_domain(text);
         let (name, digest) = match rest.split_once('@') {

@@ -133,7 +133,7 @@ impl Network {
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
             warn!(
                 sandbox = %pod.id, network = %list.name,
-                "the pod requests host ports, but no plugin of its network has the portMappings capability; they are not mapped"
+                "the pod requests host ports, but no plugin of its network has the portMappings capability; the ports are not mapped"
             );
         }
         let intent = AttachmentIntent {
@@ -232,7 +232,7 @@ impl Network {
         for error in forgiven {
             warn!(
                 %sandbox, network, %error,
-                "CNI DEL failed and the network namespace is gone; will repeat it"
+                "CNI DEL failed and the network namespace is gone; will repeat DEL"
             );
         }
         self.forgiven.notify_one();
@@ -283,7 +283,7 @@ impl Network {
         };
         let found = blocking(read).await;
         let found = found.inspect_err(|error| {
-            debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting it without an attachment");
+            debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting the pod without an attachment");
         });
         let ips: Vec<Value> =
             found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
@@ -380,10 +380,10 @@ fn prepare_namespace(path: &Path) -> Result<(), Failure> {
         Err(Failure::unmet(text))
     };
     if !netns::is_pinned(path) {
-        return refuse("nothing is pinned there");
+        return refuse("no namespace is pinned at the path");
     }
     if netns::is_our_own(path) {
-        return refuse("it is the host's");
+        return refuse("the namespace is the host's");
     }
     Ok(netns::raise_loopback(path)?)
 }

@@ -36,9 +36,9 @@ pub(super) enum CloseReason {
     Socket(String),
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
-    #[error("it sent more than {WAITING_REQUESTS} requests that were not answered yet")]
+    #[error("the plugin sent more than {WAITING_REQUESTS} requests that were not answered yet")]
     TooManyRequests,
-    #[error("it did not answer {method} within {limit:?}")]
+    #[error("the plugin did not answer {method} within {limit:?}")]
     Timeout { method: &'static str, limit: Duration },
     #[error("{0}")]
     Violation(String),
@@ -118,7 +118,7 @@ impl Connection {
         if envelope.payload.len() > MESSAGE_LIMIT {
             self.waiting.lock().answers.remove(&stream);
             let length = envelope.payload.len();
-            let message = format!("the request has {length} bytes, more than a message may have");
+            let message = format!("the request has {length} bytes, more than a message can have");
             return Err(CallError::Refused { code: UNKNOWN, message });
         }
         let exchange = async {

@@ -74,8 +74,8 @@ impl Turn<'_> {
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
                 // A plugin may only adjust a container that is being created.
                 return Err(Failure::unmet(format!(
-                    "the NRI plugin {} answered CreateContainer with an update of the same container; \
-                     it must be an adjustment",
+                    "the NRI plugin {} answered CreateContainer with an update of the same container; the \
+                     plugin must send an adjustment",
                     plugin.full_name()
                 )));
             }
@@ -112,7 +112,7 @@ impl Turn<'_> {
             let reason = match answer {
                 Some(answer) if answer.reject => answer.reason,
                 Some(_) => continue,
-                None => "it did not answer".to_owned(),
+                None => "the plugin did not answer".to_owned(),
             };
             return Err(plugin.refusal(method(event), shortened(reason)).into());
         }

@@ -61,7 +61,7 @@ struct Pending {
 
 /// Ends with the call that creates the object.
 #[derive(Debug)]
-#[must_use = "the object is hidden only until this value is dropped"]
+#[must_use = "the pod or container is hidden only until this value is dropped"]
 pub struct Creation {
     creations: Creations,
     identity: Identity,

@@ -44,7 +44,7 @@ impl Shared {
     pub(super) async fn launch_all(self: &Arc<Self>) {
         let directory = &self.settings.plugin_dir;
         let mut paths = file::entries(directory).unwrap_or_else(|error| {
-            warn!(directory = %directory.display(), error = chain(&error), "cannot list the NRI plugins to start; starting none");
+            warn!(directory = %directory.display(), error = chain(&error), "cannot list the NRI plugins to start; starting no plugin");
             Vec::new()
         });
         paths.retain(|path| is_executable(path));
@@ -95,7 +95,7 @@ impl Shared {
 /// The plugin of a file in the directory. Fails with the reason why it is not started: its name or its
 /// configuration.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
-    let file = path.file_name().and_then(OsStr::to_str).ok_or("its name is not UTF-8")?;
+    let file = path.file_name().and_then(OsStr::to_str).ok_or("the plugin's name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));
     check_name(index, name)?;
     let config = configuration(&settings.config_dir, index, name)?;

@@ -62,7 +62,7 @@ impl Shared {
             if slots.available_permits() == 0 {
                 warn!(
                     limit = MAX_PLUGINS,
-                    "the limit of connected NRI plugins is reached; the next one waits until one disconnects"
+                    "the limit of connected NRI plugins is reached; the next plugin waits until one disconnects"
                 );
             }
             let permit = Arc::clone(slots).acquire_owned().await;
@@ -105,7 +105,7 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
     })
 }
 
-const USED: &str = "another runtime serves NRI plugins there (containerd does with its CRI plugin)";
+const USED: &str = "another runtime, such as containerd, serves NRI plugins at this socket";
 const BIND_RETRY: Duration = Duration::from_secs(10);
 /// containerd removes the socket when it starts, even another runtime's.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -78,7 +78,7 @@ impl RegisterMetrics for NriMetrics {
         registry.register_fn(
             "dockbridge_nri_call_seconds_total",
             &["plugin", "call"],
-            "Time that calls to NRI plugins took together",
+            "Total time of calls to NRI plugins",
             move || {
                 let rows = calls.calls.lock().clone();
                 let of = |((plugin, call), row): (&(String, &'static str), &Calls)| {

@@ -15,15 +15,15 @@ pub(super) enum Channel {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ProtocolError {
-    #[error("it sent a frame of connection {0}, which NRI does not have")]
+    #[error("the plugin sent a frame of connection {0}, which NRI does not have")]
     Connection(u32),
-    #[error("it sent a length of {0} bytes; the limit is {MESSAGE_LIMIT}")]
+    #[error("the plugin sent a length of {0} bytes; the limit is {MESSAGE_LIMIT}")]
     Length(u32),
-    #[error("it sent a ttrpc message of type {kind} for stream {stream}, which was not expected")]
+    #[error("the plugin sent an unexpected ttrpc message of type {kind} for stream {stream}")]
     Unexpected { kind: u8, stream: u32 },
-    #[error("it sent a message of more than {MOST_ENTRIES} entries")]
+    #[error("the plugin sent a message of more than {MOST_ENTRIES} entries")]
     Entries,
-    #[error("it sent a message that cannot be decoded")]
+    #[error("the plugin sent a message that cannot be decoded")]
     Message,
 }
 

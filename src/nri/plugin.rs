@@ -124,7 +124,7 @@ impl Plugin {
                     warn!(
                         plugin,
                         call = method,
-                        "an NRI plugin did not answer a call; continuing without it"
+                        "an NRI plugin did not answer a call; continuing without the plugin"
                     );
                 }
                 Ok(None)
@@ -188,13 +188,11 @@ pub(super) const fn label(reason: &CloseReason) -> &'static str {
 pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
     let is_index = index.len() == 2 && index.bytes().all(|byte| byte.is_ascii_digit());
     if !is_index {
-        return Err(shortened(format!("its index is not two digits: {index:?}")));
+        return Err(shortened(format!("the plugin's index is not two digits: {index:?}")));
     }
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(permitted) {
-        return Err(
-            "its name is empty, or has other characters than letters, digits and -_.+".into()
-        );
+        return Err("the plugin's name is empty, or has more than letters, digits and -_.+".into());
     }
     Ok(())
 }

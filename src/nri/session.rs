@@ -198,8 +198,7 @@ impl Turn<'_> {
                 return Ok(answer.update);
             }
             if !answer.more || !answer.update.is_empty() {
-                let reason =
-                    "it does not support Synchronize in several messages, which this node needs";
+                let reason = "the plugin does not support Synchronize in several messages, which this node needs";
                 return Err(CloseReason::Violation(reason.to_owned()));
             }
         }
@@ -266,7 +265,7 @@ async fn call_required<A: Message + Default>(
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(plugin.connection.closed().await),
         Err(Refusal { message, .. }) => {
-            Err(CloseReason::Violation(format!("it refused {method}: {message}")))
+            Err(CloseReason::Violation(format!("the plugin refused {method}: {message}")))
         }
     }
 }

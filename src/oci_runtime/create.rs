@@ -101,7 +101,7 @@ fn mount(
     let mut mounted = Mounted::default();
     if let Some(users) = &edits.users {
         let root = edit::root_path(document)
-            .ok_or_else(|| OciRuntimeError::Edit("it has no root.path".to_owned()))?;
+            .ok_or_else(|| OciRuntimeError::Edit("the field root.path is missing".to_owned()))?;
         let target = directory.of(id).join(super::directory::ROOT);
         mount_root(&bundle.join(root), &target, users)?;
         mounted.root = Some(target);
@@ -132,9 +132,9 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     match Overlay::at(&mount_table()?, &engine) {
         Some(overlay) => {
             let root = (mappings.uids.host, mappings.gids.host);
-            overlay
-                .mount_mapped(target, ids.as_fd(), root)
-                .map_err(|e| explained(e, "the root file system", "overlays need Linux 5.19"))
+            overlay.mount_mapped(target, ids.as_fd(), root).map_err(|e| {
+                explained(e, "the root file system", "id-mapped overlays need Linux 5.19")
+            })
         }
         None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
             .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
@@ -148,7 +148,7 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
     let mappings = &mapped.mappings;
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
-    let kernel = "its file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
+    let kernel = "the file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
     let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.is_implicit;
     // The source may be a part of an image.
     let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };

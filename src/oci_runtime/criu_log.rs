@@ -19,7 +19,7 @@ pub fn reason(log: &str, output: &str) -> String {
 /// Why a restore was ended, on one line, with the last line of CRIU's log.
 pub(super) fn unfinished(log: &str, limit: Duration) -> String {
     let last = log.lines().next_back().map_or("CRIU has no log", without_time);
-    reason("", &format!("it was not complete after {}s: {last}", limit.as_secs()))
+    reason("", &format!("CRIU had not ended after {}s: {last}", limit.as_secs()))
 }
 
 /// A line of the log begins with the time since its start in parentheses.
@@ -45,7 +45,7 @@ mod tests {
         let many = "Error (a): 1\nError (a): 2\nError (a): 3\nError (a): 4\n";
         assert_eq!(reason(many, ""), "Error (a): 2; Error (a): 3; Error (a): 4");
         let unfinished = unfinished(log, Duration::from_secs(9));
-        let wanted = "it was not complete after 9s: Error (criu/cr-dump.c:2): Dumping FAILED.";
+        let wanted = "CRIU had not ended after 9s: Error (criu/cr-dump.c:2): Dumping FAILED.";
         assert_eq!(unfinished, wanted);
     }
 }

@@ -234,7 +234,7 @@ fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
     if file::is_ours_alone(path)? {
         return Ok(());
     }
-    let reason = "users other than root can change it, so it is not trusted".to_owned();
+    let reason = "users other than root can change the file, so it is not trusted".to_owned();
     Err(OciRuntimeError::Malformed { path: path.to_owned(), reason })
 }
 

@@ -13,7 +13,7 @@ pub enum OciRuntimeError {
     Host(#[from] HostError),
     /// The container is marked as one that needs edits, but has none.
     #[error(
-        "container {id} cannot start: {} is missing. dockbridge writes it before each start. Start the \
+        "container {id} cannot start: {} is missing. dockbridge writes that file before each start. Start the \
          container through the CRI, or remove it: kubelet then creates another one",
         path.display()
     )]

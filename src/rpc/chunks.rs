@@ -51,8 +51,8 @@ pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status>
         return Ok(Response::new(list));
     }
     let text = format!(
-        "the list has {size} bytes and a message at most {LARGEST_MESSAGE}: call {streamed}, or \
-         list with a filter"
+        "the list has {size} bytes, and a message can have at most {LARGEST_MESSAGE}: call {streamed} \
+         instead, or list with a filter"
     );
     Err(status(Kind::ResourceExhausted, text))
 }

@@ -46,7 +46,7 @@ impl CriSocket {
             warn!(
                 listen = %listen,
                 sockets = describe(&others),
-                "systemd passed sockets that --listen does not name; they are closed, and their callers are refused"
+                "systemd passed sockets that --listen does not name; closing these sockets"
             );
         }
         Ok(Self { path, inherited: chosen })

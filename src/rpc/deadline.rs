@@ -48,7 +48,7 @@ pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
         },
     );
     Status::deadline_exceeded(format!(
-        "not done within the deadline of the caller ({limit:?}): {waits}"
+        "the call took longer than the deadline of the caller ({limit:?}): {waits}"
     ))
 }
 

@@ -240,8 +240,7 @@ fn listener_stream(
 }
 
 fn too_slow() -> Status {
-    let text =
-        "this client did not read for too long and missed events: list, then subscribe again";
+    let text = "the client did not read for too long and missed events: list, then subscribe again";
     status(Kind::ResourceExhausted, text.to_owned())
 }
 
@@ -327,7 +326,7 @@ mod tests {
         for _ in 0..8 {
             queue.send(events(&[&large]));
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, large);
-            assert!(held(&queue) <= 4, "{} of a quarter each are held", held(&queue));
+            assert!(held(&queue) <= 4, "{} batches of a quarter each are held", held(&queue));
         }
         let end = deaf.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);

@@ -70,7 +70,7 @@ where
                 Ok(Err(panic)) => {
                     let panic = panic_text(&*panic);
                     error!(panic, "internal error: panic in a request handler");
-                    let text = "dockbridge panicked on this request; its log says where";
+                    let text = "dockbridge panicked on this request; see the log of dockbridge";
                     Status::internal(text).into_http()
                 }
             };

@@ -19,9 +19,9 @@ use crate::{
 /// The socket cannot be served.
 #[derive(Debug, Error)]
 pub enum ListenError {
-    #[error("{path} is served by {holder}: stop it, or choose another {flag}")]
+    #[error("{path} is served by {holder}: stop that process, or choose another {flag}")]
     InUse { path: PathBuf, holder: Holder, flag: &'static str },
-    #[error("{path} exists and is not a socket: move it away, or choose another {flag}")]
+    #[error("{path} exists and is not a socket: move that file away, or choose another {flag}")]
     NotASocket { path: PathBuf, flag: &'static str },
     /// `fd://` without a socket from systemd.
     #[error("--listen {listen}: {}", not_inherited(passed))]
@@ -39,7 +39,7 @@ fn not_inherited(passed: &str) -> String {
         "systemd passed no socket: start the socket unit instead of the service, or give a path"
             .to_owned()
     } else {
-        format!("systemd passed only {passed}: compare FileDescriptorName= in the socket unit")
+        format!("systemd passed only {passed}: correct --listen or FileDescriptorName=")
     }
 }
 

@@ -73,7 +73,7 @@ impl Adopter {
             warn!(sandbox = %pod.id, error = chain(&error), "cannot write the checkpoint of an adopted pod; retrying at the next start");
         }
         let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
-        info!(sandbox = %pod.id, name = pod.name, ?addresses, "pod without a checkpoint adopted");
+        info!(sandbox = %pod.id, name = pod.name, ?addresses, "adopted a pod without a checkpoint");
         Some(adopted)
     }
 
@@ -106,7 +106,7 @@ impl Adopter {
             cached => cached,
         };
         if let Err(error) = &cached {
-            warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint; retrying when it is stopped");
+            warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint; retrying when the pod is stopped");
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
             // Without a pid, the pod is adopted later, after it was inspected.

@@ -148,7 +148,7 @@ impl Sandboxes {
             let Some(attachment) = sandbox.attachment.clone() else { continue };
             let lost = checkpoint(sandbox, attachment);
             match self.deps.checkpoints.save(&lost, Durability::Written).await {
-                Ok(()) => info!(sandbox = %id, "deleted checkpoint written again"),
+                Ok(()) => info!(sandbox = %id, "wrote a deleted checkpoint again"),
                 Err(error) => {
                     warn!(sandbox = %id, error = chain(&error), "cannot write a deleted checkpoint again; retrying");
                 }
@@ -178,7 +178,7 @@ impl Sandboxes {
             && let Some(found) = self.adopter.find(sandbox).await
         {
             self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
-            info!(sandbox = %sandbox.id, "network state of a pod without a checkpoint recovered from the CNI cache");
+            info!(sandbox = %sandbox.id, "recovered the network state of a pod without a checkpoint from the CNI cache");
             attachment = Some(found);
         }
         match (sandbox.pid(), &attachment) {

@@ -117,8 +117,8 @@ impl Sandboxes {
         }
         let (pod, holder) = (&spec.metadata, &found.id);
         let text = format!(
-            "pod {}/{} attempt {} already has sandbox {holder} with another configuration: stop and \
-             remove that one, or use another attempt",
+            "pod {}/{} attempt {} already has sandbox {holder} with another configuration: stop and remove \
+             that sandbox, or use another attempt",
             pod.namespace, pod.name, pod.attempt
         );
         Err(Failure::new(Kind::AlreadyExists, text))
@@ -295,7 +295,7 @@ impl Sandboxes {
 }
 
 fn ended(id: &SandboxId) -> Failure {
-    Failure::unmet(format!("the sandbox process of {id} ended while it was being set up"))
+    Failure::unmet(format!("the process of sandbox {id} ended while the sandbox was being set up"))
 }
 
 /// What to do with a container that has the name of this pod's sandbox, if the store does not have it.

@@ -50,8 +50,8 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
     let refused = |reason: String| SetupError::Refused(format!("{}: {reason}", path.display()));
     // Docker itself also reads UTF-16 with a byte order mark.
-    let old =
-        String::from_utf8(old).map_err(|_| refused("not UTF-8: convert it first".to_owned()))?;
+    let old = String::from_utf8(old)
+        .map_err(|_| refused("not UTF-8: convert the file first".to_owned()))?;
     let program = if args.undo { None } else { Some(program(&processes)?) };
     let changed = if let Some(program) = &program {
         let entry = Entry::new(program.clone(), lower_runtime(args)?);
@@ -62,9 +62,9 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
             // Docker reads runtimes from only one place.
             return Err(SetupError::Refused(format!(
                 "dockerd (process {pid}) has --add-runtime in its command line, and does not start if \
-                 its file also has \"runtimes\": move those into {}, or add --add-runtime dockbridge={} \
-                 to the command line, and restart Docker (without live-restore that ends every \
-                 container)",
+                 daemon.json also has \"runtimes\": move the runtimes of the command line into {}, or add \
+                 --add-runtime dockbridge={} to the command line, and restart Docker (without live-restore, \
+                 a restart ends every container)",
                 path.display(),
                 entry.path
             )));
@@ -241,6 +241,6 @@ const PROGRAMS: [&str; 6] =
 const SYSTEMD: u32 = 1;
 /// Much more than the settings need.
 const MAX_FILE: u64 = 4 << 20;
-const LEFT_BEHIND: &str = "containers created with it cannot start again: remove their pods";
+const LEFT_BEHIND: &str = "containers of dockbridge-runtime cannot start again: remove their pods";
 /// Lines of a difference around the change.
 const CONTEXT: usize = 3;

@@ -76,7 +76,7 @@ pub fn without_entry(text: &str) -> Result<Option<String>, String> {
         |value: &str| serde_json::from_str::<String>(value).is_ok_and(|it| it == RUNTIME);
     if members.value(DEFAULT_RUNTIME).is_some_and(is_default) {
         // Docker would not start without its default runtime.
-        return Err(format!("\"{DEFAULT_RUNTIME}\" is \"{RUNTIME}\": name another one first"));
+        return Err(format!("\"{DEFAULT_RUNTIME}\" is \"{RUNTIME}\": name another runtime first"));
     }
     let layout = Layout::of(text);
     let rest = runtimes.without(RUNTIME);
@@ -122,8 +122,8 @@ fn our_entry(runtimes: &Members) -> Result<Option<Entry>, String> {
     let entry = serde_json::from_str(value).ok().filter(Entry::is_ours);
     entry.map(Some).ok_or_else(|| {
         format!(
-            "there is a runtime \"{RUNTIME}\" that dockbridge setup did not write: {value}; remove or \
-             rename it first"
+            "there is a runtime \"{RUNTIME}\" that dockbridge setup did not write: {value}; remove or rename \
+             that runtime first"
         )
     })
 }
@@ -141,7 +141,7 @@ impl Members {
     fn only(&self, name: &str) -> Result<Option<&str>, String> {
         let count = self.0.iter().filter(|(own, _)| own == name).count();
         if count > 1 {
-            Err(format!("\"{name}\" appears twice: remove one"))
+            Err(format!("\"{name}\" appears twice: remove one of the two"))
         } else {
             Ok(self.value(name))
         }

@@ -88,7 +88,7 @@ pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
         let used = match runtime.ends_in_runc() {
             true => format!("{PROGRAM} runs {}", runtime.path),
             false => {
-                format!("{PROGRAM} is not used: their runtime does not report that it runs runc")
+                format!("{PROGRAM} is not used: the runtime does not report that it runs runc")
             }
         };
         format!("pods with the handler {name:?}{or_none}: {used}")
@@ -124,7 +124,7 @@ impl Reading<'_> {
                     Err(restart(&format!("dockerd (process {pid}) does not answer: {error}")))
                 }
                 None if self.is_changed => {
-                    Ok(format!("Docker will read the file when it starts ({error})"))
+                    Ok(format!("Docker will read the file when Docker starts ({error})"))
                 }
                 None => Ok("nothing was changed".to_owned()),
             });
@@ -174,8 +174,8 @@ impl Reading<'_> {
             if Instant::now() > end {
                 // A file that dockerd refuses would prevent its next start.
                 return Err(format!(
-                    "dockerd (process {pid}) did not apply the file; its log says why. Restart Docker ({ENDS}) once \
-                     this succeeds: dockerd --validate --config-file {}",
+                    "dockerd (process {pid}) did not apply the file; Docker's log says why. Restart Docker \
+                     ({ENDS}) once this command succeeds: dockerd --validate --config-file {}",
                     self.path.display()
                 ));
             }
@@ -196,7 +196,7 @@ impl Reading<'_> {
 }
 
 /// What a restart of dockerd does.
-const ENDS: &str = "without live-restore that ends every container";
+const ENDS: &str = "without live-restore, a restart ends every container";
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The file that dockerd uses if no flag names another.

@@ -75,7 +75,7 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     let mut out = Vec::new();
     assert!(run(&folder.path().join("docker.sock"), &args, &mut out).unwrap());
     let out = String::from_utf8(out).unwrap();
-    assert!(out.contains("\nDocker will read the file when it starts (cannot reach "), "{out}");
+    assert!(out.contains("\nDocker will read the file when Docker starts (cannot reach "), "{out}");
     // The file had nothing else in it.
     assert!(!file.exists());
     let mut again = Vec::new();

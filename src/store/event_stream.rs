@@ -82,7 +82,7 @@ impl EventStream {
             warn!(
                 found,
                 advice,
-                "docker does not list all pods; nothing is cleaned up while hidden ones run"
+                "docker does not list all pods; nothing is cleaned up while hidden pods run"
             );
         }
         self.send(Signal::Connected(Box::new(engine))).await?;
@@ -98,13 +98,13 @@ impl EventStream {
             tokio::select! {
                 event = events.next() => match event {
                     Some(Ok(EngineEvent::Unreadable { reason })) => {
-                        warn!(reason, "cannot read an event of Docker; listing everything");
+                        warn!(reason, "cannot read an event of Docker; listing all containers and images");
                         // A running list may have begun before the event.
                         (due, is_missed) = (due.min(soonest), !lists.is_empty());
                     }
                     Some(Ok(event)) => self.send(Signal::Event(event, events.at)).await?,
                     Some(Err(error)) => return Err(EventStreamEnd::Disconnected(chain(&error))),
-                    None => return Err(EventStreamEnd::Disconnected("it closed the event stream".to_owned())),
+                    None => return Err(EventStreamEnd::Disconnected("Docker closed the event stream".to_owned())),
                 },
                 () = time::sleep_until(due), if lists.is_empty() => {
                     self.send(Signal::Listing).await?;
@@ -147,7 +147,7 @@ impl EventStream {
             );
             let images = images.inspect_err(|end| {
                 if let EventStreamEnd::Disconnected(reason) = end {
-                    warn!(error = reason, "cannot list images; keeping the last known ones");
+                    warn!(error = reason, "cannot list images; keeping the last known images");
                 }
             });
             let images = images.ok();
@@ -172,7 +172,7 @@ async fn within<T>(
     match time::timeout(deadline, call).await {
         Ok(answer) => answer.map_err(|error| EventStreamEnd::Disconnected(chain(&error))),
         Err(_) => Err(EventStreamEnd::Disconnected(format!(
-            "it did not answer {what} within {deadline:?}"
+            "Docker did not answer {what} within {deadline:?}"
         ))),
     }
 }

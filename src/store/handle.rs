@@ -232,7 +232,7 @@ impl Store {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),
             EngineHealth::Starting | EngineHealth::Reachable => {
-                "reading its containers and images".to_owned()
+                "dockbridge still reads containers and images".to_owned()
             }
         }
     }

@@ -40,7 +40,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],
-        "Time since Docker last sent anything; absent before its first answer",
+        "Time since Docker last sent anything; absent before Docker's first answer",
         move || {
             let since = metrics.since_last_contact();
             since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
@@ -55,7 +55,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     });
     gauge(
         "dockbridge_store_initial_inspects_complete",
-        "1 once everything in the first list has been inspected; nothing is cleaned up before",
+        "1 once each object in the first list has been inspected; nothing is cleaned up before that",
         |now| f64::from(u8::from(now.is_complete())),
     );
     gauge(

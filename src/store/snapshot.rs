@@ -109,7 +109,7 @@ impl Snapshot {
 
     /// The engine's last `/info`. Fails with `Unavailable` if the engine has not answered yet.
     pub fn described(&self) -> Result<&EngineInfo, Failure> {
-        let unknown = || never_synced("it has not answered");
+        let unknown = || never_synced("Docker has not answered");
         self.engine.as_deref().ok_or_else(unknown)
     }
 

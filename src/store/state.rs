@@ -396,7 +396,7 @@ impl<W, E> StoreState<W, E> {
             (Connection::Lost(reason), _) | (_, Some(reason)) => unreachable(reason),
             (_, None) if !self.progress.containers_listed => EngineHealth::Starting,
             (Connection::Ready, None) => EngineHealth::Reachable,
-            (_, None) => unreachable("it answers again; reading its containers and images"),
+            (_, None) => unreachable("Docker answers again; reading containers and images"),
         }
     }
 

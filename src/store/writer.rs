@@ -364,7 +364,7 @@ impl Writer {
             Done::Pinged(match time::timeout(deadline, engine.negotiate()).await {
                 Ok(Ok(_)) => None,
                 Ok(Err(error)) => Some(chain(&error)),
-                Err(_) => Some(format!("it did not answer a ping within {deadline:?}")),
+                Err(_) => Some(format!("Docker did not answer a ping within {deadline:?}")),
             })
         });
     }

@@ -40,12 +40,12 @@ impl HttpHandler {
             return answer;
         }
         let Some(pending) = self.redeem(request.uri().path()) else {
-            return plain(StatusCode::NOT_FOUND, "no such token, or it was used already\n");
+            return plain(StatusCode::NOT_FOUND, "the token is unknown or was already used\n");
         };
         let is_command = matches!(pending, PendingStream::Exec(_));
         let Some(place) = self.places.take(pending.about(), is_command) else {
             let about = pending.about();
-            info!(kind = pending.name(), about, "refused a stream: too many are open");
+            info!(kind = pending.name(), about, "refused a stream: too many streams are open");
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open\n");
         };
         let agreed = negotiate(&request, pending.purpose());
@@ -113,7 +113,7 @@ fn complete(
 /// disconnected.
 async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     watch.idle(IDLE_TIMEOUT).await;
-    info!(about, "closed a stream: nothing was sent on it for {IDLE_TIMEOUT:?}");
+    info!(about, "closed a stream on which nothing was sent for {IDLE_TIMEOUT:?}");
     watch.close();
     pending().await
 }

@@ -210,7 +210,7 @@ pub fn set_parent(span: &Span, traceparent: &str) {
 /// Ends the record of a span when it is finished. When it is dropped before that, the span counts as
 /// cancelled. The span itself may live longer, in later work.
 #[derive(Debug)]
-#[must_use = "the record of the span ends when this is dropped"]
+#[must_use = "the record of the span ends when this guard is dropped"]
 pub struct SpanGuard(Option<Span>);
 
 impl SpanGuard {

@@ -32,7 +32,7 @@ impl std::fmt::Debug for AuthConfig {
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "its comments live in proto/api.proto"
+    reason = "the comments are in proto/api.proto"
 )]
 mod generated {
     tonic::include_proto!("runtime.v1");

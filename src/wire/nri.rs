@@ -10,7 +10,7 @@ pub const REMOVED: char = '-';
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "its comments live in proto/nri.proto"
+    reason = "the comments are in proto/nri.proto"
 )]
 mod generated {
     tonic::include_proto!("nri.pkg.api.v1alpha1");

@@ -42,7 +42,7 @@ pub(crate) async fn read_here(world: World) -> Outcome {
         ensure!(stage.folders.shared.join("hooked").exists(), "the hook was not run");
     } else {
         let message = refusal(&stage, (&sandbox, &pod), "gadget=hooked").await?;
-        for hint in ["gadget.yaml", "cannot express its hooks", "dockbridge setup"] {
+        for hint in ["gadget.yaml", "no field for the hooks", "dockbridge setup"] {
             ensure!(message.contains(hint), "hooks are answered {message:?} without {hint:?}");
         }
     }

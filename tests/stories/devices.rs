@@ -65,7 +65,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let sandbox = stage.cri.run(&pod).await?;
     for (path, permissions, words) in [
         ("/dev/of/nobody".to_owned(), "", "devices[1].host_path: there is no such device"),
-        (at("file"), "rwm", "devices[1].host_path: this is not a device"),
+        (at("file"), "rwm", "devices[1].host_path: the file is not a device"),
         (at("empty"), "r", "devices[1].host_path: there is no device in this directory"),
         ("/dev/null".to_owned(), "x", "devices[1].permissions: "),
     ] {

@@ -57,7 +57,7 @@ impl Set {
                     ensure!(refused.message.ends_with("after 1s"), "not clean: {refused}");
                     return Ok(());
                 }
-                Err(refused) if refused.message.contains("has not started it") => {
+                Err(refused) if refused.message.contains("has not started the command") => {
                     ensure_eq!(refused.code, Code::Unavailable, "{refused}");
                     // It is ended when it begins.
                     while looks.again().await && self.execs().await? > 0 {}
@@ -334,7 +334,7 @@ async fn batch(set: &Set, count: usize) -> Outcome {
             Err(refused) => refused,
             Ok(answer) => fail!("it ended by itself: {answer:?}"),
         };
-        let late = refused.message.contains("has not started it");
+        let late = refused.message.contains("has not started the command");
         let code = if late { Code::Unavailable } else { Code::DeadlineExceeded };
         ensure_eq!(refused.code, code, "{refused}");
     }

@@ -112,13 +112,13 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         (
             "capabilities",
             no_capabilities,
-            "with capabilities that the new container does not have: CAP_CHOWN",
+            "capabilities that the new container does not have: CAP_CHOWN",
         ),
-        ("root", no_root, "a process with user id 0, not 1000"),
+        ("root", no_root, "a restored process has user id 0, not 1000"),
         ("privileges", no_more_rights, "may gain privileges"),
-        ("volume", no_volume, "a mount at /data, which the new container does not have"),
-        ("write", read_only, "its mount at /data lacks options"),
-        ("other", other_volume, "a mount at /data, which the new container does not have"),
+        ("volume", no_volume, "only the checkpoint has a mount at /data"),
+        ("write", read_only, "the mount at /data lacks options"),
+        ("other", other_volume, "only the checkpoint has a mount at /data"),
     ] {
         let id = cri.create(&sandbox, &config, &pod).await?;
         let refused = cri.start(&id).await;
@@ -155,7 +155,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let flags = ["--restore-dir", &place.display().to_string()];
     stage.cri = stage.bridge.restart_with(&flags).await?;
     for (path, code, reason) in [
-        (&outside, Code::InvalidArgument, "archives are only read from"),
+        (&outside, Code::InvalidArgument, "dockbridge reads archives only from"),
         (&missing, Code::NotFound, "No such file"),
         (&link, Code::InvalidArgument, "not a regular file"),
         (&text, Code::InvalidArgument, "the archive is damaged"),
@@ -421,7 +421,7 @@ pub(crate) async fn that_hangs(world: World) -> Outcome {
     let id = stage.cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
     let refused = stage.cri.start(&id).await.err().map(|it| it.message).unwrap_or_default();
     println!("  {refused}");
-    ensure!(refused.contains("it was not complete after 90s"), "{refused}");
+    ensure!(refused.contains("CRIU had not ended after 90s"), "{refused}");
     ensure_eq!(files_below(&stage.folders.state.join("restores")), Vec::<String>::new());
     let processes = Processes::new("/proc");
     let all = processes.all()?.into_iter().map(|process| processes.command_line(process.who.pid));

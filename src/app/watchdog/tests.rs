@@ -267,6 +267,6 @@ fn serve(socket: &Path, answers: Answers) -> Runtime {
 
 const SECOND: Duration = Duration::from_secs(1);
 const SERVING: &str = "STATUS=serving the container runtime interface";
-const SOCKET_FAILED: &str = "STATUS=its own socket does not answer";
-const STORE_FAILED: &str = "STATUS=its own store does not answer";
+const SOCKET_FAILED: &str = "STATUS=the CRI socket of dockbridge does not answer";
+const STORE_FAILED: &str = "STATUS=the store of dockbridge does not answer";
 const FAILURES: [&str; 2] = [SOCKET_FAILED, STORE_FAILED];

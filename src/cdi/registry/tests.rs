@@ -123,44 +123,44 @@ async fn what_the_engine_api_lacks_is_refused() {
     for (edits, hint) in [
         (
             json!({"hooks": hook}),
-            "the Engine API cannot express its hooks.createContainer: register the OCI runtime",
+            "the Engine API has no field for the hooks.createContainer of the device: register dockbridge-runtime",
         ),
         (
             json!({"intelRdt": {"closID": "x"}}),
-            "the Engine API cannot express its linux.intelRdt.closID",
+            "the Engine API has no field for the linux.intelRdt.closID",
         ),
         (
             json!({"netDevices": [{"hostInterfaceName": "eth5"}]}),
-            "the Engine API cannot express its linux.netDevices.eth5",
+            "the Engine API has no field for the linux.netDevices.eth5",
         ),
-        (json!({"env": ["NAME"]}), "\"NAME\" is not NAME=value"),
-        (json!({"env": ["=x"]}), "\"=x\" is not NAME=value"),
+        (json!({"env": ["NAME"]}), "\"NAME\" does not have the form NAME=value"),
+        (json!({"env": ["=x"]}), "\"=x\" does not have the form NAME=value"),
         (node(json!({"path": "dev/null"})), "\"dev/null\" is not an absolute path"),
         (node(json!({"hostPath": "/dev/none-such"})), "cannot stat /dev/none-such: No such file"),
         (node(json!({"hostPath": "/proc/version"})), "/proc/version is not a device"),
         (
             node(json!({"type": "b"})),
-            "/dev/null is specified with type b, but the host's node, which the engine copies, has c",
+            "/dev/null is specified with type b, but the engine copies the device node of the host, which has type c",
         ),
         (
             node(json!({"type": "p"})),
-            "/dev/null is specified with type p, but the host's node, which the engine copies, has c",
+            "/dev/null is specified with type p, but the engine copies the device node of the host, which has type c",
         ),
         (
             node(json!({"major": 1, "minor": 5})),
-            "with numbers 1:5, but the host's node, which the engine copies, has 1:3",
+            "with numbers 1:5, but the engine copies the device node of the host, which has numbers 1:3",
         ),
         (
             node(json!({"uid": 7})),
-            "with uid 7, but the host's node, which the engine copies, has 0",
+            "with uid 7, but the engine copies the device node of the host, which has uid 0",
         ),
         (
             node(json!({"gid": 7})),
-            "with gid 7, but the host's node, which the engine copies, has 0",
+            "with gid 7, but the engine copies the device node of the host, which has gid 0",
         ),
         (
             node(json!({"fileMode": 0o600})),
-            "with file mode 0600, but the host's node, which the engine copies, has 0666",
+            "with file mode 0600, but the engine copies the device node of the host, which has file mode 0666",
         ),
         (
             node(json!({"permissions": "rx"})),
@@ -170,11 +170,11 @@ async fn what_the_engine_api_lacks_is_refused() {
         (mount("proc", &[]), "\"proc\" is not an absolute path"),
         (
             mount("/proc", &["ro", "sync"]),
-            "the Engine API cannot express its mounts./x (option sync)",
+            "the Engine API has no field for the mounts./x (option sync)",
         ),
         (
             json!({"mounts": [{"hostPath": "/", "containerPath": "/t", "type": "tmpfs"}]}),
-            "the Engine API cannot express its mounts./t (type tmpfs)",
+            "the Engine API has no field for the mounts./t (type tmpfs)",
         ),
     ] {
         let text = Host::refusal(edits).await;

@@ -99,7 +99,10 @@ fn a_refusal_has_line_and_text() {
     assert!(line == Some(1), "{line:?} {reason}");
     for (text, hint) in [
         ("{\"cdiVersion\": \"9.9.9\", \"kind\": \"v/c\"}", "cdiVersion \"9.9.9\" is not known"),
-        ("{\"cdiVersion\": \"0.6.0\", \"kind\": \"vc\"}", "kind \"vc\" is not vendor/class"),
+        (
+            "{\"cdiVersion\": \"0.6.0\", \"kind\": \"vc\"}",
+            "kind \"vc\" does not have the form vendor/class",
+        ),
         ("{\"cdiVersion\": \"0.6.0\"}", "missing field `kind`"),
         (
             "{\"cdiVersion\": \"0.6.0\", \"kind\": \"v/c\", \"devices\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}",

@@ -122,7 +122,7 @@ fn fill(
     for (file, path) in files.chain(content.log.map(|log| (Ok(log), PathBuf::from(CONTAINER_LOG))))
     {
         if cancelled.is_cancelled() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "the caller no longer waits"));
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the caller has disconnected"));
         }
         let (file, size) =
             file.and_then(|file| file.metadata().map(|facts| (file, facts.len())))?;

@@ -122,7 +122,7 @@ impl Attempt {
         if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
             let directory = self.directory();
             let directory = directory.display();
-            warn!(%directory, error = chain(&error), "cannot remove the files of a checkpoint; the next start retries");
+            warn!(%directory, error = chain(&error), "cannot remove the files of a checkpoint; retrying at the next start");
         }
         made
     }
@@ -261,8 +261,8 @@ impl Attempt {
         let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
         let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
         let started = detached::start(&self.program, &arguments, &directory, &name);
-        let mut child =
-            started.map_err(|e| HostError::new("start the checkpoint with", &self.program, e))?;
+        let mut child = started
+            .map_err(|e| HostError::new("start the checkpoint program", &self.program, e))?;
         let unwanted = directory.join(UNWANTED);
         let tell = async {
             self.gone.cancelled().await;
@@ -304,7 +304,7 @@ impl Attempt {
         };
         if is_disk_full {
             let full = io::Error::new(io::ErrorKind::StorageFull, reason);
-            return HostError::new("save the container in", &self.place, full).into();
+            return HostError::new("save the checkpoint in", &self.place, full).into();
         }
         DumpError::Unfit { id: container.to_owned(), reason }
     }
@@ -360,10 +360,7 @@ async fn let_one_continue(node: &Node, part: Part) {
         let part = part.clone();
         let Err(error) = blocking(move || part.thaw()).await else { break };
         let error = chain(&error);
-        warn!(
-            container,
-            error, "cannot let a container continue after its checkpoint; trying again"
-        );
+        warn!(container, error, "cannot thaw a container after its checkpoint; retrying");
         sleep(THAW_RETRY).await;
     }
     // Somebody may have paused it in the moment in which it was frozen. Otherwise the engine could never unpause it.
@@ -375,7 +372,10 @@ async fn let_one_continue(node: &Node, part: Part) {
     let freeze = move || freezer.freeze(FREEZE_LIMIT).inspect_err(|_| drop(freezer.thaw()));
     if let Err(error) = blocking(freeze).await {
         let error = chain(&error);
-        warn!(container, error, "cannot pause a container again after its checkpoint; it runs");
+        warn!(
+            container,
+            error, "cannot pause a container again after its checkpoint; the container runs"
+        );
     }
 }
 

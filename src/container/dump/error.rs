@@ -26,9 +26,9 @@ pub enum DumpError {
     NotRunning { id: String },
     #[error("container {id} is paused: unpause it first (docker unpause)")]
     Paused { id: String },
-    #[error("a checkpoint of {id} is already being made")]
+    #[error("a checkpoint of container {id} is already being made")]
     InProgress { id: String },
-    #[error("container {id} is being stopped, or the docker engine does not start a command in it")]
+    #[error("container {id} is being stopped, or a command in it has not started yet")]
     Busy { id: String },
     #[error("criu is not installed: no such program in PATH; install CRIU 4.0 or newer")]
     NoCriu,
@@ -41,12 +41,12 @@ pub enum DumpError {
     #[error("{} is not a directory", directory.display())]
     NoDirectory { directory: PathBuf },
     #[error(
-        "not enough space for the checkpoint on the file system of {}: it needs up to {} MiB, and {} MiB are free",
+        "not enough space for the checkpoint on the file system of {}: the checkpoint needs up to {} MiB, and {} MiB are free",
         place.display(), needed >> 20, free >> 20
     )]
     NoSpace { place: PathBuf, needed: u64, free: u64 },
     #[error(
-        "the checkpoint of {id} was not complete after {}s; it is discarded once CRIU has ended",
+        "the checkpoint of {id} was not complete after {}s; dockbridge discards it once CRIU has ended",
         limit.as_secs()
     )]
     TimedOut { id: String, limit: Duration },

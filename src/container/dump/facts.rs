@@ -43,7 +43,7 @@ impl Facts {
         cgroups: &Cgroups,
     ) -> Result<Self, String> {
         let (id, pid) =
-            (container.id.as_str(), container.process.pid().ok_or("it has no process")?);
+            (container.id.as_str(), container.process.pid().ok_or("the container has no process")?);
         let group = cgroups.find_uncached(pid, id).map_err(|_| HIDDEN)?;
         let processes = Processes::new(PROC);
         let shim = processes.get(pid).ok_or(HIDDEN)?.parent;
@@ -52,7 +52,7 @@ impl Facts {
         let shim = Path::new(PROC).join(shim.to_string());
         let bundle = shim.join("cwd/..").join(id);
         let config = json(&bundle.join("config.json"))
-            .map_err(|_| "its process is not a child of a containerd shim")?;
+            .map_err(|_| "the container's process is not a child of a containerd shim")?;
         has_own_users(pid)?;
         let options: Options = json(&bundle.join("options.json")).unwrap_or_default();
         let bundles = fs::canonicalize(shim.join("cwd/..")).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Facts {
             let table = fs::read_to_string(shim.join("mountinfo")).unwrap_or_default();
             upper_directories(&table, engine_root).remove(id)
         });
-        let layer = layer.ok_or("its writable layer is not a directory of an overlay")?;
+        let layer = layer.ok_or("the writable layer is not a directory of an overlay")?;
         let changed = rootfs_diff::size(&layer).map_err(|error| error.to_string())?;
         Ok(Self {
             runtime: if options.binary_name.is_empty() {
@@ -72,7 +72,7 @@ impl Facts {
             },
             root: Path::new(root).join(namespace),
             config,
-            freezer: Freezer::of(&group).ok_or("its cgroup cannot be frozen")?,
+            freezer: Freezer::of(&group).ok_or("the container's cgroup cannot be frozen")?,
             layer,
             size: memory(&group).saturating_add(changed).saturating_add(MARGIN),
         })
@@ -93,7 +93,7 @@ fn has_own_users(pid: u32) -> Result<(), String> {
         |process: &str| fs::read_to_string(Path::new(PROC).join(process).join("uid_map")).ok();
     match map(&pid.to_string()) == map("self") {
         true => Ok(()),
-        false => Err("it has a user namespace".to_owned()),
+        false => Err("the container has a user namespace".to_owned()),
     }
 }
 
@@ -115,7 +115,7 @@ fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
 }
 
 const PROC: &str = "/proc";
-const HIDDEN: &str = "its process cannot be seen from here";
+const HIDDEN: &str = "dockbridge cannot see the container's process";
 const RUNC: &str = "runc";
 /// The shim's default.
 const RUNC_ROOT: &str = "/run/containerd/runc";

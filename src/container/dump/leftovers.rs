@@ -106,7 +106,7 @@ async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
             Ok(()) => info!(%directory, "removed an unfinished checkpoint"),
             Err(error) => {
                 let error = chain(&error);
-                warn!(%directory, error, "cannot remove an unfinished checkpoint; the next start retries");
+                warn!(%directory, error, "cannot remove an unfinished checkpoint; retrying at the next start");
             }
         }
     }

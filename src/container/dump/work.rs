@@ -69,7 +69,7 @@ fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
     })?;
     each(&|part| match part.freezer.is_frozen() {
         Ok(false) => {
-            let reason = "it was thawed before the end, for example by docker unpause".to_owned();
+            let reason = "the container was thawed before the checkpoint ended, for example by docker unpause".to_owned();
             Err(Cause::Other { reason, is_disk_full: false })
         }
         _ => Ok(()),

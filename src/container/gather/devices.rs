@@ -21,7 +21,7 @@ pub(super) fn check(
             Ok(kind) if kind.is_char_device() || kind.is_block_device() => return Ok(()),
             Ok(kind) if kind.is_dir() && has_device(path) => return Ok(()),
             Ok(kind) if kind.is_dir() => "there is no device in this directory".to_owned(),
-            Ok(_) => "this is not a device".to_owned(),
+            Ok(_) => "the file is not a device".to_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 "there is no such device on this host".to_owned()
             }

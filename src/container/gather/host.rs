@@ -64,7 +64,7 @@ fn check_apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<(), 
             "config.linux.security_context.apparmor: profile {name:?} is not loaded in this host's kernel"
         ))),
         Err(error) => {
-            warn!(profile = name, %error, "cannot check whether an AppArmor profile is loaded; leaving it to Docker");
+            warn!(profile = name, %error, "cannot check whether an AppArmor profile is loaded; leaving the check to Docker");
             Ok(())
         }
     }

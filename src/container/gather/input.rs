@@ -108,7 +108,7 @@ async fn accounts(
             Err(unreadable(error))
         }
         Err(error) => {
-            warn!(image = %image.id, error = chain(&error), "cannot read /etc/passwd or /etc/group of an image; using none");
+            warn!(image = %image.id, error = chain(&error), "cannot read /etc/passwd or /etc/group of an image; continuing without them");
             Ok(None)
         }
     }

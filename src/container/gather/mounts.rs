@@ -71,12 +71,12 @@ fn refuse_propagation<'a>(
     let source = &mount.host_path;
     match wanted {
         Propagation::Bidirectional if !shared => Some(format!(
-            "{source:?} is not on a shared mount, so the host cannot see what the \
-             container mounts there: mount --make-rshared"
+            "{source:?} is not on a shared mount, so the host cannot see what the container mounts there: \
+             run mount --make-rshared"
         )),
         Propagation::HostToContainer if !shared && !follows => Some(format!(
-            "{source:?} is on a private mount, so the container cannot see what \
-             is mounted there later: mount --make-rshared"
+            "{source:?} is on a private mount, so the container cannot see what is mounted there later: run \
+             mount --make-rshared"
         )),
         _ => None,
     }
@@ -180,7 +180,7 @@ mod tests {
         let mut mounts: Vec<Mount> = (0..50_000).map(|nth| at(&format!("/a/{nth}/b"))).collect();
         mounts.extend(["/a/7", "/a//7/.", "/a/7/b/c/d"].map(at));
         let found = innermost(&mounts);
-        assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later one of two at one place");
+        assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later of two mounts at one path");
         assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner one");
         assert_eq!(found.len(), 2);
         check(&mounts, || None, &|_| Ok(())).unwrap();

@@ -41,4 +41,4 @@ pub async fn seccomp_profile(
 /// Much larger than a profile. The engine has no limit.
 const LONGEST_PROFILE: u64 = 1 << 20;
 /// kubelet passes only the file's name. Authors of pods often assume that the file exists on every node.
-const MISSING: &str = "no such file; a profile has to be on every node its pods may run on";
+const MISSING: &str = "no such file; every node that may run the pod needs the profile";

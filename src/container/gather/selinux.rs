@@ -14,14 +14,14 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
     if !engine.has_selinux() {
-        debug!(context, "Docker runs without SELinux; ignoring the requested options");
+        debug!(context, "Docker runs without SELinux; ignoring the requested SELinux options");
         return Ok(());
     }
     let smuggled = [&label.user, &label.role, &label.kind].iter().any(|part| part.contains(':'));
     let refused = match is_valid(&context) {
         Ok(known) => known == Some(false),
         Err(error) => {
-            debug!(context, %error, "SELinux options cannot be checked");
+            debug!(context, %error, "cannot check SELinux options");
             false
         }
     };

@@ -137,7 +137,7 @@ impl ContainerCgroup {
             IfMissing::Warn => warn!(
                 container = self.id,
                 file = setting.file,
-                "the kernel has no such limit; ignoring it"
+                "the kernel has no cgroup file for a limit; ignoring the limit"
             ),
         }
         Ok(())
@@ -153,7 +153,7 @@ impl ContainerCgroup {
             Err(cause) if cause.source.kind() == std::io::ErrorKind::PermissionDenied => {
                 warn!(
                     container = self.id,
-                    score, "not permitted to set this oom_score_adj; keeping the current one"
+                    score, "no permission to set an oom_score_adj; keeping the current score"
                 );
                 Ok(())
             }

@@ -33,7 +33,7 @@ pub(in crate::container) async fn check_hugepages(
             let known =
                 if known.is_empty() { "no huge pages".to_owned() } else { known.join(", ") };
             return Err(Failure::invalid(format!(
-                "linux.resources.hugepage_limits[{size}].page_size: this node has {known}"
+                "linux.resources.hugepage_limits[{size}].page_size: this node has the page sizes {known}"
             )));
         }
         if !counted {

@@ -58,7 +58,7 @@ impl Limits {
                 && self.are_missing(record).await
                 && let Err(error) = self.restore_one(&record.id).await
             {
-                warn!(container = %record.id, error = chain(&error), "cannot apply a limit; the container runs without it");
+                warn!(container = %record.id, error = chain(&error), "cannot set a limit again; the container runs without the limit");
             }
         }
     }

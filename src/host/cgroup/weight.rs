@@ -42,7 +42,7 @@ const fn linear(shares: i64) -> i64 {
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "numbers below 2^18, as runtimes compute it"
+    reason = "shares are below 2^18, and OCI runtimes also compute with f64"
 )]
 fn curved(shares: i64) -> i64 {
     let doublings = (shares as f64).log2();

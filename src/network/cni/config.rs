@@ -234,7 +234,7 @@ fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, St
     let known: BTreeSet<Version> = known.collect();
     if known.is_empty() {
         let requested = requested.into_iter().collect::<Vec<_>>().join(", ");
-        let reason = format!("requests CNI {requested}; supported are 0.1.0 to 1.1.0");
+        let reason = format!("requests CNI {requested}; dockbridge supports 0.1.0 to 1.1.0");
         return Err(reason);
     }
     Ok(known.into_iter().collect())

@@ -143,7 +143,7 @@ impl Form {
 
 fn explain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "it does not exist".to_owned(),
+        io::ErrorKind::NotFound => "the path does not exist".to_owned(),
         _ => error.to_string(),
     }
 }

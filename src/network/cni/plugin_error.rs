@@ -22,7 +22,7 @@ pub struct PluginError {
 /// How a plugin fails.
 #[derive(Debug, Error)]
 pub enum Failure {
-    #[error("not found in {searched}")]
+    #[error("the plugin is not in {searched}")]
     Missing {
         /// The directories, in order.
         searched: String,
@@ -46,7 +46,7 @@ pub enum Failure {
         /// The beginning of its output and errors.
         output: String,
     },
-    #[error("cannot parse its output ({reason}): {output}")]
+    #[error("cannot parse the plugin's output ({reason}): {output}")]
     Malformed { reason: String, output: String },
     /// The plugin could not be started, was killed, or its exit could not be read.
     #[error(transparent)]

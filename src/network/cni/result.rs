@@ -101,7 +101,7 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
     let Some(found) = found else {
         let (address, known) = (&ip.address, interfaces.len());
         return Err(ResultError::unusable(format!(
-            "address {address} belongs to interface {index}, but only {known} are listed"
+            "address {address} belongs to interface {index}, but the result has only {known} interfaces"
         )));
     };
     // Some plugins leave the sandbox out. The name alone then decides.

@@ -28,8 +28,8 @@ fn the_reason_of_no_network_is_reported() {
     let early = ConfigState { directory: "/etc/cni/net.d".into(), ..ConfigState::default() };
     assert_eq!(early.reason(), "/etc/cni/net.d is still being read");
     let absent =
-        Selection { problem: Some("it does not exist".to_owned()), ..Selection::default() };
-    assert_eq!(state(absent).reason(), "cannot read /etc/cni/net.d: it does not exist");
+        Selection { problem: Some("the path does not exist".to_owned()), ..Selection::default() };
+    assert_eq!(state(absent).reason(), "cannot read /etc/cni/net.d: the path does not exist");
     let empty = state(Selection::default());
     assert_eq!(empty.reason(), "no *.conflist, *.conf or *.json in /etc/cni/net.d");
     let bad = state(Selection { refused: refused(), ..Selection::default() });

@@ -132,7 +132,7 @@ async fn readiness_follows_the_directory() {
     node.plugin("late", ANSWER);
     wait_for(&network, true).await;
     fs::remove_dir_all(node.path("conf")).unwrap();
-    assert!(wait_for(&network, false).await.message.contains("it does not exist"));
+    assert!(wait_for(&network, false).await.message.contains("the path does not exist"));
     fs::create_dir(node.path("conf")).unwrap();
     node.list("10-pods.conflist", "1.0.0", &["a"]);
     wait_for(&network, true).await;
@@ -368,11 +368,11 @@ async fn plugins_never_run_in_the_hosts_namespace() {
     let missing = network.prepare(pod.clone()).await.unwrap();
     let error = network.attach(&missing).await.unwrap_err();
     assert_eq!(error.kind(), Kind::FailedPrecondition);
-    assert!(error.to_string().contains("nothing is pinned there"), "{error}");
+    assert!(error.to_string().contains("no namespace is pinned at the path"), "{error}");
     pod.netns = "/proc/self/ns/net".into();
     let intent = network.prepare(pod).await.unwrap();
     let error = network.attach(&intent).await.unwrap_err();
-    assert!(error.to_string().contains("it is the host's"), "{error}");
+    assert!(error.to_string().contains("the namespace is the host's"), "{error}");
     network.detach(&intent).await.unwrap();
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert_eq!(node.calls(), ["b DEL", "a DEL"]);

@@ -155,13 +155,13 @@ impl Described {
             #[serde(default)]
             env: Vec<String>,
         }
-        let damaged = |name: &str, error| refused(format!("its {name} is not valid: {error}"));
+        let damaged = |name: &str, error| refused(format!("archived {name} is not valid: {error}"));
         let config: Config = serde_json::from_slice(config).map_err(|e| damaged(CONFIG, e))?;
         let spec: Spec = serde_json::from_slice(spec).map_err(|e| damaged(SPEC, e))?;
         let mut images = vec![config.rootfs_image_ref, config.rootfs_image_name];
         images.retain(|name| !name.is_empty());
         if images.is_empty() {
-            return Err(refused(format!("its {CONFIG} names no image")));
+            return Err(refused(format!("{CONFIG} in the archive names no image")));
         }
         let Process { args, cwd, env } = spec.process;
         Ok(Self { images, command: args, directory: cwd, environment: env })

@@ -89,7 +89,7 @@ impl Images {
         let mut links = Links::default();
         for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
             let of_image = tmpfs::check(bytes, target.config)
-                .map_err(|reason| format!("its {name} {reason}"))?;
+                .map_err(|reason| format!("{name} of the checkpoint {reason}"))?;
             links.0.insert(name.clone(), of_image);
         }
         let located = self.check_paths(&mounts, target.config, &links)?;
@@ -97,7 +97,7 @@ impl Images {
         if target.config.has_namespace("network") {
             let networks = self.only::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {
-                return Err("its network is not that of a pod".to_owned());
+                return Err("the network of the checkpoint is not the network of a pod".to_owned());
             }
         }
         self.fit_processes(target)?;
@@ -113,9 +113,9 @@ impl Images {
     fn check_standard_files(&self) -> Result<(), String> {
         let bytes = self.0.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
         let named: Vec<String> = serde_json::from_slice(bytes)
-            .map_err(|error| format!("its {DESCRIPTORS} is damaged: {error}"))?;
+            .map_err(|error| format!("file {DESCRIPTORS} is damaged: {error}"))?;
         if named.len() > 3 {
-            return Err(format!("its {DESCRIPTORS} has more than the three standard files"));
+            return Err(format!("{DESCRIPTORS} has more than the three standard files"));
         }
         Ok(())
     }
@@ -125,15 +125,15 @@ impl Images {
         let inventory = self.read::<Inventory>("inventory.img")?;
         // Images of version 1 have another form.
         if inventory.first().and_then(|it| it.version) != Some(VERSION) {
-            return Err("its images have an unknown version".to_owned());
+            return Err("the images of the checkpoint have an unknown version".to_owned());
         }
         let node = inventory.first().and_then(|it| it.host.clone()).unwrap_or_default();
         let of_root = format!("ids-{}.img", self.tree()?.first().map_or(0, |root| root.pid));
         let first = self.read::<Namespaces>(&of_root)?;
-        let first = first.first().ok_or("it has no namespaces")?;
+        let first = first.first().ok_or("the checkpoint has no namespaces")?;
         for name in self.names("ids-") {
             if self.read::<Namespaces>(&name)?.iter().any(|it| it != first) {
-                return Err("its processes have different namespaces".to_owned());
+                return Err("processes of the checkpoint have different namespaces".to_owned());
             }
         }
         for (kind, own, host) in [
@@ -149,11 +149,11 @@ impl Images {
             match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
-                        "its {kind} namespace was its own, and the new container uses the node's"
+                        "the checkpoint has its own {kind} namespace, and the new container uses the node's"
                     ));
                 }
                 (is_separate, true) if !is_separate || own == 0 => {
-                    return Err(format!("it uses the {kind} namespace of its node"));
+                    return Err(format!("the checkpoint uses the {kind} namespace of its node"));
                 }
                 _ => {}
             }
@@ -174,7 +174,7 @@ impl Images {
         for file in self.read::<OpenFile>("files.img")? {
             sockets::check(&file, config)?;
             if !OPEN_FILES.contains(&file.kind) {
-                return Err(format!("it has an open file of CRIU's type {}", file.kind));
+                return Err(format!("an open file has the unsupported CRIU type {}", file.kind));
             }
         }
         Ok(())
@@ -210,7 +210,7 @@ impl Images {
                 // CRIU would give the other threads neither this mode nor a filter.
                 let is_strict = thread.seccomp_mode == Some(seccomp::STRICT);
                 if is_strict && (chains.is_some() || threads.len() > 1) {
-                    return Err("it has a process in the strict mode of seccomp".to_owned());
+                    return Err("a process is in the strict mode of seccomp".to_owned());
                 }
             }
             if let Some(chains) = &mut chains {
@@ -234,11 +234,11 @@ impl Images {
 
     fn core(&self, id: u32) -> Result<Core, String> {
         let cores = self.read::<Core>(&core_name(id))?;
-        let core = cores.into_iter().next().ok_or("it has an empty core-N.img")?;
+        let core = cores.into_iter().next().ok_or("the checkpoint has an empty core-N.img")?;
         let task = core.task.as_deref().map(decoded::<Task>).transpose()?.unwrap_or_default();
         let has_old_filter = task.old_seccomp_mode.is_some() || task.old_seccomp_filter.is_some();
         if has_old_filter || task.cgroups.is_some() {
-            return Err("it was made by a CRIU older than 4.0".to_owned());
+            return Err("the checkpoint was made by a CRIU older than 4.0".to_owned());
         }
         Ok(core)
     }

@@ -21,7 +21,7 @@ impl Image {
         let mut entries = Vec::new();
         while !rest.is_empty() {
             if entries.len() >= MOST_ENTRIES {
-                return Err("it has too many entries".to_owned());
+                return Err("the image has too many entries".to_owned());
             }
             let (length, after) = rest.split_first_chunk().ok_or("it is truncated")?;
             let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);

@@ -19,8 +19,8 @@ impl Images {
     }
 
     pub(super) fn image(&self, name: &str) -> Result<Image, String> {
-        let bytes = self.0.get(name).ok_or_else(|| format!("it has no {name}"))?;
-        Image::read(bytes).map_err(|reason| format!("its {name} is damaged: {reason}"))
+        let bytes = self.0.get(name).ok_or_else(|| format!("the checkpoint has no {name}"))?;
+        Image::read(bytes).map_err(|reason| format!("image {name} is damaged: {reason}"))
     }
 
     /// The entries of an image.
@@ -29,14 +29,14 @@ impl Images {
         let entries = image.entries.iter().map(|entry| decoded(entry));
         entries
             .collect::<Result<_, _>>()
-            .map_err(|reason| format!("its {name} is damaged: {reason}"))
+            .map_err(|reason| format!("image {name} is damaged: {reason}"))
     }
 
     /// The entries of the only image whose name starts like this.
     pub(super) fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
         match self.names(start).as_slice() {
             [name] => self.read(name),
-            names => Err(format!("it has {} images named {start}N instead of one", names.len())),
+            names => Err(format!("{} images are named {start}N instead of one", names.len())),
         }
     }
 

@@ -22,39 +22,39 @@ pub(super) fn check(
         return Err(format!("a recursively read-only mount cannot be restored: {path}"));
     }
     if mounts.len() > MOST_MOUNTS {
-        return Err("it has too many mounts".to_owned());
+        return Err("the checkpoint has too many mounts".to_owned());
     }
     let (mut by_path, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for mount in mounts {
         // CRIU ends a path at a NUL.
         if mount.path.contains('\0') || mount.root.contains('\0') {
-            return Err("it has a mount with a NUL in its path".to_owned());
+            return Err("the checkpoint has a mount with a NUL in its path".to_owned());
         }
         check_flags(mount, config)?;
         // CRIU uses both as a part of a path on the node.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
-            return Err(format!("its mount at {} leads out of the container", mount.path));
+            return Err(format!("the mount at {} leads out of the container", mount.path));
         }
         // CRIU takes the first of them for the parent of others.
         if !ids.insert(mount.id) {
-            return Err(format!("its mount at {} has the id of another mount", mount.path));
+            return Err(format!("the mount at {} has the id of another mount", mount.path));
         }
         if by_path.insert(parts(&mount.path), mount).is_some() {
-            return Err(format!("it has two mounts at {}", mount.path));
+            return Err(format!("the checkpoint has two mounts at {}", mount.path));
         }
     }
     for (path, mount) in &by_path {
         // Otherwise a mount could be hidden below its own parent.
         let above = (0..path.len()).rev().find_map(|length| by_path.get(path.get(..length)?));
         if above.is_some_and(|above| above.id != mount.parent) {
-            return Err(format!("its mount at {} has the wrong parent mount", mount.path));
+            return Err(format!("the mount at {} has the wrong parent mount", mount.path));
         }
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
-            return Err(format!("it has a mount of an unknown kind at {}", mount.path));
+            return Err(format!("the checkpoint has a mount of an unknown kind at {}", mount.path));
         }
         // CRIU would then take most flags of the mount, such as read-only, for those of the file system.
         if mount.file_system_flags.is_none() {
-            return Err(format!("its mount at {} has no file system flags", mount.path));
+            return Err(format!("the mount at {} has no file system flags", mount.path));
         }
         // A part of the mount above it, such as `/proc/sys`, is mounted there again.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(super) fn check(
         // CRIU unpacks the content of a tmpfs into what is mounted.
         let is_whole = is_whole && (mount.kind != TMPFS || mount.root == "/");
         if mount.outside.is_none() && !path.is_empty() && !is_whole {
-            return Err(format!("its mount at {} has {}", mount.path, mount.root));
+            return Err(format!("the mount at {} has the root {}", mount.path, mount.root));
         }
         check_mount(mount, path, config)?;
     }
@@ -71,7 +71,7 @@ pub(super) fn check(
     let linux = &config.linux;
     let hidden = linux.masked_paths.iter().chain(&linux.readonly_paths).filter(|path| exists(path));
     match wanted.chain(hidden).find(|path| !by_path.contains_key(&parts(path))) {
-        Some(path) => Err(format!("it has no mount at {path}, and the new container has one")),
+        Some(path) => Err(format!("only the new container has a mount at {path}")),
         None => Ok(()),
     }
 }
@@ -149,7 +149,7 @@ fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
         };
         if let Some(other) = mounts.iter().find(is_other) {
             return Err(format!(
-                "its mounts {} and {} share a file system",
+                "the mounts {} and {} of the checkpoint share a file system",
                 mount.path, other.path
             ));
         }
@@ -161,10 +161,10 @@ fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
 fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     let of_file_system = mount.file_system_flags.unwrap_or_default();
     if mount.flags & !MOUNT_FLAGS != 0 || of_file_system & !FILE_SYSTEM_FLAGS != 0 {
-        return Err(format!("its mount at {} has flags that no checkpoint has", mount.path));
+        return Err(format!("the mount at {} has flags that no checkpoint has", mount.path));
     }
     if mount.is_deleted == Some(true) {
-        return Err(format!("its mount at {} has a deleted root", mount.path));
+        return Err(format!("the mount at {} has a deleted root", mount.path));
     }
     // The propagation of a volume can also need that of the root.
     let is_external = mount.outside.is_some();
@@ -176,13 +176,13 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     if given(mount.shared) && !planned.clone().any(is_shared)
         || given(mount.master) && !planned.any(is_slave)
     {
-        return Err(format!("its mount at {} propagates to or from the node", mount.path));
+        return Err(format!("the mount at {} propagates to or from the node", mount.path));
     }
     // The kernel changes the only file system of cgroups by these options.
     let options = mount.options.iter().flat_map(|it| it.split(','));
     let is_known = |it: &str| it.is_empty() || CGROUP_OPTIONS.contains(&it);
     if mount.kind == CGROUPS && !is_external && !options.into_iter().all(is_known) {
-        return Err(format!("its mount at {} has unknown options", mount.path));
+        return Err(format!("the mount at {} has unknown options", mount.path));
     }
     Ok(())
 }
@@ -192,8 +192,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     let linux = &config.linux;
     let is_masked = linux.masked_paths.iter().any(is_at);
     let is_read_only = !is_masked && linux.readonly_paths.iter().any(is_at);
-    let unknown =
-        || Err(format!("it has a mount at {}, which the new container does not have", mount.path));
+    let unknown = || Err(format!("only the checkpoint has a mount at {}", mount.path));
     let planned = config.mounts.iter().find(|it| is_at(&it.destination));
     let cgroups = config.mounts.iter().find(|it| {
         it.kind == "cgroup" && path.starts_with(&parts(&it.destination)) && !is_at(&it.destination)
@@ -230,7 +229,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
         needed |= READ_ONLY;
     }
     if mount.flags & needed != needed {
-        return Err(format!("its mount at {} lacks options of the new container", mount.path));
+        return Err(format!("the mount at {} lacks options of the new container", mount.path));
     }
     Ok(())
 }

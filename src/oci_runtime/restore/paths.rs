@@ -74,7 +74,7 @@ impl Images {
                 let name = file.path.rsplit('/').next().unwrap_or_default();
                 let number = name.strip_prefix("link_remap.").unwrap_or_default();
                 if linked.contains(&file.id) && number.parse::<u32>().is_err() {
-                    return Err(format!("the restore would remove its file {}", file.path));
+                    return Err(format!("the restore would remove the file {}", file.path));
                 }
                 let use_ = Use {
                     mount: file.mount.and_then(|mount| u32::try_from(mount).ok()),
@@ -86,7 +86,7 @@ impl Images {
             for watch in watches.iter().flat_map(|it| &it.all) {
                 let path = watch.handle.as_ref().and_then(|it| it.path.as_deref());
                 // Without a path, CRIU opens the file by its handle, outside of the container's mounts.
-                let path = path.ok_or("it watches a file that has no path (inotify)")?;
+                let path = path.ok_or("the checkpoint watches a file without a path (inotify)")?;
                 located.extend(places.open(path, Use::default())?);
             }
             if let Some(socket) = unix_socket {
@@ -110,17 +110,17 @@ impl Images {
                     }
                     Some(GHOST) => {}
                     Some(_) => {
-                        return Err("it has an open file of a process that has ended".to_owned());
+                        return Err("an open file is in /proc of an ended process".to_owned());
                     }
                 }
             }
         }
         for name in self.names("ghost-file-") {
             let bytes = self.0.get(&name).map(Vec::as_slice).unwrap_or_default();
-            let damaged = |reason| format!("its {name} is damaged: {reason}");
+            let damaged = |reason| format!("image {name} is damaged: {reason}");
             let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
             if !MADE.contains(&(mode & TYPE)) {
-                return Err(format!("its {name} is neither a file, a directory nor a named pipe"));
+                return Err(format!("{name} is neither a file, a directory nor a named pipe"));
             }
         }
         Ok((made, linked))
@@ -133,7 +133,7 @@ impl Images {
                 self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas)
             {
                 if start < LOWEST && !config.allows("CAP_SYS_RAWIO") {
-                    return Err(format!("it has memory at the low address {start:#x}"));
+                    return Err(format!("the checkpoint has memory at the low address {start:#x}"));
                 }
                 check_flags(flags.unwrap_or_default())?;
             }
@@ -166,7 +166,7 @@ impl Places<'_> {
         // A NUL at the start marks a name that is not a path.
         let name =
             if name.starts_with(b"\0") { b"" } else { name.strip_suffix(b"\0").unwrap_or(name) };
-        let name = str::from_utf8(name).map_err(|_| "it has a socket whose path is not UTF-8")?;
+        let name = str::from_utf8(name).map_err(|_| "the path of a socket is not UTF-8")?;
         if name.is_empty() {
             let directory = directory.map(|path| self.open(path, Use::default())).transpose()?;
             return Ok(directory.flatten().into_iter().collect());
@@ -201,7 +201,7 @@ impl Places<'_> {
 
     /// The mount is that of the first `length` parts of the path.
     fn locate(&self, path: &str, length: usize, use_: Use) -> Result<Option<Located>, String> {
-        let refused = |what: &str| Err(format!("its file {path} {what}"));
+        let refused = |what: &str| Err(format!("the file {path} of the checkpoint {what}"));
         let names = parts(path);
         // CRIU ends a path at a NUL.
         let is_exact = !path.contains('\0')
@@ -212,12 +212,12 @@ impl Places<'_> {
         let above = names.get(..length).unwrap_or_default();
         let Some(mount) = self.mount_of(above) else { return refused("is not on any mount") };
         if use_.mount.is_some_and(|number| number != mount.id) {
-            return refused("is on a mount that another one hides");
+            return refused("is on a mount that another mount hides");
         }
         let below = names.get(parts(&mount.path).len()..).unwrap_or_default();
         let content = mounts::content(mount, self.config);
         if use_.is_made && mount.flags & mounts::READ_ONLY != 0 {
-            return refused("was deleted, and its mount is read-only");
+            return refused("was deleted, and the mount of the file is read-only");
         }
         // Another container could put a link into its path.
         if use_.is_made && content != Content::Root && below.len() != 1 {

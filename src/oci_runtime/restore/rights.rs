@@ -7,30 +7,30 @@ use super::{
 
 /// Fails with the first right that the new container does not give.
 pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
-    let credentials = thread.credentials.as_ref().ok_or("it has a process without credentials")?;
+    let credentials = thread.credentials.as_ref().ok_or("a restored process has no credentials")?;
     check_identity(credentials, config)?;
     check_capabilities(credentials, config)?;
     let process = &config.process;
     if process.no_new_privileges && credentials.no_new_privileges != Some(1) {
-        return Err("it has a process that may gain privileges (no_new_privs is off)".to_owned());
+        return Err("a restored process may gain privileges (no_new_privs is off)".to_owned());
     }
     if credentials.secure_bits != 0 && !config.allows("CAP_SETPCAP") {
-        return Err("it has a process with securebits, which need CAP_SETPCAP".to_owned());
+        return Err("a restored process has securebits, which need CAP_SETPCAP".to_owned());
     }
     if credentials.apparmor_namespaces.as_ref().is_some_and(|profiles| !profiles.is_empty()) {
-        return Err("it has its own AppArmor profiles".to_owned());
+        return Err("the checkpoint has its own AppArmor profiles".to_owned());
     }
     // CRIU gives the new label only to threads that had one.
     let is_labelled = process.confining_profile().is_some() || !process.selinux_label.is_empty();
     if is_labelled && credentials.label.as_ref().is_none_or(String::is_empty) {
-        return Err("it has a process without an AppArmor profile or SELinux label, and the new \
+        return Err("a restored process has no AppArmor profile or SELinux label, and the new \
                     container has one"
             .to_owned());
     }
     let is_preferred = thread.nice.is_some_and(|nice| nice < 0)
         || thread.policy.is_some_and(|policy| REAL_TIME.contains(&policy));
     if is_preferred && !config.allows("CAP_SYS_NICE") {
-        return Err("it has a process with a higher priority, which needs CAP_SYS_NICE".to_owned());
+        return Err("a restored process has a higher priority, which needs CAP_SYS_NICE".to_owned());
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let may = |capability| user.uid == 0 && config.allows(capability);
     let uids = [has.uid, has.effective_uid, has.saved_uid, has.file_uid];
     if let Some(other) = uids.iter().find(|uid| **uid != user.uid && !may("CAP_SETUID")) {
-        return Err(format!("it has a process with user id {other}, not {}", user.uid));
+        return Err(format!("a restored process has user id {other}, not {}", user.uid));
     }
     let gids = [has.gid, has.effective_gid, has.saved_gid, has.file_gid];
     let is_own = |gid: &&u32| **gid == user.gid || user.additional_gids.contains(gid);
@@ -50,7 +50,7 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let other = others.next().or_else(|| has.groups.iter().find(|gid| !is_own(gid)));
     match other {
         Some(other) if !may("CAP_SETGID") => Err(format!(
-            "it has a process with group id {other}, which the new container does not have"
+            "a restored process has group id {other}, which the new container does not have"
         )),
         _ => Ok(()),
     }
@@ -63,7 +63,7 @@ pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> 
     let is_own = [owner.uid, owner.effective_uid].iter().all(|uid| *uid == user.uid);
     // In a namespace of the pod or the node, the number can be that of another process now.
     if owner.pid != 0 && (!config.has_own_processes() || !is_own && !may_change) {
-        return Err("it has an open file that sends signals to other processes".to_owned());
+        return Err("an open file of the checkpoint sends signals to other processes".to_owned());
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> 
             let bit = usize::try_from(more.trailing_zeros()).unwrap_or_default();
             let name = CAPABILITIES.get(bit).unwrap_or(&"an unknown one");
             return Err(format!(
-                "it has a process with capabilities that the new container does not have: {name}"
+                "a restored process has capabilities that the new container does not have: {name}"
             ));
         }
     }

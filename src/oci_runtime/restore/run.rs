@@ -79,7 +79,7 @@ pub(in crate::oci_runtime) fn prepare(
     for Located { volume, path } in located {
         let source = volume.as_deref().map_or(root.as_path(), Path::new);
         check_file(source, &path)
-            .map_err(|error| unfit(&format!("its file {path} of {}: {error}", source.display())))?;
+            .map_err(|error| unfit(&format!("the file {path} of {}: {error}", source.display())))?;
     }
     Ok(restoring(line, &config, checkpoint))
 }
@@ -104,7 +104,7 @@ fn check_file(source: &Path, path: &str) -> io::Result<()> {
     };
     let is_other = |it: FileType| it.is_symlink() || it.is_char_device() || it.is_block_device();
     if kind.is_some_and(is_other) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "is a link or a device"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is a link or a device"));
     }
     Ok(())
 }

@@ -52,22 +52,21 @@ impl Chains {
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let mut first = index(filter);
         for _ in 0..self.filters.len() {
-            let found =
-                self.filters.get_mut(first).ok_or("it has a seccomp filter without a program")?;
+            let found = self.filters.get_mut(first).ok_or("a seccomp filter has no program")?;
             match found.previous {
                 Some(before) if before >= MOVED => first = index(before),
                 _ => {
                     found.previous = Some(own);
                     return match self.below.insert(first, own) {
                         Some(other) if other != own => {
-                            Err("it has a seccomp filter of several processes".to_owned())
+                            Err("several processes share a seccomp filter".to_owned())
                         }
                         _ => Ok(filter),
                     };
                 }
             }
         }
-        Err("its seccomp filters form a cycle".to_owned())
+        Err("the checkpoint's seccomp filters form a cycle".to_owned())
     }
 
     pub(super) fn filters(self) -> Seccomp {

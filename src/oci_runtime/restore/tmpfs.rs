@@ -41,7 +41,7 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
         check_device(entry.header(), path, config)?;
     }
     if !intact(is_zero(&mut content))? {
-        return Err("has content after its end".to_owned());
+        return Err("has content after the end of the archive".to_owned());
     }
     if content.limit() == 0 { Err("is too large".to_owned()) } else { Ok(links) }
 }
@@ -65,7 +65,7 @@ fn check_header(header: &Header) -> Result<(), String> {
         || size != 0 && !has_content
         || is_named_directory
     {
-        return Err("has an entry that tar programs read differently".to_owned());
+        return Err("has an entry that two tar programs read differently".to_owned());
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ impl Names {
 /// GNU tar ends a name at a NUL.
 fn check_name(name: &[u8]) -> Result<(), String> {
     if name.is_empty() || name.contains(&0) {
-        return Err("has a name that tar programs read differently".to_owned());
+        return Err("has a name that two tar programs read differently".to_owned());
     }
     Ok(())
 }

@@ -41,10 +41,10 @@ impl PairStream {
         let role = match header("streamType") {
             Some("error") => StreamType::Error,
             Some("data") => StreamType::Data,
-            _ => return Err("its type is neither error nor data"),
+            _ => return Err("the stream's type is neither error nor data"),
         };
         let port = header("port").and_then(|port| port.parse().ok()).filter(|port| *port != 0);
-        let port = port.ok_or("its port is not between 1 and 65535")?;
+        let port = port.ok_or("the stream's port is not between 1 and 65535")?;
         let key = match (header("requestID").filter(|id| !id.is_empty()), role) {
             (Some(request), _) => Key::Request(request.to_owned()),
             (None, StreamType::Error) => Key::Stream(id),
@@ -88,7 +88,7 @@ impl<S> Pairing<S> {
     ) -> Option<FirstStream<S>> {
         self.0.retain(|_, (_, waiting)| !waiting.is_closed());
         if self.0.get(&half.key).is_some_and(|(role, _)| *role == half.role) {
-            info!("refused a port-forward stream: its request already has one of this type");
+            info!("refused a port-forward stream: its request already has a stream of this type");
             return None;
         }
         if let Some((_, waiting)) = self.0.remove(&half.key) {

@@ -152,7 +152,7 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     Err(WRONG_LENGTH)
 }
 
-const VERSION_UNKNOWN: Malformed = Malformed("a control frame of another version");
+const VERSION_UNKNOWN: Malformed = Malformed("a control frame of another SPDY version");
 const WRONG_LENGTH: Malformed = Malformed("a frame whose length does not match its type");
 /// Frames that are not used are skipped like data for this stream, which does not exist.
 const NO_STREAM: u32 = 0;

@@ -11,7 +11,7 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
     match (event.kind.as_str(), event.action.as_str()) {
         ("daemon", "reload") => Some(EngineEvent::DaemonReloaded),
         ("container" | "image", _) if id.is_empty() => {
-            Some(EngineEvent::Unreadable { reason: "it names no object".to_owned() })
+            Some(EngineEvent::Unreadable { reason: "the event names no object".to_owned() })
         }
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {

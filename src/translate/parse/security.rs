@@ -169,7 +169,7 @@ fn capability(name: &str) -> Result<String, ParseError> {
 /// dockbridge's runtime adds them by name, so ALL is not possible.
 fn ambient(name: &str) -> Result<String, ParseError> {
     match capability(name)?.as_str() {
-        "ALL" => Err(ParseError::invalid("cannot be ALL: name each one")),
+        "ALL" => Err(ParseError::invalid("cannot be ALL: name each capability")),
         name => Ok(name.to_owned()),
     }
 }

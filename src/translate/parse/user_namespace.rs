@@ -20,7 +20,7 @@ pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, 
     if users.is_some() {
         for (field, mode) in [("pid", given.pid), ("ipc", given.ipc)] {
             let is_own = namespace_mode(mode).at(field)? != cri::NamespaceMode::Node;
-            let reason = "cannot be the host's in a pod with its own user namespace";
+            let reason = "cannot be the host's namespace in a pod with its own user namespace";
             ParseError::unless(is_own, reason).at(field)?;
         }
     }

@@ -18,7 +18,7 @@ pub fn check(
         return Ok(());
     }
     if let Some(edit) = wanted.edits.iter().find(|edit| !edit.is_for_plugins()) {
-        let reason = "no CDI device or NRI plugin may change it";
+        let reason = "no CDI device or NRI plugin may change this field";
         return Err(Failure::unsupported(&edit.name(), reason));
     }
     let refused = |reason| Failure::unsupported(&asked_for(wanted), reason);
@@ -43,4 +43,4 @@ fn asked_for(wanted: &Wanted) -> String {
 const FIXED: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
     memory.use_hierarchy cpu.realtime_runtime cpu.realtime_period rdt_class blockio_class";
 const TOO_LATE: &str = "the container was created without dockbridge-runtime, because the plugin connected \
-                        later; the next attempt uses the runtime";
+                        later; the next attempt uses dockbridge-runtime";

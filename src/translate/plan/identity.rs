@@ -137,7 +137,7 @@ impl<'a> ResolvedUser<'a> {
             if accounts.group_named(&gid.to_string()).is_some_and(|other| other != gid) {
                 // runc before 1.2 would read the number as a name.
                 return Err(Failure::invalid(format!(
-                    "group {gid} is ambiguous: the image's /etc/group has another group of that name"
+                    "group {gid} is ambiguous: the image's /etc/group has another group with this number as its name"
                 )));
             }
         }

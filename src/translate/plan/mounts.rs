@@ -144,13 +144,13 @@ impl ImageMounts<'_> {
         };
         let refused = |reason| failed(Kind::InvalidArgument, reason);
         if mount.propagation != Propagation::Private {
-            return Err(refused("its propagation must be private: nothing is mounted below it"));
+            return Err(refused("propagation must be private: nothing is mounted below an image"));
         }
-        let unready = || failed(Kind::Internal, "it was not prepared");
+        let unready = || failed(Kind::Internal, "the image was not prepared");
         let volume = self.ready.next().ok_or_else(unready)?;
         Ok(match &volume.source {
             VolumeSource::Directory { path } => {
-                let source = path.to_str().ok_or_else(|| refused("its path is not UTF-8"))?;
+                let source = path.to_str().ok_or_else(|| refused("the path is not UTF-8"))?;
                 directory(source, mount)
             }
             VolumeSource::Engine { sub_path } => {

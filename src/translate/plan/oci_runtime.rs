@@ -26,7 +26,7 @@ pub(super) fn check_sandbox(
     match document.network {
         NetworkMode::Cni | NetworkMode::Host => Ok(()),
         NetworkMode::Docker => Err(refused(
-            "needs CNI (--network cni): with Docker's network, the engine creates the namespace",
+            "needs CNI (--network cni): with Docker's network, the engine creates the network namespace",
         )),
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn check_container(
     let spec = &document.spec;
     if spec.users != pod.spec.namespaces.users {
         let has = pod.spec.namespaces.users.is_some();
-        let pod = if has { "its own user namespace" } else { "the host's users" };
+        let pod = if has { "a private user namespace" } else { "the host's users" };
         let field = "config.linux.security_context.namespace_options.userns_options";
         return Err(Failure::invalid(format!("{field}: must be the same as the pod's: {pod}")));
     }
@@ -55,7 +55,7 @@ pub(super) fn check_container(
         };
         engine.edits_runtime(handler).map_err(refused)?;
         if spec.users.is_some() {
-            return Err(refused("its pod has a user namespace"));
+            return Err(refused("the pod has a user namespace"));
         }
     }
     match field(spec) {

@@ -27,13 +27,13 @@ pub(super) fn check<'a>(
         };
         if engine.api < ApiVersion::RECURSIVE_READ_ONLY && !engine.edits_read_only(handler) {
             return Err(unsupported(
-                "the engine is older than 25.0; with 24.0, `dockbridge setup` adds the runtime that can",
+                "Docker is older than 25.0; with Docker 24.0, `dockbridge setup` adds dockbridge-runtime, which can do this",
             ));
         }
         if engine.api >= ApiVersion::RECURSIVE_READ_ONLY
             && !engine.recursive_read_only(handler)
         {
-            return Err(unsupported("the kernel or the OCI runtime cannot do it"));
+            return Err(unsupported("the kernel or the OCI runtime cannot do this"));
         }
         let needs = match (mount.propagation, mount.readonly) {
             (Propagation::Private, true) => return Ok(()),

@@ -202,8 +202,8 @@ const PAUSE_OOM_SCORE: i64 = -998;
 const PAUSE_CPU_SHARES: i64 = 2;
 /// The suffix of a systemd unit that contains other cgroups.
 const SLICE: &str = ".slice";
-const SET_SYSTEMD: &str = "it is not a systemd slice; set cgroupDriver: systemd in the kubelet's \
-                           configuration and restart it";
-const SET_CGROUPFS: &str = "it is a systemd slice; set \
-                            \"exec-opts\": [\"native.cgroupdriver=systemd\"] in the engine's \
-                            daemon.json and restart it, or cgroupDriver: cgroupfs in the kubelet's";
+const SET_SYSTEMD: &str = "the cgroup parent is not a systemd slice; set cgroupDriver: systemd in the \
+                           kubelet's configuration and restart kubelet";
+const SET_CGROUPFS: &str = "the cgroup parent is a systemd slice; set \"exec-opts\": \
+                            [\"native.cgroupdriver=systemd\"] in daemon.json and restart Docker, or set \
+                            cgroupDriver: cgroupfs in the kubelet's configuration and restart kubelet";

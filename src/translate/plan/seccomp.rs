@@ -96,7 +96,7 @@ pub(in crate::translate) fn check(text: &str) -> Result<(), String> {
     known(&document.default_action, "defaultAction", ACTIONS)?;
     let listed = |list: &Option<Vec<_>>| list.as_ref().is_some_and(|items| !items.is_empty());
     if listed(&document.architectures) && listed(&document.arch_map) {
-        return Err("it has both architectures and archMap".to_owned());
+        return Err("the profile has both architectures and archMap".to_owned());
     }
     for (at, call) in document.syscalls.iter().flatten().enumerate() {
         check_call(call).map_err(|reason| format!("syscalls[{at}]: {reason}"))?;
@@ -110,7 +110,7 @@ fn check_call(call: &SystemCall) -> Result<(), String> {
     match (name, names) {
         ("", []) => return Err("the rule names no system call".to_owned()),
         ("", names) if names.iter().any(String::is_empty) => {
-            return Err("a name is empty".to_owned());
+            return Err("the name of a system call is empty".to_owned());
         }
         ("", _) | (_, []) => {}
         _ => return Err("the rule has both name and names".to_owned()),

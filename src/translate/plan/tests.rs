@@ -84,7 +84,7 @@ fn what_no_plugin_may_change_is_refused_by_name() {
     let wanted = Wanted { edits, ..Wanted::default() };
     let refused = adjustment::check(&wanted, &engine, "", true);
     let text = refused.unwrap_err().to_string();
-    assert_eq!(text, "root.path: no CDI device or NRI plugin may change it");
+    assert_eq!(text, "root.path: no CDI device or NRI plugin may change this field");
 }
 
 #[test]

@@ -284,8 +284,7 @@ fn signal_numbered(spelling: &str) -> Option<Signal> {
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const NOT_INSPECTED: &str = "docker inspect of this container has not answered; the data is from docker's list of containers";
 const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; the data is from docker's list of containers, without its mounts";
-const WITHOUT_MOUNTS: &str =
-    "docker inspect of this container lacks its mounts, command or environment; shown without them";
+const WITHOUT_MOUNTS: &str = "docker inspect of this container lacks its mounts, command or environment; the container is shown without them";
 /// The fields of a specification that only an inspect has.
 const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];
 

@@ -136,7 +136,7 @@ fn stall(reading: &Stall) -> cri::PsiData {
     }
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "an unknown value is not 0")]
+#[allow(clippy::unnecessary_wraps, reason = "None would mean an unknown value")]
 const fn known(value: u64) -> Option<cri::UInt64Value> {
     Some(cri::UInt64Value { value })
 }

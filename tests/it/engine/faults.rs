@@ -322,8 +322,11 @@ async fn a_socket_without_an_engine_is_named_with_advice() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let far = PathBuf::from("/").join("long".repeat(100));
     for (socket, advice) in [
-        (missing, ": no socket is there"),
-        (refusing, ": nothing listens there: start docker (systemctl start docker) (Connection"),
+        (missing, ": the socket does not exist"),
+        (
+            refusing,
+            ": no server listens on the socket: start docker (systemctl start docker) (Connection",
+        ),
         (file, "docker"),
         (far, "docker"),
     ] {

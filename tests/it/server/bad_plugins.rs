@@ -67,7 +67,7 @@ async fn an_update_of_the_container_that_is_made_is_refused() {
     let _plugin = Plugin::synchronised(&socket, ("10", "odd"), reply).await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
-    assert!(refused.message().contains("must be an adjustment"), "{refused}");
+    assert!(refused.message().contains("must send an adjustment"), "{refused}");
     assert!(bridge.containers().await.unwrap().is_empty());
     bridge.clear(&docker).await;
 }
@@ -202,7 +202,7 @@ async fn a_container_that_is_too_long_to_tell_keeps_no_plugin_away() {
     bridge.create(&id, &long, &pod("p")).await.unwrap();
     let plugin = Plugin::logger(&socket).await;
     let refused = bridge.create(&id, &long_as("other", &long), &pod("p")).await.unwrap_err();
-    assert!(refused.message().contains("more than a message may have"), "{refused}");
+    assert!(refused.message().contains("more than a message can have"), "{refused}");
     bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
     bridge.remove_pod(&id).await.unwrap();
     assert!(plugin.methods().ends_with(&["RemovePodSandbox".to_owned()]));

@@ -354,7 +354,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     });
     let error = answer.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
-    assert!(error.message().contains("has not started it"), "{error:?}");
+    assert!(error.message().contains("has not started the command"), "{error:?}");
     forward(TIMEOUT * 3 / 2).await;
     begun(&docker).await;
     // Its pid is requested, in order to end it.

@@ -29,7 +29,7 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     for path in ["taken/0.log", "file/0.log", &long] {
         let refused = create(path).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{path}: {refused}");
-        assert!(refused.message().contains("cannot write the log"), "{path}: {refused}");
+        assert!(refused.message().contains("cannot write the CRI log"), "{path}: {refused}");
         assert!(bridge.containers().await.unwrap().is_empty());
     }
     let id = create("main/0.log").await.unwrap();

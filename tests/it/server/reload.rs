@@ -155,14 +155,14 @@ async fn live_settings_change_and_the_others_are_named() {
     let done = bridge.command(&["reload"]).await;
     let told = String::from_utf8(done.stdout).unwrap();
     let changed = "changed: cni-conf-dir, pinned-images, log-level\n";
-    assert_eq!(told, format!("{changed}needs a restart: sandbox-image\n"));
+    assert_eq!(told, format!("{changed}settings that need a restart: sandbox-image\n"));
     assert!(done.status.success());
     assert_eq!(level(&log), LevelFilter::DEBUG);
     assert!(!bridge.pinned("one:1").await && bridge.pinned("two:1").await);
     let shown = bridge.shown().await;
     assert_eq!(shown["cniConfDir"], "/other");
     assert_eq!(shown["sandboxImage"], "dockbridge/pause:2", "it waits for a restart");
-    let again = (200, "nothing changed\nneeds a restart: sandbox-image\n".to_owned());
+    let again = (200, "nothing changed\nsettings that need a restart: sandbox-image\n".to_owned());
     assert_eq!(bridge.reload().await, again);
     assert_eq!(bridge.reloads().await, [3.0, 0.0]);
     bridge.clear(&docker).await;

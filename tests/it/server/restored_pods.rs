@@ -131,7 +131,7 @@ async fn a_checkpoint_that_is_not_allowed_or_does_not_fit_leaves_no_pod() {
     };
     let refused = Code::InvalidArgument;
     let outside = with(&|it| it.checkpoint_path = "/var/lib".to_owned());
-    scene.refuses(outside, refused, "archives are only read from").await;
+    scene.refuses(outside, refused, "dockbridge reads archives only from").await;
     let link = scene.checkpoint.with_file_name("link");
     std::os::unix::fs::symlink(&scene.checkpoint, &link).unwrap();
     let link = with(&|it| it.checkpoint_path = link.display().to_string());

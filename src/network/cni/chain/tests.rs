@@ -95,7 +95,7 @@ async fn add_stops_at_the_first_failure() {
     for answer in ["", "echo '[]'", "echo text", "echo '{'"] {
         let scene = Scene::new("1.0.0", &[("a", answer)]);
         let error = scene.chain(TIMEOUT).add(&link()).await.unwrap_err();
-        assert!(error.to_string().contains("cannot parse its output"), "{error}");
+        assert!(error.to_string().contains("cannot parse the plugin's output"), "{error}");
     }
 }
 

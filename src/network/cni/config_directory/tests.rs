@@ -51,7 +51,7 @@ async fn every_refused_file_is_reported() {
     assert_eq!(selection.selected.as_ref().unwrap().file, "11.conflist");
     let reasons = reasons(&selection);
     for (line, part) in [
-        (0, "01.conflist: network plugin absent, VERSION: not found in"),
+        (0, "01.conflist: network plugin absent, VERSION: the plugin is not in"),
         (1, "02.conflist: plugin old does not support CNI 1.0.0 (it supports 0.3.1)"),
         (2, "03.conflist: network plugin mute, VERSION: exit code 1"),
         (3, "04.conflist: plugin type \"../good\" is not a plain file name"),
@@ -59,8 +59,8 @@ async fn every_refused_file_is_reported() {
         (5, "06.conf: invalid utf-8"),
         (6, "07.conf: not a network configuration: EOF"),
         (7, "08.conf: not a regular file"),
-        (8, "09.conf: it does not exist"),
-        (9, "10.conf: larger than this kind of file can be"),
+        (8, "09.conf: the path does not exist"),
+        (9, "10.conf: the file is larger than its size limit"),
     ] {
         assert!(reasons.lines().nth(line).unwrap().starts_with(part), "{reasons}");
     }
@@ -106,7 +106,7 @@ async fn plugins_in_the_folder_of_the_network_are_appended() {
     assert!(reasons(&select_from(&node).await).starts_with("10.conflist: "));
     fs::remove_file(node.path("conf/pods/3.conf")).unwrap();
     std::os::unix::fs::symlink("nowhere", node.path("conf/pods/3.conf")).unwrap();
-    assert!(reasons(&select_from(&node).await).contains("pods/3.conf: it does not exist"));
+    assert!(reasons(&select_from(&node).await).contains("pods/3.conf: the path does not exist"));
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_missing_directory_is_reported() {
     let node = TestNode::new();
     assert_eq!(select_from(&node).await, Selection::default());
     fs::remove_dir(node.path("conf")).unwrap();
-    assert_eq!(select_from(&node).await.problem.as_deref(), Some("it does not exist"));
+    assert_eq!(select_from(&node).await.problem.as_deref(), Some("the path does not exist"));
     fs::write(node.path("conf"), "").unwrap();
     assert!(select_from(&node).await.problem.unwrap().contains("Not a directory"));
 }

@@ -60,7 +60,7 @@ async fn a_missing_and_a_non_executable_plugin_are_named() {
     let error = run_as(&node, TIMEOUT).await.unwrap_err();
     assert!(matches!(*error.failure, Failure::Missing { .. }));
     assert_eq!(error.kind(), Kind::Unavailable);
-    assert!(error.to_string().contains("not found in /"), "{error}");
+    assert!(error.to_string().contains("the plugin is not in /"), "{error}");
     fs::write(node.path("bin/p"), "x").unwrap();
     let error = run_as(&node, TIMEOUT).await.unwrap_err();
     assert!(error.to_string().ends_with("bin/p is not executable"), "{error}");
@@ -140,7 +140,7 @@ async fn versions_are_queried_once_per_binary() {
     assert_eq!(node.version_calls(), 2);
     node.script("p", "echo what");
     let error = plugins.versions("p", TIMEOUT).await.unwrap_err();
-    assert!(error.to_string().contains("VERSION: cannot parse its output"), "{error}");
+    assert!(error.to_string().contains("VERSION: cannot parse the plugin's output"), "{error}");
     node.script("p", "exit 1");
     assert!(plugins.versions("p", TIMEOUT).await.is_err());
 }

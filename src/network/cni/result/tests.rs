@@ -65,11 +65,11 @@ fn each_malformed_result_has_its_own_error() {
     assert!(fails(json!({"ips": [{"address": "10.0.0.300/8"}]})).contains("is not an IP address"));
     assert!(
         fails(json!({"ips": [{"address": "x", "interface": 3}]}))
-            .contains("interface 3, but only 0")
+            .contains("interface 3, but the result has only 0")
     );
     assert!(
         fails(json!({"ips": [{"address": "x", "interface": -1}]}))
-            .contains("interface -1, but only 0")
+            .contains("interface -1, but the result has only 0")
     );
     assert!(fails(json!({"ips": 7})).contains("not a CNI result"));
     assert!(fails(json!([])).contains("no address") || fails(json!([])).contains("not a CNI"));

@@ -38,7 +38,7 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
         namespaces.retain(|namespace| namespace["type"] != kind);
         let refused = fit(&mut fixture().0, &config).unwrap_err();
-        assert!(refused.contains(&format!("its {kind} namespace was its own")), "{refused}");
+        assert!(refused.contains(&format!("has its own {kind} namespace")), "{refused}");
     }
     // CRIU takes a missing number for 0.
     let none = Namespaces { network: Some(0), ..Namespaces::default() };

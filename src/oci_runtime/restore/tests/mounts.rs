@@ -46,7 +46,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
         ("unknown kind", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
         ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
-        ("its mount at /data has", at("/data", Box::new(|it| it.outside = None))),
+        ("mount at /data has", at("/data", Box::new(|it| it.outside = None))),
         (
             "a mount at /data",
             at("/data", Box::new(|it| it.outside = Some("/etc/hosts".to_owned()))),
@@ -145,7 +145,7 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     let refused = fit(&mut images, &config).unwrap_err();
     assert!(refused.contains("read-only mount cannot be restored: /data"), "{refused}");
     for (change, reason) in [
-        (json!({ "root": { "path": "r", "readonly": true } }), "its mount at / lacks"),
+        (json!({ "root": { "path": "r", "readonly": true } }), "mount at / lacks"),
         (
             json!({ "linux": { "maskedPaths": ["/proc/acpi", "/proc/keys", "/sys/firmware"],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"], "namespaces": [
@@ -163,7 +163,7 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     let (mut images, mut config) = fixture();
     let mount = json!({ "destination": "/more", "type": "bind", "options": ["rbind"] });
     config["mounts"].as_array_mut().unwrap().push(mount);
-    assert!(fit(&mut images, &config).unwrap_err().contains("no mount at /more"));
+    assert!(fit(&mut images, &config).unwrap_err().contains("has a mount at /more"));
     let (mut images, mut config) = fixture();
     config["linux"]["maskedPaths"].as_array_mut().unwrap().push(json!("/proc/kcore"));
     fit(&mut images, &config).unwrap();
@@ -171,10 +171,10 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     fit(&mut images, &config).unwrap();
     // Also where another mount is planned.
     for (key, path, reason) in [
-        ("readonlyPaths", "/", "its mount at / lacks"),
-        ("readonlyPaths", "/data", "its mount at /data lacks"),
-        ("maskedPaths", "/data", "a mount at /data, which the new container does not have"),
-        ("maskedPaths", "/", "a mount at /, which the new container does not have"),
+        ("readonlyPaths", "/", "mount at / lacks"),
+        ("readonlyPaths", "/data", "mount at /data lacks"),
+        ("maskedPaths", "/data", "only the checkpoint has a mount at /data"),
+        ("maskedPaths", "/", "only the checkpoint has a mount at /"),
     ] {
         let (mut images, mut config) = fixture();
         config["linux"][key].as_array_mut().unwrap().push(json!(path));

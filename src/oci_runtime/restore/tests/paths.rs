@@ -88,8 +88,8 @@ fn paths_that_lead_elsewhere_are_refused() {
         ("data/count", DATA, "not a normalized absolute path"),
         ("", ROOT, "not a normalized absolute path"),
         ("/data/count\0", DATA, "not a normalized absolute path"),
-        ("/data/count", ROOT, "another one hides"),
-        ("/proc/self/exe", ROOT, "another one hides"),
+        ("/data/count", ROOT, "another mount hides"),
+        ("/proc/self/exe", ROOT, "another mount hides"),
         // The links of Docker's own /dev.
         ("/dev/fd/5", DEV, "a link in its path"),
         ("/dev/stdin", DEV, "a link in its path"),
@@ -190,7 +190,7 @@ fn entries_of_a_tmpfs_that_programs_read_in_different_ways_are_refused() {
     for change in changes {
         with(EntryType::Regular, 0, change, b"").unwrap_err();
     }
-    assert!(with(EntryType::Regular, 0, |_| (), b"x").unwrap_err().contains("after its end"));
+    assert!(with(EntryType::Regular, 0, |_| (), b"x").unwrap_err().contains("after the end"));
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn a_confined_container_needs_processes_with_a_label() {
             }
             match fit(&mut images, &config) {
                 Err(refused) => {
-                    assert!(refused.contains("without an AppArmor profile"), "{refused}");
+                    assert!(refused.contains("has no AppArmor profile"), "{refused}");
                 }
                 Ok(_) => assert!(!is_confined || label == Some("docker-default"), "{label:?}"),
             }

@@ -31,7 +31,7 @@ rows! {
     Gauge "container_spec_cpu_quota"
         "CPU quota: time allowed in each period, in microseconds. Absent without a quota."
         |of| of.cpu()?.quota?.value();
-    Gauge "container_spec_cpu_shares" "Share of the CPU, usually 1024; weights of cgroup v2 are translated."
+    Gauge "container_spec_cpu_shares" "CPU shares, usually 1024; weights of cgroup v2 are converted to shares."
         |of| of.cpu()?.shares;
     Counter "container_pressure_cpu_waiting_seconds_total"
         "Time in which at least one task waited for a processor, in seconds."
@@ -169,9 +169,9 @@ rows! {
         "Highest use of huge pages so far, in bytes."
         |of, out| each_size(of, out, |pages| pages.peak);
 
-    Gauge "container_last_seen" "Time of this reading, in seconds since 1970."
+    Gauge "container_last_seen" "Time of the last reading, in seconds since 1970."
         |of| since_1970(of.cpu().map(|cpu| cpu.at).max(of.memory().map(|memory| memory.at))?);
-    Gauge "container_start_time_seconds" "Time of the start, in seconds since 1970."
+    Gauge "container_start_time_seconds" "Start time of the container, in seconds since 1970."
         |of| since_1970(of.started?);
 }
 
