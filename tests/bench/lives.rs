@@ -1,4 +1,4 @@
-//! One pod's life, step by step, for each server that is compared.
+//! The steps of a pod's life, for each CRI server that is compared and for direct engine calls.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::{
     table::Table,
 };
 
-/// A life through a CRI endpoint.
+/// A pod's life through a CRI endpoint.
 #[derive(Debug)]
 pub(crate) struct CriLife<'a> {
     contestant: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct CriLife<'a> {
 }
 
 impl<'a> CriLife<'a> {
-    /// Lives of a server.
+    /// Lives of pods through the CRI server `contestant`.
     pub(crate) const fn new(contestant: &'static str, cri: &'a Cri, recipes: &'a Recipes) -> Self {
         Self { contestant, cri, recipes }
     }
@@ -57,7 +57,7 @@ impl<'a> CriLife<'a> {
     }
 }
 
-/// The same life with only engine calls and plugin runs.
+/// The same pod's life with only engine calls and CNI plugin runs, without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawLife {
     /// The engine.
@@ -67,7 +67,7 @@ pub(crate) struct RawLife {
 }
 
 impl RawLife {
-    /// Lives made from the recorded requests.
+    /// Lives of pods that are created with the recorded requests of dockbridge.
     pub(crate) fn new(world: &World, recording: &Recording) -> Self {
         Self {
             engine: RawEngine::new(&world.docker, &recording.version),
@@ -160,5 +160,5 @@ pub(crate) struct RawPod {
     containers: Vec<String>,
 }
 
-/// The name of the rows without a server.
+/// The name of the measurements without a CRI server.
 pub(crate) const RAW: &str = "raw";

@@ -1,4 +1,4 @@
-//! Runs the CNI plugins directly, as a client library does.
+//! Runs the CNI plugins directly, as libcni does.
 
 use std::{path::PathBuf, process::Stdio};
 

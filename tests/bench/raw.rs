@@ -97,7 +97,7 @@ impl RawEngine {
         Ok(stream)
     }
 
-    /// The exit code of an exec whose streams have ended. The engine may know it a moment later.
+    /// The exit code of an exec whose streams have ended. The engine may know the code only a moment later.
     pub(crate) async fn exec_code(&self, exec: &str) -> Outcome<i64> {
         loop {
             let answer = self.get(&format!("/exec/{exec}/json")).await?;
@@ -128,7 +128,7 @@ impl RawEngine {
         }
     }
 
-    /// The engine's own events from now on, with these filters.
+    /// Subscribes to the engine's events with these filters, from now on.
     pub(crate) async fn events(&self, filters: &str) -> Outcome<Incoming> {
         let filters = filters.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         Ok(self.send(Method::GET, &format!("/events?filters={filters}"), "").await?.into_body())
