@@ -361,7 +361,7 @@ impl Drop for Bridge {
     }
 }
 
-/// A server that ends on `stopped`, or when the sender is dropped.
+/// Runs a server that ends when `stopped` gets a message or its sender is dropped.
 pub(crate) fn spawn(
     settings: Settings,
     environment: Environment,
@@ -373,7 +373,7 @@ pub(crate) fn spawn(
     }))
 }
 
-/// The locks for servers of this engine.
+/// The locks that a dockbridge for this engine uses.
 pub(crate) fn locks(docker: &FakeDockerd) -> EngineLocks {
     EngineLocks::at(docker.directory().join("locks"))
 }
@@ -419,7 +419,7 @@ pub(crate) fn create_request(
     }
 }
 
-/// A fake with the image [`IMAGE`].
+/// A fake dockerd that has the image [`IMAGE`].
 pub(crate) async fn docker() -> FakeDockerd {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image(IMAGE));
@@ -438,7 +438,7 @@ pub(crate) async fn connect(socket: &Path) -> Channel {
     }
 }
 
-/// All deadlines except that of the caller.
+/// Settings with the timeout [`TIMEOUT`] for everything except the caller's deadline.
 pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {
@@ -474,23 +474,24 @@ fn walk(directory: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Directories whose name is an id.
+/// The names of subdirectories that are ids of pods or containers.
 fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Files that belong to no pod: locks, the window, kubelet's data about the node, the images that it
-/// pulled.
+/// Files that belong to no pod: locks, the admin socket, data about the node, and the list of images that
+/// kubelet pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let nodes = ["pulled-images.json", "admin.sock"];
     name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
-/// The timeout for a silent engine. Less than the store's ten seconds for an inspect.
+/// The timeout of calls to an engine that does not answer. It is less than the store's ten seconds for an
+/// inspect.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
-/// Longer than anything needs that does not hang, even on a busy machine.
+/// A time limit that only hanging work exceeds, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
-/// In every fake engine.
+/// The image that every fake engine has.
 pub(crate) const IMAGE: &str = "busybox:1.36";
 const LARGEST: usize = 16 << 20;
