@@ -1,4 +1,4 @@
-//! The move from cri-dockerd to dockbridge: what is replaced, and the pods that stay.
+//! Draws the move from cri-dockerd to dockbridge: the server that is replaced, and the pods that stay.
 
 use super::canvas::{Canvas, WIDTH};
 

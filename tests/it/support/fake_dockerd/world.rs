@@ -79,7 +79,7 @@ pub(crate) struct Image {
     pub(crate) tags: Vec<String>,
     pub(crate) digests: Vec<String>,
     pub(crate) size: u64,
-    /// Its `Config`.
+    /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
     /// The files in the image by path. If the text starts with `-> `, the file is a link to an absolute path.
     pub(crate) files: BTreeMap<String, String>,
