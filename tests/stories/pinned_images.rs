@@ -112,7 +112,7 @@ async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
     Ok(image.pinned)
 }
 
-/// Waits until the image is pinned or not, after the engine's event has arrived.
+/// Waits until ImageStatus shows the image as pinned, or as not pinned if `wanted` is false.
 async fn until(cri: &Cri, name: &str, wanted: bool) -> Outcome {
     for _ in 0..500 {
         // Only ImageStatus is called, because the event may arrive between two calls.
