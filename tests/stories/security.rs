@@ -366,7 +366,8 @@ async fn under_our_names(
     Ok(stage.cri.remove_image(paused).await?)
 }
 
-/// An image with all labels of a dockbridge container, and in addition some of a pod.
+/// Commits an image with all labels of a dockbridge container, which `docker commit` copies, and with some
+/// labels of a pod.
 async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     let image = "dockbridge.test/impostor:1";
     let extra =
@@ -376,7 +377,6 @@ async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
         words.extend(["-c".to_owned(), format!("LABEL {label}")]);
     }
     words.extend([model.to_owned(), image.to_owned()]);
-    // A commit also copies the container's own labels.
     stage.engine.docker(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let labels = ["image", "inspect", "-f", "{{json .Config.Labels}}", image];
     let labels = stage.engine.docker(&labels).await?;
