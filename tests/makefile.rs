@@ -124,7 +124,7 @@ fn make(words: &[&str]) -> Command {
 }
 
 fn program(path: &Path, script: &str) {
-    // The shell writes the program's file. If this test had the file open for writing, a child that another
+    // The program `install` writes the file. If this test had the file open for writing, a child that another
     // test forks at this moment would keep it open, and the file could not be executed.
     let text = path.with_extension("text");
     fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Exec and attach with independent clients of every protocol.
+//! Tests exec and attach with independent clients of every protocol.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) mod hostile;
 pub(crate) mod hostile_crowd;
 pub(crate) mod tokens;
 
-/// A pod with one container.
+/// A pod with one container, in which the stories run commands.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) stage: Stage,
@@ -32,7 +32,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// With a container that waits.
+    /// Starts the pod with a container that only waits.
     pub(crate) async fn quiet(world: &World, story: &str) -> Outcome<Self> {
         let stage = Stage::cni(world, story).await?;
         let main = stage.recipes.sleeper("main");
@@ -57,14 +57,15 @@ impl Scene {
         self.stage.bridge.pid().map(Process).ok_or_else(|| Failure("no dockbridge".to_owned()))
     }
 
-    /// Whether a process with these words runs in the container.
+    /// Whether a process with `words` in its command line runs in the container.
     pub(crate) async fn runs(&self, words: &str) -> Outcome<bool> {
         let table =
             self.stage.engine.docker(&["exec", &self.container, "ps", "-o", "args"]).await?;
         Ok(table.lines().any(|line| line.contains(words)))
     }
 
-    /// Waits until a process with these words runs, or until none does.
+    /// Waits until a process with `words` in its command line runs, or until no such process runs if `wanted`
+    /// is false.
     pub(crate) async fn until_runs(&self, words: &str, wanted: bool) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(20));
         while self.runs(words).await? != wanted {
