@@ -136,7 +136,7 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
                 let words: Vec<String> =
                     trees[index + 1..].iter().map_while(|next| word(Some(next))).collect();
                 let item = words.iter().rposition(|word| ITEMS.contains(&word.as_str()));
-                // Inside a macro, the item's name may not be an identifier; such an item is skipped.
+                // Inside a macro, an item's name is sometimes not an identifier; such an item is skipped.
                 let named = item.map(|item| &words[item..]).filter(|named| named.len() > 1);
                 if let Some(named) = named.filter(|_| !is_documented) {
                     found(&named.join(" "), name.span().start().line);

@@ -170,8 +170,8 @@ impl Node {
         fs::create_dir_all(self.files().join(id.as_str())).unwrap();
     }
 
-    /// A node with a CNI network, and an engine that has `dockbridge-runtime`. None if the test may not
-    /// create namespaces.
+    /// A node with a CNI network, and an engine that has `dockbridge-runtime`. None if the test is not
+    /// permitted to create namespaces.
     async fn with_oci_runtime() -> Option<Self> {
         let node = Self::new().await;
         let conf = node.root.path().join("conf");

@@ -46,9 +46,9 @@ impl Set {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
-    /// Runs a shell line that must exceed its timeout of one second. On a busy machine, the engine may not
-    /// start the command in this time. ExecSync then has another error, and this function runs the line
-    /// again.
+    /// Runs a shell line that must exceed its timeout of one second. On a busy machine, the engine sometimes
+    /// does not start the command in this time. ExecSync then has another error, and this function runs the
+    /// line again.
     async fn times_out(&self, line: &str) -> Outcome {
         let mut looks = Looks::every(Duration::ZERO);
         while looks.again().await {
@@ -223,7 +223,7 @@ pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     ensure!(call.await?.is_err(), "a killed dockbridge answered");
     until(|| Ok(set.alive("8888")?.is_empty())).await?;
     ensure_eq!(set.alive("5555")?.len(), 1, "what was left on purpose");
-    // dockbridge must not kill this command of its own while it searches for leftover commands.
+    // This dockbridge started the command, so it must not kill it as a leftover command.
     let answer = set.run("sleep 12; echo mine", 30).await?;
     ensure_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"mine\n"[..], 0));
     set.clear().await

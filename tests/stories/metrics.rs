@@ -62,8 +62,8 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every announced metric has a sample, except values that some kernels do not count, and disk I/O, which may
-/// not have happened.
+/// Every announced metric has a sample, except values that some kernels do not count, and disk I/O, if there
+/// was none.
 async fn described_metrics_have_samples(stage: &Stage, sandbox: &str, own: &Kernel) -> Outcome {
     let has_pressure = own.is_unified() && own.group("cpu")?.join("cpu.pressure").exists();
     let announced = stage.cri.descriptors().await?;

@@ -153,7 +153,7 @@ async fn to_a_container(scene: &Scene) -> Outcome {
         if answer.starts_with("HTTP/1.") && answer.contains("dockbridge world") {
             return Ok(());
         }
-        // The server in the container may not be listening yet.
+        // The server in the container needs a moment until it listens.
         ensure!(Instant::now() < deadline, "the container says {answer:?}");
         sleep(Duration::from_millis(100)).await;
     }
@@ -350,7 +350,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
         if line.reader.until("there").await.is_ok() {
             open.push((forward, line));
         }
-        // The server in the container may not be listening yet.
+        // The server in the container needs a moment until it listens.
         ensure!(Instant::now() < deadline, "the container never answers");
     }
     scene.stage.cri.stop(&scene.sandbox).await?;

@@ -89,7 +89,7 @@ enum Silence {
 
 impl Silence {
     /// Causes this silence of the engine, and returns when it is over. The proxy holds and drops answers
-    /// until it is told to pass them on again.
+    /// until [`SlowProxy::quick`].
     async fn keep(self, proxy: &SlowProxy, length: Duration) -> Outcome {
         let _stopped = match self {
             Self::Stopped(_, pid) => Some(Stopped::stop(pid)?),

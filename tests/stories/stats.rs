@@ -232,7 +232,7 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
 }
 
 /// If a pod has no cgroup parent, its cgroups are next to the cgroups of all other containers. Its statistics
-/// have only the usage of its own containers.
+/// have only the usage of the pod's containers.
 pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome {
     let stage = Stage::cni(&world, "stray").await?;
     let line = "while :; do :; done";

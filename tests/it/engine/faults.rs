@@ -59,8 +59,8 @@ async fn a_broken_connection_has_its_kind_of_error() {
     }
 }
 
-/// An engine that restarts closes all connections at once, and dockbridge's client may not have noticed when
-/// it sends its next request.
+/// An engine that restarts closes all connections at once, and dockbridge's client sometimes sends its next
+/// request before it notices.
 #[tokio::test]
 async fn a_call_gets_through_although_the_pooled_connections_are_dead() {
     let docker = FakeDockerd::start().await;

@@ -151,7 +151,7 @@ async fn an_invalid_frame_differs_from_a_truncated_one() {
     check(vec![ok(), raw(b"\x03\0\0\0\xff\0\0\0oops")], Kind::Internal, "no valid frame").await;
 }
 
-/// A proxy at the engine's socket may not support the upgrade of the connection and answer without it.
+/// Some proxies at the engine's socket do not support the upgrade of the connection, and answer without it.
 #[tokio::test]
 async fn an_answer_without_an_upgrade_is_an_error() {
     let (docker, id) = set(Script::of([])).await;

@@ -14,7 +14,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    /// None if the test may not create namespaces.
+    /// None if the test is not permitted to create namespaces.
     async fn new() -> Option<Self> {
         let node = Node::with_oci_runtime().await?;
         let id = id('d');

@@ -384,7 +384,7 @@ async fn a_removed_log_is_not_made_again() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// The log directory is on a small file system of its own, which is full.
+/// The log directory is on another, small file system, which is full.
 #[tokio::test]
 async fn a_full_disk_delays_a_log_and_loses_nothing() {
     let node = Node::new();

@@ -240,7 +240,7 @@ impl Caller {
         for one in pod.containers {
             let before = self.told.promises();
             let status = async |cri: &Cri| cri.container(&one.id).await;
-            // The replaced container may not have been removed yet.
+            // The removal of the replaced container is perhaps not finished.
             if let Some(status) = self.ask("ContainerStatus", false, status).await {
                 let state = status.state().as_str_name().to_owned();
                 self.told.compare_one(&before, &one.id, &state);

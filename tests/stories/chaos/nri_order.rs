@@ -220,8 +220,8 @@ impl Knowledge {
         Ok(())
     }
 
-    /// The differences between this knowledge and a list of the same moment. A start that is in progress is
-    /// no difference.
+    /// The differences between this knowledge and a list of the same moment. A start that is in progress does
+    /// not count as a difference.
     pub(crate) fn differences(&self, listed: &Self) -> Vec<String> {
         let ids = |one: &Self| -> BTreeSet<String> {
             one.pods.keys().chain(one.containers.keys()).cloned().collect()

@@ -68,7 +68,7 @@ fn veths() -> Vec<String> {
 }
 
 /// The lease files of the CNI plugin host-local, which are named like their addresses. Its lock and its file
-/// with the last address are no leftovers.
+/// with the last address do not count as leftovers.
 fn leases(folder: &Path) -> Vec<String> {
     let is_address = |name: &String| name.parse::<std::net::IpAddr>().is_ok();
     names_in(folder).into_iter().filter(is_address).collect()
@@ -88,7 +88,7 @@ fn run_files(folder: &Path) -> Vec<String> {
 }
 
 /// The cgroups of containers, whose names are 64 digits, with systemd inside `docker-….scope`. The pods'
-/// cgroups above them are no leftovers, because their creator removes them.
+/// cgroups above them do not count, because their creator removes them.
 pub(crate) fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {

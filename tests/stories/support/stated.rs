@@ -2,7 +2,7 @@
 
 use std::{env, str::FromStr};
 
-/// The number in an environment variable, if the variable is set. If its text is no number, the run ends,
+/// The number in an environment variable, if the variable is set. If its text is not a number, the run ends,
 /// because a story must not run with another seed or size than requested.
 pub(crate) fn stated<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;

@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     Status(u16, String),
     /// Answers with this HTTP status and this JSON body.
     Answer(u16, Value),
-    /// Answers with this HTTP status and this text, which may not be JSON.
+    /// Answers with this HTTP status and this text, which is perhaps not JSON.
     Text(u16, String),
     /// Closes the connection instead of answering, and does not execute the request.
     Reset,
