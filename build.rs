@@ -78,8 +78,8 @@ const ENCODED: [&str; 4] = [
     "StreamContainersResponse",
     "StreamPodSandboxesResponse",
 ];
-/// The container event that dockbridge sends to every client of `GetContainerEvents`. It encodes the messages
-/// in an event once for all clients.
+/// The container event that dockbridge sends to every client of `GetContainerEvents`. dockbridge encodes the
+/// messages in an event once for all clients.
 const EVENT: &str = "ContainerEventResponse";
 /// `TYPE_MESSAGE` and `TYPE_BYTES` of protobuf's `descriptor.proto`.
 const MESSAGE: i32 = 11;

@@ -65,7 +65,7 @@ fn commit_messages_are_checked() {
     }
 }
 
-/// `make` installs a program below `target` if the user's program is old, broken or missing. It must not
+/// `make` installs a program below `target` if the user's program is old, broken or missing. `make` must not
 /// change directories of the user.
 #[test]
 fn a_missing_or_old_toolchain_is_installed_below_target() {

@@ -116,8 +116,8 @@ fn public_functions_and_types_are_documented() {
     hold("public functions and types without documentation", &breaches);
 }
 
-/// Calls `found` with the name and line of every `pub` item without documentation, also in impls. It skips
-/// modules, because a module's documentation is in the module's own file.
+/// Calls `found` with the name and line of every `pub` item without documentation, also in impls. Modules are
+/// skipped, because a module's documentation is in the module's own file.
 fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();

@@ -23,7 +23,7 @@ fn commands_of_documents_are_understood() {
                 ["make", target, ..] => {
                     target.contains('=') || makefile.contains(&format!("\n{target}:"))
                 }
-                // The page quotes an error that begins with these words. It is not a command.
+                // The page quotes an error that begins with these words. The quoted error is not a command.
                 ["dockbridge", "lacks", ..] => continue,
                 ["dockbridge", ..] => is_understood(&words),
                 [flag] if flag.starts_with("--") => is_flag(flag) || FOREIGN.contains(&flag),

@@ -94,8 +94,8 @@ const FOREIGN: [Foreign; 12] = [
     },
 ];
 
-/// Modules whose functions depend only on their arguments. They get the time, random numbers and files as
-/// values.
+/// Modules whose functions depend only on their arguments. These modules get the time, random numbers and
+/// files as values.
 const PURE: [&str; 2] = ["model", "translate"];
 
 /// Names whose use would make a function depend on more than its arguments.

@@ -38,8 +38,8 @@ mod authority_filter {
 
     use super::filter;
 
-    /// Whether connections filter the bytes that they read. It changes only between calls, so that no frame
-    /// is filtered in part.
+    /// Whether connections filter the bytes that they read. The filter's switch changes only between calls,
+    /// so that no frame is filtered in part.
     pub(super) static IS_ON: AtomicBool = AtomicBool::new(true);
 
     #[derive(Debug, Default)]

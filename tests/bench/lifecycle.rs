@@ -125,8 +125,8 @@ async fn measure(world: &World) -> Outcome {
     stage.cri.clear().await?;
     stage.bridge.stop().await?;
     // The measured dockbridge adopted and removed the recorded pod, but the pod's files belong to the
-    // dockbridge that recorded it. So that dockbridge starts again to clear them, after the other has ended,
-    // because an engine has one dockbridge at a time.
+    // dockbridge that recorded it. So the recording dockbridge starts again to clear these files, after the
+    // measured one has ended, because an engine has one dockbridge at a time.
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
     recorder.leaves_nothing().await?;

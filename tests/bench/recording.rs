@@ -30,8 +30,8 @@ impl Recording {
         self.in_own_shim(&self.sandbox, pod)
     }
 
-    /// The recorded create request of the container, changed for another pod. It still mounts the files of
-    /// the recorded pod.
+    /// The recorded create request of the container, changed for another pod. The request still mounts the
+    /// files of the recorded pod.
     pub(crate) fn container_of(&self, pod: &str, sandbox: &str) -> String {
         let joins = |id: &str| format!("container:{id}");
         let body = self.in_own_shim(&self.container, pod);

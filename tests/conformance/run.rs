@@ -1,7 +1,7 @@
 //! What one suite did on one engine.
 //!
-//! `tests/env/conformance.sh` makes a folder for each run. Its file `facts` has lines of `name=value`. The
-//! results are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
+//! `tests/env/conformance.sh` makes a folder for each run. A run's file `facts` has lines of `name=value`.
+//! The results are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -52,7 +52,8 @@ fn main() {
         process::exit(2);
     };
     CHOSEN.get_or_init(|| *target);
-    // With this hook, a panic in an async task is also a finding. Otherwise the task would catch the panic.
+    // With this hook, a panic in an async task is also a finding. Without the hook, the task would catch the
+    // panic.
     panic::set_hook(Box::new(|found| {
         eprintln!("{found}");
         process::abort();
@@ -108,5 +109,6 @@ static CHOSEN: OnceLock<Target> = OnceLock::new();
 static HELD: AtomicUsize = AtomicUsize::new(0);
 /// The most bytes that may be allocated while an input is decoded.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The memory that decoding one input may use. This is many times what the largest valid input needs.
+/// The memory that decoding one input may use. The largest valid input needs only a small part of this
+/// memory.
 const MOST_MEMORY: usize = 64 << 20;

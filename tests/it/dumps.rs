@@ -209,7 +209,8 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
 }
 
 /// The `dump-container` program of an ended dockbridge still runs. Commands and stops wait for the end of
-/// this program. Then dockbridge thaws the container and removes the unfinished checkpoint.
+/// this program. After the program's end, dockbridge thaws the container and removes the unfinished
+/// checkpoint.
 #[tokio::test]
 async fn what_an_ended_dockbridge_left_is_waited_for() {
     let scene = Scene::start().await;
@@ -340,8 +341,8 @@ async fn a_pod_is_refused_as_a_whole() {
 }
 
 /// The archives of an unfinished pod checkpoint may already have their final names, so the restarted
-/// dockbridge removes them only if there is no index. It does not remove a file of another program with one
-/// of these names.
+/// dockbridge removes them only if there is no index. dockbridge does not remove a file of another program
+/// that has the name of an archive.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {

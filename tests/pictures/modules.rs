@@ -18,7 +18,7 @@ struct Place {
     joined: Vec<(usize, usize)>,
 }
 
-/// A part of an arrow between two rows. Its two ends are places, given by row and index.
+/// A part of an arrow between two rows. The two ends of a part are places, given by row and index.
 #[derive(PartialEq)]
 struct Part {
     from: (usize, usize),

@@ -3,8 +3,8 @@
 //!
 //! A skipped test calls [`skip`] with what the machine lacks, and returns. `make test` names a file in
 //! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. If a test is skipped
-//! for something that the machine does have, the test fails. So tests are skipped only for these reasons, and
-//! only on machines where they cannot run.
+//! for something that the machine does have, the test fails. So tests are skipped only for the reasons in
+//! [`Lack`], and only on machines where they cannot run.
 
 use std::{
     env,

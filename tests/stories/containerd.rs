@@ -19,7 +19,7 @@ use crate::support::{
     world::World,
 };
 
-/// containerd still has the task directory of a container. This container cannot start, but its replacement
+/// containerd still has the task directory of a container. The container cannot start, but its replacement
 /// can.
 pub(crate) async fn has_a_task_left(world: World) -> Outcome {
     let stage = Stage::docker(&world, "task_left").await?;

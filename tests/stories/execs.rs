@@ -208,8 +208,8 @@ pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A killed dockbridge leaves commands running, and the restarted dockbridge kills them. It does not kill
-/// child processes that finished commands left on purpose.
+/// A killed dockbridge leaves commands running, and the restarted dockbridge kills them. The restarted
+/// dockbridge does not kill child processes that finished commands left on purpose.
 pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_killed").await?;
     set.run("setsid sleep 5555 >/dev/null 2>&1 </dev/null & exit 0", 10).await?;
@@ -286,8 +286,8 @@ pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
 /// Hundreds of timeouts, fifty at a time, leave no process, descriptor, thread or exec in dockbridge or in
 /// the engine.
 ///
-/// The engine closes only its writing side of a hijacked connection. Its garbage collector closes the reading
-/// side.
+/// The engine closes only its writing side of a hijacked connection. The engine's garbage collector closes
+/// the reading side.
 pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     let mut set = Set::up(&world, "hundreds_out_of_time").await?;
     // The engine's resources are counted while dockbridge is stopped, because dockbridge's idle connections

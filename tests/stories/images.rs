@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// An image in a registry with a password is refused without credentials and with wrong ones. It is pulled
-/// with the right credentials, run, and removed under every name.
+/// An image in a registry with a password is refused without credentials and with wrong ones. The image is
+/// pulled with the right credentials, run, and removed under every name.
 pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     let stage = Stage::cni(&world, "from_a_private_registry").await?;
     let (cri, registry) = (&stage.cri, &world.private);

@@ -20,7 +20,7 @@ pub(crate) async fn thirty_at_once(world: World) -> Outcome {
     let stage = Stage::cni(&world, "thirty_at_once").await?;
     let crowd = if is_slow() { 6 } else { 30 };
     // The CNI plugin portmap creates its iptables chains for the first pod. It is a known fault that two runs
-    // of portmap cannot create them at the same time.
+    // of portmap cannot create these chains at the same time.
     let first = stage.cri.run(&stage.recipes.pod("first")).await?;
     stage.cri.end(&first).await?;
     let mut starting = JoinSet::new();

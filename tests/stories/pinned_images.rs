@@ -103,7 +103,7 @@ pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Whether ImageStatus and ListImages show the image as pinned. They must agree.
+/// Whether ImageStatus and ListImages show the image as pinned. The two calls must agree.
 async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
     let image = cri.image(name).await?.unwrap_or_default();
     ensure!(!image.id.is_empty(), "there is no {name}");

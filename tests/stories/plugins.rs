@@ -61,8 +61,8 @@ pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Plugins can change limits on every engine. Their other changes need `dockbridge-runtime`. Without it, the
-/// container's error names the changed field.
+/// Plugins can change limits on every engine. Other changes of plugins need `dockbridge-runtime`. Without
+/// `dockbridge-runtime`, the container's error names the changed field.
 pub(crate) async fn that_change_containers(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_changes").await?;
     let pod = stage.recipes.pod("p");

@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 /// A pod on the CNI plugins bridge, portmap and firewall has a container that ends like an init container,
-/// one with a terminal and a plain one. Its host port answers HTTP.
+/// one with a terminal and a plain one. The pod's host port answers HTTP.
 pub(crate) async fn on_cni(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_cni").await?;
     three_containers(&stage, 18080, "10.88.").await?;
@@ -170,8 +170,8 @@ async fn plain_is_running(cri: &Cri, id: &str, config: &cri::ContainerConfig) ->
     Ok(())
 }
 
-/// A pod in the host's network has no network namespace and no CNI plugin. It has the host's interfaces and
-/// host name.
+/// A pod in the host's network has no network namespace and no CNI plugin. The pod has the host's interfaces
+/// and host name.
 pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_the_hosts_network").await?;
     let mut pod = stage.recipes.pod("host");

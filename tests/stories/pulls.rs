@@ -51,8 +51,8 @@ pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge cancels a pull without progress, and the error names the layer and its step. It does not cancel
-/// a slow pull, or any pull if no deadline is set.
+/// dockbridge cancels a pull without progress, and the error names the layer and its step. dockbridge does
+/// not cancel a slow pull, or any pull if no deadline is set.
 pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "from_a_stuck_registry").await?;
     let deadline = ["--image-pull-progress-deadline", "3s"];

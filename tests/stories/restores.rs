@@ -30,8 +30,8 @@ use crate::{
 };
 
 /// A container that counts continues to count in another pod, with its processes, pipe, open files, changed
-/// and deleted files. Its name, host name, cgroup, log and volume are those of the new container. The next
-/// start does not restore the checkpoint again.
+/// and deleted files. The restored container has the name, host name, cgroup, log and volume of the new
+/// request. The next start does not restore the checkpoint again.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
     else {
@@ -488,7 +488,7 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, 
     Ok(Some((stage, directory.join("counter.tar"))))
 }
 
-/// A counting container that was checkpointed and has ended. Its volume is empty.
+/// A counting container that was checkpointed and has ended. The volume of the container is empty.
 struct Counter {
     stage: Stage,
     archive: PathBuf,

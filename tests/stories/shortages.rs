@@ -117,8 +117,8 @@ fn told_of(pod: &cri::PodSandboxMetrics) -> BTreeSet<String> {
     metrics.map(|one| format!("{} {:?}", one.name, one.label_values)).collect()
 }
 
-/// Checks that `told` has all metrics of `whole`. It may have more, because some metrics begin later, such as
-/// the layer's size (decision 0019).
+/// Checks that `told` has all metrics of `whole`. `told` may have more metrics, because some begin later,
+/// such as the layer's size (decision 0019).
 fn holds_all(told: &BTreeSet<String>, whole: &BTreeSet<String>) -> Outcome {
     let lacking: Vec<&String> = whole.difference(told).collect();
     ensure!(lacking.is_empty(), "{lacking:?} are left out");

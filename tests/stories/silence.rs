@@ -120,10 +120,11 @@ struct Round {
     echo: String,
     /// The container that writes numbered lines all the time.
     counting: (String, CriLog),
-    /// The container that is stopped. It prints a line at each SIGTERM, and ends a moment after the first.
+    /// The container that is stopped. This container prints a line at each SIGTERM, and ends a moment after
+    /// the first.
     stopping: (String, CriLog),
     removed: String,
-    /// The container that is started. It prints a line when it runs.
+    /// The container that is started. This container prints a line when it runs.
     fresh: (String, CriLog),
     /// The requests for a pod and a container that are created during the silence.
     others: (cri::PodSandboxConfig, cri::ContainerConfig),

@@ -72,7 +72,8 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
 pub(crate) async fn of_containerd(world: World) -> Outcome {
     let set = Set::up(&world, "containerd_stalls").await?;
     let code = stalls(&set, set.stage.engine.containerd()?, Duration::from_secs(5)).await?;
-    // The command did not start within its timeout of a second. This does not count as a failed probe either.
+    // The command did not start within its timeout of a second. With this code, the error does not count as a
+    // failed probe.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }

@@ -133,8 +133,9 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks that statistics show soon enough for an eviction that a container fills the disk. Their time must
-/// be newer than ten seconds before, because kubelet ignores values whose time has not advanced.
+/// Checks that statistics show soon enough for an eviction that a container fills the disk. The time of the
+/// statistics must be newer than ten seconds before, because kubelet ignores values whose time has not
+/// advanced.
 async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
     stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;
     let mut looks = Looks::every(Duration::from_millis(200));
@@ -231,8 +232,8 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// If a pod has no cgroup parent, its cgroups are next to the cgroups of all other containers. Its statistics
-/// have only the usage of the pod's containers.
+/// If a pod has no cgroup parent, its cgroups are next to the cgroups of all other containers. The pod's
+/// statistics have only the usage of the pod's containers.
 pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome {
     let stage = Stage::cni(&world, "stray").await?;
     let line = "while :; do :; done";

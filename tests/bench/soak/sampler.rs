@@ -16,7 +16,7 @@ use tokio::{
 use super::{curve::Curve, verdict::Slack};
 use crate::support::{failure::Outcome, process::Process, stage::Stage};
 
-/// Takes the samples. It also writes each sample to a file, for runs that are stopped early.
+/// Takes the samples. The sampler also writes each sample to a file, for runs that are stopped early.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     process: Process,

@@ -9,7 +9,7 @@ pub(crate) type Sample = (f64, f64);
 pub(crate) struct Slack {
     /// A fixed amount, in the unit of the curve.
     pub(crate) amount: f64,
-    /// This part of the curve's value, in addition to `amount`.
+    /// The allowed change as a part of the curve's value, in addition to `amount`.
     pub(crate) share: f64,
 }
 

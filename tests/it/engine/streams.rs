@@ -118,8 +118,8 @@ async fn odd_lines_cost_only_themselves() {
     assert!(unreadable(&next(&mut events).await));
 }
 
-/// The client reads an event with 40 MiB of labels. It skips an event of more than 64 MiB, and the store
-/// lists everything instead.
+/// The client reads an event with 40 MiB of labels. The client skips an event of more than 64 MiB, and the
+/// store lists everything instead.
 #[tokio::test]
 async fn an_event_of_any_size_is_seen() {
     let docker = FakeDockerd::start().await;

@@ -415,8 +415,8 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     eventually(|| docker.world(|world| world.execs.iter().all(|it| it.begun && !it.running))).await;
 }
 
-/// dockbridge searches twice, ten seconds apart, for a command that an ended dockbridge left running. Then it
-/// removes the command's record.
+/// dockbridge searches twice, ten seconds apart, for a command that an ended dockbridge left running. After
+/// the second search, dockbridge removes the command's record.
 #[tokio::test]
 async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     let (docker, bridge, id) = set().await;

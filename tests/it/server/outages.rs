@@ -272,8 +272,8 @@ async fn a_frozen_engine_does_not_hold_up_the_end_and_nothing_is_lost() {
     let wish = cri::StopContainerRequest { container_id: id.clone(), timeout: 100 };
     let stop = tokio::spawn(async move { runtime.stop_container(wish).await });
     eventually(|| docker.count(&format!("POST /containers/{id}/stop")) == 1).await;
-    // The stop must end within twenty seconds of the test's clock. All time limits of engine calls are
-    // longer.
+    // The stop must end within twenty seconds of the test's clock. All time limits of engine calls are longer
+    // than this.
     let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
     // The client's call must be aborted: this test's process does not end with the server, so the call's
     // connection stays open.

@@ -237,8 +237,8 @@ async fn a_failure_takes_back_only_what_the_call_has_made() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// While RestorePod still runs, another call for the same pod may arrive. This call gets the pod, so the
-/// failed RestorePod must not remove it.
+/// While RestorePod still runs, another call for the same pod may arrive. The second call gets the pod, so
+/// the failed RestorePod must not remove it.
 #[tokio::test]
 async fn a_failure_does_not_take_the_pod_of_another_call() {
     let scene = Scene::start().await;

@@ -80,7 +80,7 @@ async fn the_first_answer_is_true() {
     }
     let store = start(&docker);
     let mut shown = store.synced(SOON).await.unwrap();
-    // This time is slightly longer than two inspects may take.
+    // The test waits slightly longer than two inspects may take.
     let until = Instant::now() + TIMEOUT * 5 / 2;
     while Instant::now() < until {
         let state = |id: &str| shown.sandbox(id).unwrap().state();
@@ -165,7 +165,7 @@ async fn a_hanging_container_that_is_removed_is_gone_at_once() {
     refresh.await.unwrap().unwrap();
     assert!(store.snapshot().sandbox(&id).is_none());
     held.cancel();
-    // This time is much longer than the engine needs for its answer.
+    // The test waits much longer than the engine needs for its answer.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(store.snapshot().sandbox(&id).is_none(), "the late answer changes nothing");
 }

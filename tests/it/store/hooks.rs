@@ -134,7 +134,7 @@ async fn an_end_is_shown_when_the_gate_opens() {
     docker.world(|world| world.start(&other));
     until(&store, "others go on", |s| works(s, &other)).await;
     assert!(works(&store.snapshot(), &held), "shown before the gate has opened");
-    // This time is much longer than an inspect may take.
+    // The clock moves much further than an inspect may take.
     forward(TIMEOUT * 2).await;
     let waited = tokio::time::timeout(Duration::from_millis(100), &mut refresh).await;
     assert!(waited.is_err(), "the gate has no deadline of the store's");

@@ -85,7 +85,7 @@ impl Node {
         self.root.path().join(name)
     }
 
-    /// Installs a shell script as a CNI plugin. It replaces an existing file by renaming, so the file is
+    /// Installs a shell script as a CNI plugin. An existing plugin is replaced by renaming, so the script is
     /// never incomplete.
     pub(crate) fn plugin(&self, name: &str, body: &str) {
         let (draft, path) =
@@ -487,8 +487,8 @@ fn is_of_the_node(path: &Path) -> bool {
     name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
-/// The timeout of calls to an engine that does not answer. It is less than the store's ten seconds for an
-/// inspect.
+/// The timeout of calls to an engine that does not answer. This timeout is less than the store's ten seconds
+/// for an inspect.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
 /// A time limit that only hanging work exceeds, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(300);

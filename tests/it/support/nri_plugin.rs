@@ -1,4 +1,4 @@
-//! A small NRI plugin for tests. It encodes frames and messages from the published protocol, without
+//! A small NRI plugin for tests. The plugin encodes frames and messages from the published protocol, without
 //! dockbridge's code.
 
 use std::{

@@ -1,5 +1,5 @@
-//! A CRI client, several of which run at the same time. It creates, uses and removes pods at random, and
-//! repeats failed calls as kubelet does.
+//! A CRI client, several of which run at the same time. Each client creates, uses and removes pods at random,
+//! and repeats failed calls as kubelet does.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

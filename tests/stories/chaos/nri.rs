@@ -37,10 +37,10 @@ use crate::support::{
     patience::{Looks, patient},
 };
 
-/// All of them.
+/// The NRI plugins of a chaos story.
 pub(super) struct Plugins {
     site: Site,
-    /// Aborted on drop.
+    /// The plugins' tasks, which are aborted when this value is dropped.
     _tasks: JoinSet<()>,
 }
 
@@ -58,8 +58,8 @@ struct Site {
 #[derive(Default)]
 struct Kept {
     knowledge: Knowledge,
-    /// Differences between another plugin's Synchronize and this plugin's knowledge. They are errors only if
-    /// this connection was in use at that time, which the connection's next call shows.
+    /// Differences between another plugin's Synchronize and this plugin's knowledge. The differences are
+    /// errors only if this connection was in use at that time, which the connection's next call shows.
     doubts: Vec<String>,
 }
 

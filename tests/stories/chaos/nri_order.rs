@@ -40,13 +40,13 @@ struct Container {
 /// The state of a container that a plugin knows from its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It was created.
+    /// The container was created.
     Created,
     /// The container is being started, or Synchronize listed its state as unknown.
     Starting,
-    /// It was started.
+    /// The container was started.
     Running,
-    /// It has ended.
+    /// The container has ended.
     Stopped,
 }
 

@@ -71,7 +71,7 @@ impl Recorded {
         self.book().there.remove(id);
     }
 
-    /// Its removal succeeded.
+    /// Records that the removal of a pod or container succeeded.
     pub(super) fn gone(&self, id: &str) {
         let mut book = self.book();
         book.there.remove(id);
@@ -100,7 +100,7 @@ impl Recorded {
         self.book().broken.insert(what);
     }
 
-    /// All violations.
+    /// All violations that were found.
     pub(super) fn broken(&self) -> Vec<String> {
         self.book().broken.iter().cloned().collect()
     }

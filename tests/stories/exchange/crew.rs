@@ -87,7 +87,7 @@ impl Process {
     /// The main processes of running containers, by container.
     async fn of(engine: &Engine, ids: &[&str], plain: usize) -> Outcome<BTreeMap<String, Self>> {
         let format = "{{.Id}} {{.State.Running}} {{.State.Pid}} {{.State.StartedAt}}";
-        // It fails if one is missing, after it has printed the others.
+        // Fails if a process is missing, after it has printed the others.
         let output = engine.try_docker(&[&["inspect", "-f", format][..], ids].concat()).await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -387,8 +387,8 @@ fn next_attempt(container: &mut cri::ContainerConfig, is_next: bool) {
     container.log_path = format!("{}-{}/0.log", metadata.name, metadata.attempt);
 }
 
-/// A command that prints numbers and ends at once at SIGTERM. It prints only two lines a second, because 30
-/// of these containers in each of several worlds run on two cores.
+/// A command that prints numbers and ends at once at SIGTERM. The command prints only two lines a second,
+/// because 30 of these containers in each of several worlds run on two cores.
 const COUNT: &str =
     "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.5 & wait $!; done";
 /// The port of the first pod.

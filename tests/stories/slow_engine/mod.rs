@@ -207,8 +207,8 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A time that is added to the time that inspects take. It is longer than dockbridge waits for an inspect
-/// that hangs.
+/// A time that is added to the time that inspects take. The added time is longer than dockbridge waits for an
+/// inspect that hangs.
 const LOOKS_WITHIN: Duration = Duration::from_secs(30);
 /// A time in which dockbridge processes the last answer and shows it in some lists.
 const WELL_AFTER: Duration = Duration::from_millis(500);

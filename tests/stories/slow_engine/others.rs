@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// Two containers end. Inspects of the first one are never answered, and inspects of the second one fail.
-/// dockbridge shows the last known state of both, and all other pods work. Then the engine recovers.
+/// dockbridge shows the last known state of both, and all other pods work. At the end, the engine recovers.
 pub(crate) async fn live_on(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "holds_up", proxy.socket()).await?;
@@ -31,7 +31,8 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     stage.engine.docker(&["kill", silent, failing]).await?;
     let told = |seen: &Seen| seen.of(silent).asked > 0 && seen.of(failing).failed > 0;
     proxy.until(PATIENCE, told).await?;
-    // This loop runs right after the end, before the engine's list shows that the two containers have ended.
+    // The statuses are read right after the end, before the engine's list shows that the two containers have
+    // ended.
     for id in &ids {
         ensure_eq!(stage.cri.container(id).await?.state(), C::ContainerRunning, "{id}");
     }

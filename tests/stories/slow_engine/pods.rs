@@ -26,11 +26,11 @@ pub(crate) struct ConnectionLimit {
 /// A pod.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    /// Its sandbox.
+    /// The id of the pod's sandbox.
     pub(crate) id: String,
-    /// Its request.
+    /// The request of the pod.
     pub(crate) config: cri::PodSandboxConfig,
-    /// Its two containers.
+    /// The pod's two containers.
     pub(crate) containers: Vec<Workload>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Pod {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) id: String,
-    /// Its request.
+    /// The request of the container.
     pub(crate) config: cri::ContainerConfig,
     /// The line that the container prints at its start; none if it is not started.
     pub(crate) says: Option<String>,

@@ -1,4 +1,4 @@
-//! The CRI client of the stories. It has a short method for each call, and its errors name the call.
+//! The CRI client of the stories. The client has a short method for each call, and its errors name the call.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ pub(crate) enum Route {
     WebSocket(&'static str),
 }
 
-/// All protocols.
+/// All protocols of port-forward.
 pub(crate) const ROUTES: [Route; 6] = [
     Route::Spdy,
     Route::SpdyWithoutIds,

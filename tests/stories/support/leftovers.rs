@@ -67,8 +67,8 @@ fn veths() -> Vec<String> {
         .collect()
 }
 
-/// The lease files of the CNI plugin host-local, which are named like their addresses. Its lock and its file
-/// with the last address do not count as leftovers.
+/// The lease files of the CNI plugin host-local, which are named like their addresses. host-local's lock and
+/// its file with the last address do not count as leftovers.
 fn leases(folder: &Path) -> Vec<String> {
     let is_address = |name: &String| name.parse::<std::net::IpAddr>().is_ok();
     names_in(folder).into_iter().filter(is_address).collect()
@@ -111,7 +111,7 @@ fn is_container(path: &str) -> bool {
 }
 
 /// The rules of the CNI plugin portmap, which creates one iptables chain per pod and a jump to the chain.
-/// Both must be gone.
+/// The chain and the jump must both be gone.
 async fn port_rules() -> Outcome<Vec<String>> {
     let output = Command::new("iptables").args(["-w", "-t", "nat", "-S"]).output().await?;
     ensure!(output.status.success(), "iptables: {}", String::from_utf8_lossy(&output.stderr));

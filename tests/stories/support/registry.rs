@@ -1,5 +1,5 @@
-//! An image registry for tests, which can be slow, stuck or unavailable, or require tokens. Its images have
-//! one layer, which is generated when a test offers the image.
+//! An image registry for tests, which can be slow, stuck or unavailable, or require tokens. An image has one
+//! layer, which the registry generates when a test offers the image.
 
 use std::{
     collections::HashMap,
@@ -44,7 +44,7 @@ pub(crate) enum Manner {
 /// Which clients the registry serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// All clients.
+    /// The registry serves all clients.
     #[default]
     Open,
     /// Only clients with this bearer token, which they get for this refresh token.

@@ -40,7 +40,7 @@ pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
 /// The protocol of crictl and of future kubelets.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
-/// All protocols.
+/// All protocols of exec and attach.
 pub(crate) const ALL: [Way; 10] = [
     SPDY,
     Way::Spdy("v3.channel.k8s.io"),

@@ -4,7 +4,7 @@
 //! Each client connection has its own connection to the engine, so a held answer does not delay other
 //! clients. The proxy holds the engine's answer and not the request, so the answer contains the state at the
 //! time of the request. The proxy parses only the heads of requests, and skips bodies by their length. After
-//! a protocol upgrade or a body without a length, it passes a connection on unchanged. It expects that
+//! a protocol upgrade or a body without a length, it passes a connection on unchanged. The proxy expects that
 //! clients send a request only after the answer to the request before.
 
 use std::{
@@ -50,8 +50,8 @@ pub(crate) struct Mood {
     pub(crate) hanging: BTreeSet<String>,
     /// Containers whose inspects fail, after the delay in `delays`.
     pub(crate) failing: BTreeSet<String>,
-    /// What the proxy does with answers to changing requests. This applies only to the first answer for each
-    /// method and target, so that a repeated request is answered.
+    /// What the proxy does with answers to changing requests. The proxy does this only with the first answer
+    /// for each method and target, so that a repeated request is answered.
     pub(crate) changes: Option<ChangeAnswer>,
 }
 
@@ -128,7 +128,7 @@ impl SlowProxy {
         self.shared.mood.send_replace(Some(Arc::new(mood)));
     }
 
-    /// From now on, the proxy passes answers on at once. It also sends the answers that it holds.
+    /// From now on, the proxy passes answers on at once. The proxy also sends the answers that it holds.
     pub(crate) fn quick(&self) {
         self.shared.mood.send_replace(None);
     }

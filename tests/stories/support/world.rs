@@ -45,7 +45,7 @@ pub(crate) struct PrivateRegistry {
     pub(crate) address: String,
     /// The only user.
     pub(crate) user: String,
-    /// Its password.
+    /// The password of the registry.
     pub(crate) password: String,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct FakeDockerd {
     shared: Arc<Shared>,
     listening: Mutex<CancellationToken>,
     socket: PathBuf,
-    // This field comes after the connections, so the directory is removed after them.
+    // The temporary directory is declared after the connections, so it is removed after them.
     directory: TempDir,
 }
 

@@ -63,8 +63,8 @@ pub(crate) struct Container {
     pub(crate) error: String,
     pub(crate) started: String,
     pub(crate) finished: String,
-    /// How long the container's process takes to end after SIGTERM. It is killed if the grace period is
-    /// shorter.
+    /// How long the container's process takes to end after SIGTERM. The process is killed if the grace period
+    /// is shorter.
     pub(crate) takes_to_stop: Duration,
     /// How long the removal of the container takes.
     pub(crate) takes_to_remove: Duration,

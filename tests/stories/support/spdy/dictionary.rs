@@ -1,5 +1,5 @@
-//! SPDY's dictionary, with which both sides initialise zlib. It is built from the words in the specification
-//! (section 2.6.10.1). A check of its Adler-32 shows that it is complete.
+//! SPDY's dictionary, with which both sides initialise zlib. The dictionary is built from the words in the
+//! specification (section 2.6.10.1). A check of its Adler-32 shows that it is complete.
 
 use std::sync::LazyLock;
 

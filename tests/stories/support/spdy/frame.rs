@@ -10,7 +10,7 @@ use crate::support::failure::{Outcome, ensure_eq, fail};
 pub(crate) enum Frame {
     /// A frame with data of a stream.
     Data { stream: u32, last: bool, bytes: Bytes },
-    /// A frame that accepts a stream. Its header block is still compressed.
+    /// A frame that accepts a stream. The frame's header block is still compressed.
     Reply { stream: u32, last: bool, block: Vec<u8> },
     /// A frame that resets a stream.
     Reset { stream: u32 },
