@@ -37,7 +37,7 @@ pub(crate) const LEVELS: [(&str, u8); 34] = [
     ("bug_report", 10),
     ("cli", 11),
     ("main", 12),
-    // Declares the modules.
+    // `lib.rs` declares the other modules.
     ("lib", 13),
     // The crate itself, which `main.rs` imports as `dockbridge`.
     ("dockbridge", 13),

@@ -60,7 +60,7 @@ impl<'a> CriLife<'a> {
 /// The same pod's life with only engine calls and CNI plugin runs, without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawLife {
-    /// The engine.
+    /// The client with which the benchmark calls the engine directly.
     pub(crate) engine: RawEngine,
     plugins: Plugins,
     recording: Recording,

@@ -66,7 +66,7 @@ async fn measure(world: &World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// One round.
+/// One round of the benchmark.
 struct Run<'a> {
     stage: &'a mut Stage,
     pod: &'a PodSandboxConfig,

@@ -134,7 +134,7 @@ impl RawEngine {
         Ok(self.send(Method::GET, &format!("/events?filters={filters}"), "").await?.into_body())
     }
 
-    /// Any GET request.
+    /// Sends a GET request to the engine, and returns the body of the answer.
     pub(crate) async fn get(&self, path: &str) -> Outcome<Bytes> {
         self.ask(Method::GET, path, "").await
     }

@@ -17,7 +17,7 @@ pub(crate) struct Run {
 /// How a run ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// With the reason.
+    /// The suite did not run. The text is the reason.
     NotRun(String),
     /// The run began, but has no complete result. The text is the reason.
     Broken(String),

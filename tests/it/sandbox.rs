@@ -453,7 +453,7 @@ async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
         .unwrap();
     let start = node.docker.hold("POST /containers/*/start");
     let sandboxes = node.start().await;
-    // The caller disconnects.
+    // The caller of RunPodSandbox disconnects.
     tokio::select! {
         run = sandboxes.run(spec("hangs", false)) => panic!("{run:?}"),
         () = node.adds_beside(&start) => {}

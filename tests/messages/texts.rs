@@ -11,7 +11,7 @@ pub(crate) struct Text {
     pub(crate) kind: &'static str,
     /// The text as it is printed, with placeholders in braces.
     pub(crate) text: String,
-    /// Counted from 1.
+    /// The line of the text, counted from 1.
     pub(crate) line: usize,
 }
 

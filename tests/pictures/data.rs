@@ -17,7 +17,7 @@ impl Recording {
         Self::of(&fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}")))
     }
 
-    /// Reads a text.
+    /// Parses the text of a recorded file.
     pub(crate) fn of(text: &str) -> Self {
         let (head, lines) = text.lines().partition::<Vec<_>, _>(|line| line.starts_with("# "));
         let facts = head.iter().filter_map(|line| line.trim_start_matches("# ").split_once(' '));

@@ -35,15 +35,15 @@ pub(crate) enum Lack {
     BridgeFilter,
     /// Child processes ignore SIGHUP, because the test runs under `nohup`.
     HangUps,
-    /// systemd as the manager of the engine's cgroups.
+    /// systemd does not manage the engine's cgroups.
     Systemd,
-    /// AppArmor in the kernel.
+    /// The kernel has no AppArmor.
     AppArmor,
-    /// SELinux in the kernel.
+    /// The kernel has no SELinux.
     Selinux,
     /// The machine has no swap, or no cgroup v2 that limits swap.
     Swap,
-    /// cgroup v2.
+    /// The machine has no cgroup v2.
     Unified,
     /// The test does not have all capabilities of the kernel, and an old engine cannot start a privileged
     /// container without them.
@@ -52,13 +52,13 @@ pub(crate) enum Lack {
     OtherLimits,
     /// The root mount is shared with another mount namespace.
     PrivateMounts,
-    /// Docker 25.0 or newer.
+    /// The engine is older than Docker 25.0.
     YoungEngine,
-    /// An engine that has dockbridge's OCI runtime.
+    /// The engine does not have `dockbridge-runtime`.
     OciRuntime,
-    /// An engine that does not read CDI specifications by itself.
+    /// The engine reads CDI specifications itself, but the test needs an engine that does not.
     EngineWithoutCdi,
-    /// CRIU that works on this kernel.
+    /// CRIU is missing or does not work on this kernel.
     Criu,
 }
 

@@ -131,7 +131,7 @@ async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
     upper.map(PathBuf::from).ok_or_else(|| Failure(format!("no layer of {id} is mounted")))
 }
 
-/// Within one percent.
+/// Checks that the measured size of a layer differs from the size of `du` by at most one percent.
 async fn agrees(stage: &Stage, name: &str, id: &str, layer: &Path) -> Outcome {
     let du =
         Command::new("du").args(["--one-file-system", "-s", "-B1"]).arg(layer).output().await?;

@@ -473,7 +473,7 @@ struct Asked {
     exact: bool,
     names: Vec<String>,
     skip: Vec<String>,
-    /// `live` or `rest`.
+    /// The argument of the story of power cuts: `live` or `rest`.
     power: Option<String>,
     /// The directory of records, if this program runs as an NRI plugin.
     plugin: Option<String>,

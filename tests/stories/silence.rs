@@ -116,7 +116,7 @@ struct Round {
     main: String,
     /// A command that ends when the size of its terminal changes.
     terminal: Mutex<Session>,
-    /// Repeats its input.
+    /// The container that repeats its input.
     echo: String,
     /// The container that writes numbered lines all the time.
     counting: (String, CriLog),

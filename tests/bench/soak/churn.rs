@@ -74,7 +74,7 @@ impl Churn {
         }
     }
 
-    /// As for `up`.
+    /// Creates and starts containers in a pod. Repeats starts that fail in the engine, like [`Self::up`].
     async fn begin(
         &self,
         sandbox: &str,

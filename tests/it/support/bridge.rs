@@ -47,7 +47,7 @@ pub(crate) struct Bridge {
     pub(crate) channel: Channel,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Result<(), AppError>>,
-    // Removed last.
+    // This field is the last one, so the node's directory is removed after the server has stopped.
     node: Node,
 }
 

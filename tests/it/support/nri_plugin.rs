@@ -27,7 +27,7 @@ pub(crate) struct Told {
     pub(crate) pod: String,
     pub(crate) container: String,
     pub(crate) id: String,
-    /// The whole message.
+    /// The whole encoded message of the call.
     pub(crate) payload: Vec<u8>,
 }
 
@@ -36,17 +36,17 @@ pub(crate) struct Told {
 pub(crate) enum Reply {
     /// The plugin answers with success and this message.
     Yes(Vec<u8>),
-    /// An error.
+    /// The plugin answers with this error.
     No(&'static str),
     /// The plugin answers with success after the test's notification.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Held(Arc<Notify>),
-    /// No answer.
+    /// The plugin does not answer.
     Silence,
     /// The plugin answers with bytes that are not a valid message.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Garbage,
-    /// Closes the connection.
+    /// The plugin closes the connection.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Leave,
 }
@@ -123,7 +123,7 @@ impl Plugin {
         plugin
     }
 
-    /// Calls the runtime.
+    /// Makes a call from the plugin to dockbridge. Returns the answer.
     pub(crate) async fn ask(&mut self, method: &'static str, message: &impl Message) -> Vec<u8> {
         // dockbridge may have disconnected the plugin.
         let _ = self.calls.send((method, message.encode_to_vec())).await;

@@ -10,7 +10,7 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Which client.
+/// The kind of old client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// grpc-go in kubelet and crictl up to 1.30 sends the socket's path unchanged and Huffman-coded.
@@ -32,7 +32,7 @@ pub(crate) struct OldClient {
 
 /// The status and the message of a call that has ended.
 pub(crate) struct Answer {
-    /// `grpc-status`.
+    /// The value of the trailer `grpc-status`.
     pub(crate) status: String,
     /// The answer's message, without gRPC's prefix of five bytes.
     pub(crate) data: Vec<u8>,

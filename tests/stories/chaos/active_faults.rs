@@ -25,7 +25,7 @@ struct State {
 pub(super) struct Calm(u64);
 
 impl ActiveFaults {
-    /// A fault begins.
+    /// Records that a fault begins.
     pub(super) fn disturb(&self) {
         let mut state = self.state();
         (state.changes, state.disturbed) = (state.changes + 1, true);

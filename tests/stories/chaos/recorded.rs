@@ -47,7 +47,7 @@ pub(super) struct Promises {
 }
 
 impl Recorded {
-    /// A create succeeded.
+    /// Records that the create of a pod or container succeeded.
     pub(super) fn created(&self, id: &str) {
         self.book().there.insert(id.to_owned(), Standing::Known);
     }
@@ -95,7 +95,7 @@ impl Recorded {
         self.book().there.get(id) == Some(&Standing::Up)
     }
 
-    /// Records a violation.
+    /// Records a violation: an answer that contradicts recorded answers.
     pub(super) fn breaks(&self, what: String) {
         self.book().broken.insert(what);
     }
@@ -110,7 +110,7 @@ impl Recorded {
         *self.book().counts.entry(what).or_default() += 1;
     }
 
-    /// The counts.
+    /// A text with all counters.
     pub(super) fn summary(&self) -> String {
         let counts: Vec<_> =
             self.book().counts.iter().map(|(what, count)| format!("{count} {what}")).collect();

@@ -303,7 +303,7 @@ impl Crew {
         Ok(Ok(()))
     }
 
-    /// Every pod works.
+    /// Checks that every pod works.
     pub(super) async fn works(&self, cri: &Cri) -> Outcome {
         for pod in &self.pods {
             let named = |Failure(why)| Failure(format!("{:?}: {why}", pod.kind));

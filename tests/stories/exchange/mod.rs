@@ -59,7 +59,7 @@ pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
 }
 
 /// dockerd is killed instead of stopped, and killed again several times while it starts with the new programs.
-/// dockbridge is killed as well.
+/// The test also kills dockbridge.
 pub(crate) async fn cut_off(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Kills };
     exchanged(&world, "exchange_cut", way).await
@@ -90,7 +90,7 @@ enum Beside {
 }
 
 impl Way {
-    /// Flags of dockerd.
+    /// The flags of dockerd for this network.
     const fn flags(self) -> &'static [&'static str] {
         if self.live { &[LIVE_RESTORE] } else { &[] }
     }

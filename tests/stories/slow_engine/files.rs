@@ -27,7 +27,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The current state.
+    /// Records the current files and containers.
     pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let (world, folders) = (&stage.world, &stage.folders);
         let places = [&folders.state, &folders.run, &world.cni_cache, &world.cni_leases];

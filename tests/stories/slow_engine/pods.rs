@@ -88,7 +88,7 @@ impl ConnectionLimit {
         (&self.pods[0], &self.pods[0].containers[0])
     }
 
-    /// Removes everything.
+    /// Removes all pods of the story.
     pub(crate) async fn leave(&self, cri: &Cri) -> Outcome {
         let ends = self.pods.iter().map(|pod| {
             let (cri, id) = (cri.clone(), pod.id.clone());

@@ -31,7 +31,7 @@ pub(crate) struct Watch<'a> {
 /// The counted answers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Lists that came.
+    /// The number of lists that arrived.
     pub(crate) answers: usize,
     /// The number of lists that differ from the recorded answers.
     pub(crate) wrong: usize,

@@ -26,7 +26,7 @@ pub(crate) mod tokens;
 pub(crate) struct Scene {
     pub(crate) stage: Stage,
     pub(crate) pod: cri::PodSandboxConfig,
-    /// The pod's sandbox.
+    /// The id of the pod's sandbox.
     pub(crate) sandbox: String,
     pub(crate) container: String,
 }
@@ -39,7 +39,7 @@ impl Scene {
         Self::with(stage, &main).await
     }
 
-    /// With this container.
+    /// Starts the pod with the container `main`.
     pub(crate) async fn with(stage: Stage, main: &cri::ContainerConfig) -> Outcome<Self> {
         let pod = stage.recipes.pod("streamed");
         let sandbox = stage.cri.run(&pod).await?;
@@ -52,7 +52,7 @@ impl Scene {
         Ok(self.stage.up(&self.sandbox, &self.pod, std::slice::from_ref(main)).await?.remove(0))
     }
 
-    /// dockbridge's process.
+    /// The process of dockbridge.
     pub(crate) fn bridge(&self) -> Outcome<Process> {
         self.stage.bridge.pid().map(Process).ok_or_else(|| Failure("no dockbridge".to_owned()))
     }

@@ -26,9 +26,9 @@ use super::{
 /// The directories that a dockbridge uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
-    /// `--state-dir`.
+    /// The directory for `--state-dir`.
     pub(crate) state: PathBuf,
-    /// `--run-dir`.
+    /// The directory for `--run-dir`.
     pub(crate) run: PathBuf,
     /// The directory with the logs of the story's pods.
     pub(crate) logs: PathBuf,
@@ -126,7 +126,7 @@ impl Bridge {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it continue.
+    /// Lets a frozen dockbridge continue.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn thaw(&self) -> Outcome {
         self.signal(Signal::SIGCONT)
@@ -154,7 +154,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Kills it.
+    /// Kills dockbridge with SIGKILL.
     pub(crate) async fn kill(&mut self) -> Outcome {
         if let Some(mut child) = self.child.take() {
             child.kill().await?;

@@ -27,9 +27,9 @@ pub(crate) struct Cri {
 #[error("{call}: {code:?}: {message}")]
 pub(crate) struct Refused {
     call: &'static str,
-    /// gRPC's code.
+    /// The error's gRPC code.
     pub(crate) code: Code,
-    /// gRPC's text.
+    /// The error's text.
     pub(crate) message: String,
 }
 
@@ -81,7 +81,7 @@ impl Cri {
         Ok(answer.linux.map(|linux| linux.cgroup_driver()))
     }
 
-    /// RunPodSandbox; the id.
+    /// Calls RunPodSandbox. Returns the id.
     pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Answer<String> {
         self.run_with(pod, "").await
     }
@@ -133,7 +133,7 @@ impl Cri {
         .expect("items"))
     }
 
-    /// CreateContainer; the id.
+    /// Calls CreateContainer. Returns the id.
     pub(crate) async fn create(
         &self,
         sandbox: &str,
@@ -192,7 +192,7 @@ impl Cri {
         call!(self.runtime.checkpoint_pod(request)).map(drop)
     }
 
-    /// RestorePod.
+    /// Calls RestorePod.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn restore_pod(
         &self,
@@ -260,17 +260,17 @@ impl Cri {
         call!(self.runtime.exec_sync(request))
     }
 
-    /// Exec; the URL.
+    /// Calls Exec. Returns the URL.
     pub(crate) async fn exec(&self, request: &cri::ExecRequest) -> Answer<String> {
         Ok(call!(self.runtime.exec(request.clone()))?.url)
     }
 
-    /// Attach; the URL.
+    /// Calls Attach. Returns the URL.
     pub(crate) async fn attach(&self, request: &cri::AttachRequest) -> Answer<String> {
         Ok(call!(self.runtime.attach(request.clone()))?.url)
     }
 
-    /// PortForward; the URL.
+    /// Calls PortForward. Returns the URL.
     pub(crate) async fn port_forward(&self, sandbox: &str, ports: &[u16]) -> Answer<String> {
         let request = cri::PortForwardRequest {
             pod_sandbox_id: sandbox.to_owned(),
@@ -305,7 +305,7 @@ impl Cri {
         Ok(call!(self.runtime.container_stats(request))?.stats.unwrap_or_default())
     }
 
-    /// ListContainerStats.
+    /// Calls ListContainerStats.
     pub(crate) async fn all_stats(
         &self,
         filter: Option<cri::ContainerStatsFilter>,
@@ -319,7 +319,7 @@ impl Cri {
         Ok(call!(self.runtime.pod_sandbox_stats(request))?.stats.unwrap_or_default())
     }
 
-    /// ListPodSandboxStats.
+    /// Calls ListPodSandboxStats.
     pub(crate) async fn all_pod_stats(
         &self,
         filter: Option<cri::PodSandboxStatsFilter>,
@@ -328,14 +328,14 @@ impl Cri {
         Ok(call!(self.runtime.list_pod_sandbox_stats(request))?.stats)
     }
 
-    /// ListMetricDescriptors.
+    /// Calls ListMetricDescriptors.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn descriptors(&self) -> Answer<Vec<cri::MetricDescriptor>> {
         let request = cri::ListMetricDescriptorsRequest {};
         Ok(call!(self.runtime.list_metric_descriptors(request))?.descriptors)
     }
 
-    /// ListPodSandboxMetrics.
+    /// Calls ListPodSandboxMetrics.
     pub(crate) async fn pod_metrics(&self) -> Answer<Vec<cri::PodSandboxMetrics>> {
         let request = cri::ListPodSandboxMetricsRequest {};
         Ok(call!(self.runtime.list_pod_sandbox_metrics(request))?.pod_metrics)
@@ -356,7 +356,7 @@ impl Cri {
         Ok(())
     }
 
-    /// StopPodSandbox and RemovePodSandbox.
+    /// Calls StopPodSandbox and RemovePodSandbox.
     pub(crate) async fn end(&self, id: &str) -> Outcome {
         self.stop(id).await?;
         Ok(self.remove(id).await?)

@@ -30,7 +30,7 @@ pub(crate) struct CriLog {
 pub(crate) struct Line<'a> {
     /// The time of the line, as it is in the file.
     pub(crate) time: &'a str,
-    /// `stdout` or `stderr`.
+    /// The stream of the line: `stdout` or `stderr`.
     pub(crate) stream: &'a str,
     /// Whether the container's line ends with this entry.
     pub(crate) full: bool,

@@ -33,7 +33,7 @@ impl Engine {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Runs `docker …`. Returns its result.
+    /// Runs the docker command with these arguments. Returns its output and exit code, also if it fails.
     pub(crate) async fn try_docker(&self, arguments: &[&str]) -> Outcome<Output> {
         let host = format!("unix://{}", self.world.docker.display());
         Ok(Command::new("docker").env("DOCKER_HOST", host).args(arguments).output().await?)
@@ -68,7 +68,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The daemon's pid.
+    /// The process id of dockerd.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn pid(&self) -> Outcome<i32> {
         Ok(std::fs::read_to_string(self.world.root.join("pids/dockerd"))?.trim().parse()?)

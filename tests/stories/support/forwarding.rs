@@ -9,7 +9,7 @@ use super::{
     websocket::{self, Socket},
 };
 
-/// The protocol.
+/// The protocol of a port-forward client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// SPDY whose pairs of streams have a request id.
@@ -51,7 +51,7 @@ pub(crate) struct Line {
     pub(crate) reader: Reader,
     /// Sends data to the port.
     pub(crate) writer: Writer,
-    /// Receives errors.
+    /// Receives the errors of the forwarded connection.
     pub(crate) error: Reader,
 }
 

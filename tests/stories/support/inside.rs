@@ -49,9 +49,9 @@ pub(crate) struct Server {
 /// The state of a server's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Bytes written by [`Manner::Flood`].
+    /// The number of bytes that [`Manner::Flood`] has written.
     pub(crate) written: AtomicU64,
-    /// Connections that are open.
+    /// The number of open connections.
     pub(crate) open: AtomicU64,
 }
 

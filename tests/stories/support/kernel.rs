@@ -13,7 +13,7 @@ use super::{
 /// The main process of a container and its cgroups.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// Host pid.
+    /// The process id of the main process on the host.
     pub(crate) pid: String,
     memberships: String,
 }
@@ -68,13 +68,13 @@ pub(crate) struct Figures {
     pub(crate) cpu: u64,
     /// The memory usage including the whole page cache.
     pub(crate) usage: u64,
-    /// Inactive page cache.
+    /// The memory of the inactive page cache.
     pub(crate) inactive_file: u64,
-    /// Anonymous memory.
+    /// The size of anonymous memory.
     pub(crate) rss: u64,
-    /// Page faults.
+    /// The number of page faults.
     pub(crate) faults: u64,
-    /// Tasks.
+    /// The number of tasks in the cgroup.
     pub(crate) tasks: u64,
 }
 

@@ -50,7 +50,7 @@ impl Proxy {
         Ok(Self { socket: socket.to_owned(), seen, task })
     }
 
-    /// Where it listens.
+    /// The path of the socket at which the proxy listens.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }

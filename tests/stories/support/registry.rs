@@ -21,7 +21,7 @@ use super::failure::Outcome;
 /// The running registry, which ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// `127.0.0.1:port`.
+    /// The registry's address, `127.0.0.1:port`.
     pub(crate) address: String,
     shared: Arc<Mutex<Shared>>,
     task: JoinHandle<()>,
@@ -30,14 +30,14 @@ pub(crate) struct Registry {
 /// How the registry answers requests for layers, or all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// At once.
+    /// The registry answers at once.
     #[default]
     Prompt,
     /// The registry sends layers in forty pieces with a pause before each.
     Slow(Duration),
     /// The registry sends half of a layer, then nothing.
     Stuck,
-    /// 503 for everything.
+    /// The registry answers all requests with status 503.
     Unavailable,
 }
 

@@ -12,7 +12,7 @@ use super::{
     websocket::Socket,
 };
 
-/// The protocol.
+/// The protocol of an exec or attach client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// SPDY/3.1 with this version of Kubernetes' remote command protocol.
@@ -36,7 +36,7 @@ impl Way {
 
 /// The protocols that kubelet and crictl use.
 pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
-/// kubelet's protocol.
+/// The SPDY version that kubelet uses.
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
 /// The protocol of crictl and of future kubelets.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
@@ -59,7 +59,7 @@ pub(crate) const ALL: [Way; 10] = [
 pub(crate) enum Wish {
     /// Connects stdin, stdout and stderr.
     Pipes,
-    /// stdout and stderr.
+    /// Connects stdout and stderr.
     Output,
     /// Connects stdin and stdout of a terminal.
     Terminal,
@@ -82,7 +82,7 @@ pub(crate) struct Session {
     pub(crate) stdout: Reader,
     /// Standard error, which ends at once if the session did not request it.
     pub(crate) stderr: Reader,
-    /// Receives the result.
+    /// Receives the result of the session from the error stream.
     pub(crate) error: Reader,
     resize: Option<Writer>,
     connection: Connection,
@@ -165,13 +165,13 @@ impl Session {
         })
     }
 
-    /// Sends to stdin.
+    /// Sends text to the session's stdin.
     pub(crate) async fn send(&self, text: impl AsRef<[u8]> + Send) -> Outcome {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         stdin.send(text.as_ref()).await
     }
 
-    /// Closes stdin.
+    /// Closes the session's stdin.
     pub(crate) async fn finish(&self) -> Outcome {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         stdin.finish().await

@@ -117,7 +117,7 @@ impl SlowProxy {
         Ok(Self { socket: socket.to_owned(), shared, task })
     }
 
-    /// Where it listens.
+    /// The path of the socket at which the proxy listens.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -195,7 +195,7 @@ impl Shared {
 
 /// What the proxy does with an answer.
 enum Fate {
-    /// Pass it on.
+    /// The proxy passes the answer on at once.
     Pass,
     /// The proxy passes the answer on later.
     Hold(Hold),
@@ -206,7 +206,7 @@ enum Fate {
 /// An answer that the proxy holds.
 struct Hold {
     id: String,
-    /// The time at which the answer is sent. None for an inspect that hangs.
+    /// The time at which the answer is sent. The answer to a hanging inspect has no such time.
     until: Option<Instant>,
     /// Whether the proxy closes the connection instead of sending the answer.
     is_lost: bool,
@@ -333,7 +333,7 @@ async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
     }
 }
 
-/// A request without its body.
+/// The head of a request, without the body.
 struct Head {
     bytes: BytesMut,
     /// The container whose inspect is requested, if this is an inspect.

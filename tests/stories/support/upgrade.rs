@@ -14,7 +14,7 @@ use super::{
 /// The host and the path of a streaming URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// `host:port`.
+    /// The host and the port of the URL, as `host:port`.
     pub(crate) authority: String,
     /// The path, for example `/cri/exec/token`, with the query if there is one.
     pub(crate) path: String,
@@ -38,7 +38,7 @@ impl Place {
 /// The head of an HTTP answer, and its connection.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// `101`, `404` …
+    /// The status of the answer, for example `101` or `404`. …
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     /// The connection, from which the head of the answer has been read.
@@ -52,7 +52,7 @@ impl Answered {
         named.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The only value of a header.
+    /// The value of a header. None if the header is missing or has several values.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         match self.values(name)[..] {
             [value] => Some(value),

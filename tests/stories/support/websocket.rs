@@ -45,7 +45,7 @@ pub(crate) struct Seen {
     pub(crate) first: Option<(u8, usize)>,
     /// The code in the server's close frame.
     pub(crate) close: Option<u16>,
-    /// Payloads of pongs.
+    /// The payloads of received pongs.
     pub(crate) pongs: Vec<Bytes>,
 }
 
@@ -58,7 +58,7 @@ enum Form {
     Base64,
 }
 
-/// Writes one channel.
+/// Writes data to one channel.
 #[derive(Debug)]
 pub(crate) struct SocketWriter {
     channel: u8,
@@ -99,7 +99,7 @@ impl Socket {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends any message.
+    /// Sends a WebSocket message of any kind.
     pub(crate) async fn send(&self, message: Message) -> Outcome {
         Ok(self.messages.send(message).await?)
     }

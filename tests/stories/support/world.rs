@@ -7,7 +7,7 @@ use std::{env, path::PathBuf};
 pub(crate) struct World {
     /// The world's directory, on a shared mount.
     pub(crate) root: PathBuf,
-    /// The engine's socket.
+    /// The path of the engine's socket.
     pub(crate) docker: PathBuf,
     /// The name of the engine: `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or the version and
     /// image store of another engine.
@@ -22,11 +22,11 @@ pub(crate) struct World {
     pub(crate) cgroup: String,
     /// Whether the engine has `dockbridge-runtime`.
     pub(crate) has_oci_runtime: bool,
-    /// CNI configurations.
+    /// The directory of CNI configurations.
     pub(crate) cni_conf: PathBuf,
-    /// CNI plugins.
+    /// The directory of CNI plugins.
     pub(crate) cni_bin: PathBuf,
-    /// CNI results.
+    /// The directory of libcni's result cache.
     pub(crate) cni_cache: PathBuf,
     /// The directory of host-local's leases, which has one file per address.
     pub(crate) cni_leases: PathBuf,
@@ -41,9 +41,9 @@ pub(crate) struct World {
 /// A registry with a password.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateRegistry {
-    /// `host:port`.
+    /// The registry's address, as `host:port`.
     pub(crate) address: String,
-    /// The only user.
+    /// The name of the registry's only user.
     pub(crate) user: String,
     /// The password of the registry.
     pub(crate) password: String,

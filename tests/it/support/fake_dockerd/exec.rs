@@ -23,7 +23,7 @@ pub(crate) enum Step {
     Err(Vec<u8>),
     /// Sends these bytes on the connection unchanged, without a frame.
     Raw(Vec<u8>),
-    /// Waits.
+    /// The process waits for this time.
     Pause(Duration),
     /// Writes the process's input to its output until the input ends.
     Echo,
@@ -50,7 +50,7 @@ impl Script {
         Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX) }
     }
 
-    /// Never ends.
+    /// A process that does these steps and never ends.
     pub(crate) fn endless(steps: impl Into<Vec<Step>>) -> Self {
         let mut script = Self::of(steps);
         script.steps.push(Step::Pause(Duration::from_secs(3600)));

@@ -24,7 +24,7 @@ pub(crate) enum Fault {
     CutBody,
     /// Answers with a valid HTTP body that contains only half of the JSON.
     CutJson,
-    /// Never answers.
+    /// The fake dockerd never answers the request.
     StalledHeaders,
     /// Sends half of the body, then nothing.
     StalledBody,

@@ -150,7 +150,7 @@ impl FakeDockerd {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// Connections open now.
+    /// The number of connections that are open now.
     pub(crate) fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
     }
@@ -447,7 +447,7 @@ impl Connection {
                     Ok(message) => message,
                     Err(_) => return Ok(()),
                 },
-                // The client disconnected.
+                // If this read returns, the client has disconnected.
                 _ = self.stream.read(&mut byte) => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             let wanted = |key: &str, list: &[String]| {

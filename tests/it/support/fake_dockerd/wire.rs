@@ -18,9 +18,9 @@ pub(crate) struct Recorded {
     pub(crate) version: Option<String>,
     /// The decoded path without the API version.
     pub(crate) path: String,
-    /// Decoded query.
+    /// The decoded query of the request.
     pub(crate) query: BTreeMap<String, String>,
-    /// Header names in lower case.
+    /// The request's headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
     /// The number of the request's connection. The first connection is 1.

@@ -29,12 +29,12 @@ pub(crate) struct World {
     pub(crate) info: Value,
     /// The daemon has the default log option `max-buffer-size`.
     pub(crate) buffers_logs: bool,
-    /// Release, for `/version`.
+    /// The engine's version in the answer to `/version`.
     pub(crate) release: String,
     /// The pid of every container that is started from now on. By default, it is the pid of the test, so that
     /// the process exists.
     pub(crate) pid: u32,
-    /// Holds `containers/<id>/<id>-json.log`.
+    /// The engine's data root, which has the logs `containers/<id>/<id>-json.log`.
     pub(crate) root: PathBuf,
     /// The times of the next change's events, in place of the true time. If the list is empty, the events are
     /// lost.
@@ -55,7 +55,7 @@ pub(crate) struct Container {
     pub(crate) image: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) created: String,
-    /// `created`, `running`, `exited`, `removing`, …
+    /// The container's state: `created`, `running`, `exited`, `removing`, … …
     pub(crate) status: String,
     pub(crate) pid: u32,
     pub(crate) exit_code: i64,
@@ -249,13 +249,13 @@ impl World {
         self.root.join(format!("containers/{id}/{id}-json.log"))
     }
 
-    /// By id, unique prefix or name.
+    /// Finds a container by id, unique prefix or name.
     pub(crate) fn container(&self, name: &str) -> Option<&Container> {
         let id = self.id_of(name)?;
         self.containers.iter().find(|container| container.id == id)
     }
 
-    /// By id, unique prefix or name.
+    /// Finds a container by id, unique prefix or name.
     pub(crate) fn container_mut(&mut self, name: &str) -> Option<&mut Container> {
         let id = self.id_of(name)?;
         self.containers.iter_mut().find(|container| container.id == id)
@@ -277,7 +277,7 @@ impl World {
         self.execs.iter_mut().find(|exec| exec.id == id)
     }
 
-    /// Sends any event.
+    /// Sends an event to all clients of the event stream.
     pub(crate) fn emit(&self, kind: &str, action: &str, id: &str, attributes: &Value) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let now = vec![i64::try_from(since.as_nanos()).unwrap()];

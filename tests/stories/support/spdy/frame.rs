@@ -18,7 +18,7 @@ pub(crate) enum Frame {
     Ping(u32),
     /// A frame that says that the other side accepts no more streams.
     GoAway,
-    /// SETTINGS, WINDOW_UPDATE.
+    /// A frame that the client ignores: SETTINGS or WINDOW_UPDATE.
     Other,
 }
 
@@ -54,7 +54,7 @@ fn number(body: &[u8], place: usize) -> Outcome<u32> {
     }
 }
 
-/// Opens a stream.
+/// A frame that opens a stream.
 pub(crate) fn open(stream: u32, block: &[u8]) -> Vec<u8> {
     let mut body = stream.to_be_bytes().to_vec();
     // These fields say: no associated stream, highest priority, no credential slot.
@@ -63,7 +63,7 @@ pub(crate) fn open(stream: u32, block: &[u8]) -> Vec<u8> {
     control(1, 0, &body)
 }
 
-/// Resets a stream.
+/// A frame that resets a stream.
 pub(crate) fn reset(stream: u32, status: u32) -> Vec<u8> {
     control(3, 0, &[stream.to_be_bytes(), status.to_be_bytes()].concat())
 }
@@ -83,7 +83,7 @@ pub(crate) fn data(stream: u32, last: bool, bytes: &[u8]) -> Vec<u8> {
     frame(stream, if last { FIN } else { 0 }, bytes)
 }
 
-/// Any control frame.
+/// A control frame of any kind.
 pub(crate) fn control(kind: u32, flags: u8, body: &[u8]) -> Vec<u8> {
     frame(CONTROL | 3 << 16 | kind, flags, body)
 }

@@ -18,7 +18,7 @@ impl Deflater {
         Ok(Self(compress))
     }
 
-    /// The next block.
+    /// Compresses names and values as the next block.
     pub(crate) fn block(&mut self, headers: &[(&str, &str)]) -> Outcome<Vec<u8>> {
         let mut plain = length(headers.len())?;
         for text in headers.iter().flat_map(|(name, value)| [name, value]) {
