@@ -33,7 +33,8 @@ use crate::{
 };
 
 /// The checkpointed container has two processes with a pipe between them, and open files in its layer and on
-/// a volume. The archive has all of these, and the container counts on without a gap.
+/// a volume. The archive has the processes, the pipe and the files, and the container counts on without a
+/// gap.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(stage) = stage(&world, "checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -143,8 +144,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
 }
 
 /// The program `dump-container` hangs. The checkpoint call fails at its deadline, other calls wait,
-/// dockbridge is killed, and the restarted dockbridge waits for the program. After that, the container can be
-/// stopped as usual.
+/// dockbridge is killed, and the restarted dockbridge waits for the program. When the program has ended, the
+/// container can be stopped as usual.
 pub(crate) async fn held_up(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "held_up_checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;

@@ -293,7 +293,7 @@ fn is_group(left: &str) -> bool {
     left.starts_with("cgroup ")
 }
 
-/// Lines of the log that report a panic.
+/// The lines of dockbridge's log that report a panic.
 fn panics(log: &Path) -> Outcome<Vec<String>> {
     let text = fs::read(log)?;
     let text = String::from_utf8_lossy(&text);

@@ -7,7 +7,7 @@ use crate::support::{stage, stated::stated};
 /// The size of a chaos story.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Callers that create and remove pods at the same time.
+    /// The number of clients that create and remove pods at the same time.
     pub(crate) callers: u32,
     /// How often dockbridge is killed.
     pub(crate) kills: u32,
