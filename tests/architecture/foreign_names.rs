@@ -1,4 +1,4 @@
-//! Which modules may use which foreign crates and types.
+//! Tests that only the allowed modules use certain foreign crates and types.
 
 use super::{hold, shipped, source::PathUse};
 

@@ -168,7 +168,7 @@ fn collect_paths(tokens: &TokenStream, found: &mut Vec<PathUse>) {
     }
 }
 
-/// Reads the Rust path that begins at `index`, and puts `prefix` before it. Returns the index after it.
+/// Reads the Rust path that begins at `index`, and puts `prefix` before it, and returns the index after it.
 fn path_at(
     trees: &[TokenTree],
     mut index: usize,

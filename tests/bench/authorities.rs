@@ -197,8 +197,8 @@ impl Served {
         Self { runtime, client: RuntimeServiceClient::new(channel), account }
     }
 
-    /// Makes this number of calls, one after the other. Returns the processor time of the server's thread in
-    /// milliseconds.
+    /// Makes this number of calls, one after the other, and returns the processor time of the server's thread
+    /// in milliseconds.
     fn call(&mut self, requests: usize, is_on: bool) -> f64 {
         IS_ON.store(is_on, Relaxed);
         let before = self.used();

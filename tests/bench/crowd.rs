@@ -55,7 +55,7 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri
     Ok(())
 }
 
-/// Starts the pods. Returns the id of each sandbox and the id of its last container.
+/// Starts the pods, and returns the id of each sandbox and the id of its last container.
 async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<Vec<(String, String)>> {
     let mut crowd = Vec::new();
     for number in 0..pods {

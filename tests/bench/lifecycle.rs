@@ -155,7 +155,7 @@ async fn peer() -> Outcome<Option<Cri>> {
     Cri::connect(path.as_ref()).await.map(Some)
 }
 
-/// Bytes in millions.
+/// A number of bytes in millions.
 fn megabytes(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }

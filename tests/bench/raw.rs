@@ -34,7 +34,7 @@ impl RawEngine {
         Self { socket: socket.to_owned(), version: version.to_owned(), client }
     }
 
-    /// Creates a container. Returns its id.
+    /// Creates a container, and returns its id.
     pub(crate) async fn create(&self, name: &str, body: &str) -> Outcome<String> {
         let path = format!("/containers/create?name={name}");
         let answer = self.ask(Method::POST, &path, body).await?;
@@ -65,7 +65,7 @@ impl RawEngine {
         Ok(answer["State"]["Pid"].as_u64().unwrap_or_default())
     }
 
-    /// Creates an exec with pipes. Returns its id.
+    /// Creates an exec with pipes, and returns its id.
     pub(crate) async fn create_exec(&self, id: &str, command: &[&str]) -> Outcome<String> {
         let body = serde_json::json!({
             "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Cmd": command,

@@ -1,4 +1,4 @@
-//! The page as HTML, with the part of Markdown that `page` uses.
+//! Converts the page to HTML. Only the part of Markdown that `page` uses is supported.
 
 /// Converts the page to a complete document.
 pub(crate) fn from(markdown: &str) -> String {

@@ -1,4 +1,4 @@
-//! The page with the results of all runs, as Markdown.
+//! Writes the page with the results of all runs as Markdown.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

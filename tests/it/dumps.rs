@@ -376,8 +376,8 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         next.adopt_leftovers().await;
         let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
         assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
-        // dockbridge refuses a checkpoint of another container to the same archive, because it will remove
-        // the archive of the unfinished checkpoint.
+        // dockbridge refuses a checkpoint of another container to the same archive, because dockbridge will
+        // remove the archive of the unfinished checkpoint.
         let other = DumpSpec { location: archive.clone(), containers: vec![other], ..scene.spec() };
         let refused = next.checkpoint(other, files).await.unwrap_err();
         assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");

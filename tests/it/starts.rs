@@ -62,7 +62,7 @@ impl Node {
             .map_err(|error| dockbridge::error::chain(&error))
     }
 
-    /// Starts the container, which must fail. Returns the kind of the error.
+    /// Starts the container, which must fail, and returns the kind of the error.
     async fn refusal(&self) -> Kind {
         self.verbs.containers.start(&self.id).await.unwrap_err().kind()
     }

@@ -1,4 +1,5 @@
-//! The modules by level, with their imports as arrows. Arrows that follow from other arrows are left out.
+//! The modules by level, with their imports as arrows. An arrow is left out if other arrows also lead to the
+//! same module.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,7 +11,7 @@ pub(crate) struct Panel {
     pub(crate) curves: Vec<(&'static str, &'static str, Vec<f64>)>,
 }
 
-/// Draws the panels in rows of two. Returns the bottom edge.
+/// Draws the panels in rows of two, and returns the bottom edge.
 pub(crate) fn draw_all(canvas: &mut Canvas, panels: &[Panel], minutes: f64) -> f64 {
     for (place, panel) in panels.iter().enumerate() {
         let (column, row) = (small(place % 2), small(place / 2));

@@ -1,5 +1,5 @@
-//! The only reasons for which a test may be skipped: something that the machine lacks. For each of them, a
-//! check finds out whether this machine really lacks it.
+//! The only reasons for which a test may be skipped: something that the machine lacks. For each reason, a
+//! check finds out whether this machine really lacks the thing.
 //!
 //! A skipped test calls [`skip`] with what the machine lacks, and returns. `make test` names a file in
 //! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. If a test is skipped
@@ -27,7 +27,7 @@ pub(crate) enum Lack {
     Devices,
     /// The CNI project's network plugins are missing, or iptables, which these plugins call.
     Plugins,
-    /// `user.*` extended attributes and security labels in the temporary directory.
+    /// The temporary directory does not support `user.*` extended attributes and security labels.
     Attributes,
     /// The program of this name is missing.
     Program(&'static str),
@@ -92,7 +92,8 @@ impl Lack {
         }
     }
 
-    /// Whether this machine really lacks it. The check does not use code of the skipped test.
+    /// Whether the machine really lacks the thing that this reason names. The check does not use code of the
+    /// skipped test.
     fn is_true(self) -> bool {
         let is_there = |path: &str| Path::new(path).exists();
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

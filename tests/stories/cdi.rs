@@ -121,7 +121,7 @@ async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// Creates a container that requests a device of the invented vendor. Returns the error.
+/// Creates a container that requests a device of the invented vendor, and returns the error.
 async fn refusal(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -145,7 +145,7 @@ async fn engine_directories(stage: &Stage) -> Outcome<Vec<String>> {
     Ok(directories.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Writes CDI specifications of an invented vendor. Returns their directory.
+/// Writes CDI specifications of an invented vendor, and returns their directory.
 fn write_specifications(stage: &Stage) -> Outcome<PathBuf> {
     let shared = &stage.folders.shared;
     let folder = shared.join("cdi");

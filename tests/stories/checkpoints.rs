@@ -249,8 +249,8 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> 
     Stage::cni(world, story).await.map(Some)
 }
 
-/// Starts a pod with the container that counts. Returns the ids of pod and container, after the container has
-/// begun to count.
+/// Starts a pod with the container that counts, and returns the ids of pod and container, after the container
+/// has begun to count.
 pub(crate) async fn counter(stage: &Stage) -> Outcome<(String, String)> {
     let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
                 { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \

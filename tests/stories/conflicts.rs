@@ -87,8 +87,8 @@ pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Another program created the container that has the name. dockbridge never removes it, even if the pod is
-/// removed.
+/// Another program created the container that has the name. dockbridge never removes that container, even if
+/// the pod is removed.
 pub(crate) async fn held_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_stranger").await?;
     let pod = stage.recipes.pod("holder");

@@ -87,7 +87,8 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     };
     cri.end(&sandbox).await?;
     cri.end(&other).await?;
-    // Docker no longer knows this shim. containerd removes the shim's files after the shim has ended.
+    // Docker no longer knows the shim of this container. containerd removes the shim's files after the shim
+    // has ended.
     if let Some(shim) = shims_of(&id).pop() {
         kill(shim, Signal::SIGKILL)?;
     }

@@ -87,6 +87,6 @@ fn device(host: &str, container: &str, permissions: &str) -> cri::Device {
     }
 }
 
-/// The requested device. Opening it has no effect, and no engine allows it by default.
+/// The path of the requested device. Opening the device has no effect, and no engine allows it by default.
 const DEVICE: &str = "/dev/fuse";
 const NUMBERS: &str = "10 229";

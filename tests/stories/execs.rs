@@ -47,8 +47,8 @@ impl Set {
     }
 
     /// Runs a shell line that must exceed its timeout of one second. On a busy machine, the engine sometimes
-    /// does not start the command in this time. ExecSync then has another error, and this function runs the
-    /// line again.
+    /// does not start the command within this second. ExecSync then has another error, and this function runs
+    /// the line again.
     async fn times_out(&self, line: &str) -> Outcome {
         let mut looks = Looks::every(Duration::ZERO);
         while looks.again().await {
@@ -361,7 +361,7 @@ impl Counts {
         Ok(Self { descriptors: bridge.descriptors()?, threads: bridge.threads()? })
     }
 
-    /// Whether these are no more than the counts `before`, apart from short-lived ones.
+    /// Whether the numbers are not larger than in `before`, apart from short-lived descriptors and threads.
     fn fits(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors + 3 && self.threads <= before.threads + 3
     }

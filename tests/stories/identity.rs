@@ -287,7 +287,7 @@ impl Images {
         Ok(Self { made })
     }
 
-    /// Commits an image with a changed configuration. Returns its id.
+    /// Commits an image with a changed configuration, and returns its id.
     async fn changed(&self, stage: &Stage, change: &str) -> Outcome<String> {
         let label = format!("LABEL {MARK}");
         stage.engine.docker(&["commit", "-c", &label, "-c", change, &self.made]).await

@@ -116,8 +116,8 @@ async fn restart(stage: &mut Stage) -> Outcome {
     }
 }
 
-/// Repeats a call for a large object if its deadline expires. On a busy machine the engine may need more
-/// than ten seconds for such an answer.
+/// Repeats a call for a large object if its deadline expires. On a busy machine the engine may need more than
+/// ten seconds for an answer about a large object.
 async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() -> F) -> Outcome<T> {
     let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(100));
     loop {

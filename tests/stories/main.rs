@@ -426,7 +426,7 @@ fn between_cuts(world: &World, until: &str) -> ExitCode {
     }
 }
 
-/// Runs one test in its own tokio runtime. Returns its result and its duration.
+/// Runs one test in its own tokio runtime, and returns its result and its duration.
 fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     let begun = Instant::now();
     let patience = patient(match name.split("::").next() {

@@ -167,7 +167,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
     stage.leaves_nothing().await
 }
 
-/// Waits until the container ran out of memory. Returns the reason and exit code that its status shows first.
+/// Waits until the container ran out of memory, and returns the reason and exit code that its status shows
+/// first.
 async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     let shown = first_end(&stage.cri, id).await?;
     let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
@@ -180,7 +181,7 @@ async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     Ok(shown)
 }
 
-/// The first end that a status shows.
+/// Waits for the container's end, and returns the reason and exit code that its status shows first.
 async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
     let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {

@@ -131,7 +131,7 @@ async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
 }
 
 /// Repeats the checkpoint until there is no open connection at that moment, because CRIU refuses to save
-/// connections. Returns how many checkpoints were refused.
+/// connections, and returns how many checkpoints were refused.
 async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path) -> Outcome<u32> {
     fs::create_dir_all(to)?;
     let mut refused = 0;
@@ -144,8 +144,8 @@ async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path)
     }
 }
 
-/// Starts a pod with two containers, and waits until both have counted. Returns the ids of the pod and of the
-/// containers.
+/// Starts a pod with two containers, and waits until both have counted, and returns the ids of the pod and of
+/// the containers.
 async fn counters(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     let data = volume(stage, "data")?;
     let pod = stage.recipes.pod("counters");

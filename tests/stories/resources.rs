@@ -243,7 +243,7 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
         let reload = tokio::process::Command::new("systemctl").arg("daemon-reload").status();
         ensure!(reload.await?.success(), "systemd does not reload");
         // systemd has no property for memory.oom.group and resets it. dockbridge's next periodic check
-        // restores it.
+        // restores memory.oom.group.
         soon(|| held("4194304")).await?;
     }
     // dockbridge crashes between the engine's change of limits and its own change.

@@ -58,9 +58,9 @@ pub(crate) async fn between_any_two_calls(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The engine stops and starts, once gracefully and once after a kill. While it is down, dockbridge answers
-/// read calls, and calls that change pods fail with Unavailable. Afterwards the pod is NOTREADY, is removed,
-/// and a new pod is created.
+/// The engine stops and starts, once gracefully and once after a kill. While the engine is down, dockbridge
+/// answers read calls, and calls that change pods fail with Unavailable. Afterwards the pod is NOTREADY, is
+/// removed, and a new pod is created.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let cri = &stage.cri;

@@ -527,8 +527,8 @@ fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     container
 }
 
-/// Waits until the container has continued to count, without leaving out a number. Returns the first number
-/// after the restore.
+/// Waits until the container has continued to count, without leaving out a number, and returns the first
+/// number after the restore.
 async fn numbers(file: &Path) -> Outcome<u32> {
     let mut looks = Looks::every(Duration::from_millis(20));
     loop {

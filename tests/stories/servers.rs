@@ -104,7 +104,8 @@ pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// `dockbridge check` reports which dockbridge serves the engine, and runs its pod there.
+/// `dockbridge check` reports which dockbridge serves the engine, and runs its test pod through that
+/// dockbridge.
 pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     let stage = Stage::docker(&world, "checked_server").await?;
     let me = format!(
@@ -167,7 +168,7 @@ impl Other {
         Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?)
     }
 
-    /// Starts the second dockbridge, which must fail. Returns its last line of output.
+    /// Starts the second dockbridge, which must fail, and returns its last line of output.
     async fn refused(&self, shared: &[(&str, String)]) -> Outcome<String> {
         complaint(self.spawn(shared)?).await
     }
@@ -177,7 +178,7 @@ impl Other {
     }
 }
 
-/// Waits until a dockbridge has failed. Returns its last line of output.
+/// Waits until a dockbridge has failed, and returns its last line of output.
 async fn complaint(server: Child) -> Outcome<String> {
     let ended = timeout(patient(Duration::from_secs(20)), server.wait_with_output()).await??;
     let text = words(&ended);

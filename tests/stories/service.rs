@@ -84,7 +84,7 @@ fn install(stage: &Stage) -> Outcome {
     Ok(fs::write(format!("/run/systemd/system/{UNIT}"), unit)?)
 }
 
-/// Reads properties of the unit, whose names are separated by commas. Returns one value per line.
+/// Reads properties of the unit, whose names are separated by commas, and returns one value per line.
 async fn shown(properties: &str) -> Outcome<String> {
     let mut values = Vec::new();
     for property in properties.split(',') {

@@ -191,7 +191,7 @@ async fn while_still(
 fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>) -> Outcome {
     let path = match kernel.is_unified() {
         true => kernel.group("")?.join(format!("{name}.pressure")),
-        // On cgroup v1 the values are missing. The emulated machine with cgroup v2 compares them.
+        // cgroup v1 does not have these values. They are compared in the emulated machine with cgroup v2.
         false => return Ok(()),
     };
     if !Path::new("/proc/pressure").is_dir() {

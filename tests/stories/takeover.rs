@@ -273,8 +273,8 @@ impl Shim {
         Ok(self.engine.docker(&words).await?.trim().to_owned())
     }
 
-    /// Connects a pod, and writes the cache entries of libcni, including the entry for loopback. Returns the
-    /// pod's address.
+    /// Connects a pod, and writes the cache entries of libcni, including the entry for loopback, and returns
+    /// the pod's address.
     async fn connect(&self, pod: &str, host_port: Option<u16>) -> Outcome<String> {
         let pid = self.engine.docker(&["inspect", "-f", "{{.State.Pid}}", pod]).await?;
         let netns = format!("/proc/{}/ns/net", pid.trim());

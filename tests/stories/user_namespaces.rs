@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// On the host, the pod's root is an unprivileged user. Inside the pod, it is root for the pod's files,
-/// volumes and image.
+/// On the host, the pod's root is an unprivileged user. Inside the pod, this user is root for the pod's
+/// files, volumes and image.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);

@@ -174,8 +174,8 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed at random moments while containers with image volumes are created and removed. At
-/// the end nothing is left, and all images can be removed.
+/// dockbridge is killed at random moments while containers with image volumes are created and removed. At the
+/// end no unpacked image is left, and all images can be removed.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let mut random = seeded();
     let mut stage = Stage::cni(&world, "volumes_killed").await?;

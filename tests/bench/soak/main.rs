@@ -124,7 +124,7 @@ async fn soak(world: &World) -> Outcome {
 /// A run of at least this length has enough samples to judge every curve.
 const JUDGED: Duration = Duration::from_secs(600);
 
-/// `SOAK`: `60m`, `90s`, `2h`.
+/// The duration in `SOAK`, for example `60m`, `90s` or `2h`.
 fn length() -> Outcome<Duration> {
     let text = env::var("SOAK").unwrap_or_default();
     let text = if text.is_empty() { "60m" } else { &text };
@@ -156,7 +156,7 @@ async fn stay(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Creates and removes pods in two tasks, so that several pods exist at once. Returns the number of pods.
+/// Creates and removes pods in two tasks, so that several pods exist at once, and returns the number of pods.
 async fn churn(
     stage: &Stage,
     failed: &Arc<AtomicUsize>,

@@ -25,7 +25,7 @@ use crate::support::{
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// Makes a list call while the engine has this fault. Returns the error and the number of requests.
+/// Makes a list call while the engine has this fault, and returns the error and the number of requests.
 async fn listing(fault: Fault) -> (EngineError, usize) {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image("busybox:1.36"));

@@ -51,7 +51,7 @@ async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> (Outp
     engine.start_exec(&exec, streams.tty).await.unwrap()
 }
 
-/// Reads the whole output. Returns stdout, stderr, and the error, if there was one.
+/// Reads the whole output, and returns stdout, stderr, and the error, if there was one.
 async fn all(output: &mut Output) -> (Vec<u8>, Vec<u8>, Option<EngineError>) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     while let Some(piece) = output.next().await {

@@ -31,7 +31,7 @@ fn request(reference: &str, credentials: Option<Credentials>) -> PullRequest {
     PullRequest { reference: ImageReference::parse(reference).unwrap(), credentials }
 }
 
-/// Pulls an image to the end. Returns the ids of the layers.
+/// Pulls an image to the end, and returns the ids of the layers.
 async fn pull(engine: &Engine, request: &PullRequest) -> Result<Vec<String>, EngineError> {
     let mut pull = engine.pull_image(request).await?;
     let mut layers = Vec::new();

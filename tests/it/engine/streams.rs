@@ -66,7 +66,7 @@ async fn exec_noise_stays_with_the_engine() {
 }
 
 // Docker sends the headers of the event stream before it subscribes to events. A client gets an event between
-// these two moments only if it also requests past events.
+// the headers and the subscription only if it also requests past events.
 #[tokio::test]
 async fn the_stream_begins_before_the_call() {
     let docker = FakeDockerd::start().await;

@@ -32,8 +32,8 @@ impl Unknown {
         Some(Self { node, id, pin, cached })
     }
 
-    /// Installs a CNI plugin that also records the namespace of each call, and fails while a file exists.
-    /// Returns the path of this file.
+    /// Installs a CNI plugin that also records the namespace of each call, and fails while a file exists, and
+    /// returns the path of this file.
     fn moody(&self) -> std::path::PathBuf {
         let busy = self.node.root.path().join("busy");
         let plugin = self.node.root.path().join("bin/quiet");

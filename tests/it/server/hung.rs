@@ -62,7 +62,7 @@ impl Drop for Hung {
 }
 
 /// Runs a call that accesses a hanging path, and moves the clock past dockbridge's deadline for paths. Before
-/// that, the call has a second of real time to reach the path.
+/// the clock moves, the call has a second of real time to reach the path.
 async fn after_the_deadline<T>(call: impl Future<Output = T>) -> T {
     let hurried = hurry(Duration::from_secs(1), Duration::from_secs(20), call);
     timeout(LONG, hurried).await.expect("an answer in time")

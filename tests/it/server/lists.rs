@@ -36,7 +36,7 @@ async fn a_long_list_comes_in_portions() {
     assert_eq!(portions, 3);
     assert!(told == listed, "not the same images, or not in the same order");
     // A client disconnects in the middle of the list. Other clients are not affected, and dockbridge's stop
-    // does not wait.
+    // does not wait for this client.
     let request = cri::StreamImagesRequest::default();
     let mut left = images.stream_images(request).await.unwrap().into_inner();
     left.message().await.unwrap().unwrap();

@@ -420,7 +420,7 @@ impl Disk {
         done.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
     }
 
-    /// Writes a file that uses all free space of the file system. Returns the file's path.
+    /// Writes a file that uses all free space of the file system, and returns the file's path.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("ballast");
         let mut file = fs::File::create(&path).unwrap();

@@ -342,7 +342,7 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
 }
 
 /// While the engine starts a container, it answers no inspect of this container. So dockbridge must know
-/// everything that the start needs before.
+/// everything that it needs for a start before the start.
 #[tokio::test]
 async fn a_pause_without_an_inspect_is_not_started() {
     let Some((_resident, docker, bridge)) = timed_stage().await else { return };

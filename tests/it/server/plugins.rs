@@ -285,8 +285,8 @@ fn of_shares(shares: u64) -> nri::ContainerAdjustment {
     nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
 }
 
-/// Creates a container that these plugins refuse, and checks that nothing of the container is left. Returns
-/// the error.
+/// Creates a container that these plugins refuse, and checks that nothing of the container is left, and
+/// returns the error.
 pub(super) async fn refused(
     plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>,
 ) -> String {

@@ -265,7 +265,7 @@ async fn events_of_a_new_pod_show_it_ready() {
         let shown = cri::PodSandboxStatus::decode(event.pod_sandbox_status).unwrap();
         assert_eq!(shown.state(), State::SandboxReady, "{kind}");
     }
-    // The ADD fails. A pod that was never ready causes no events.
+    // If the plugin's ADD fails, the pod was never ready, and causes no events.
     script(bridge.node(), "sleep 0.3; exit 1", "");
     bridge.run(&pod("q")).await.unwrap_err();
     bridge.stop_pod(&id).await.unwrap();

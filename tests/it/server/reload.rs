@@ -85,7 +85,7 @@ fn write(node: &Node, docker: &FakeDockerd, network: &str, more: &str) {
 }
 
 impl Bridge {
-    /// Writes the file again with `more`.
+    /// Writes the settings file again, with the further lines `more`.
     fn edit(&self, docker: &FakeDockerd, more: &str) {
         write(self.node(), docker, "docker", more);
     }

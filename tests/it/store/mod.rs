@@ -59,7 +59,7 @@ async fn synced(docker: &FakeDockerd) -> Store {
     store
 }
 
-/// Adds a pause container of dockbridge that was not started. Returns its id.
+/// Adds a pause container of dockbridge that was not started, and returns its id.
 pub(crate) fn pod(world: &mut World, name: &str) -> String {
     pod_in(world, name, "")
 }

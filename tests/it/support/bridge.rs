@@ -230,7 +230,7 @@ impl Bridge {
         !self.served.is_finished()
     }
 
-    /// Stops the server like SIGTERM. Returns the node.
+    /// Stops the server like SIGTERM, and returns the node.
     pub(crate) async fn stop(mut self) -> Node {
         self.stop.take().unwrap().send(()).unwrap();
         let served = tokio::time::timeout(LONG, &mut self.served).await;
@@ -322,7 +322,7 @@ impl Bridge {
         });
     }
 
-    /// Removes everything with kubelet's calls, and checks that nothing is left.
+    /// Removes all pods with kubelet's calls, and checks that nothing of them is left.
     pub(crate) async fn clear(&self, docker: &FakeDockerd) {
         for pod in self.pods().await.unwrap() {
             self.stop_pod(&pod.id).await.unwrap();

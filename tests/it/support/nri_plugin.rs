@@ -123,7 +123,7 @@ impl Plugin {
         plugin
     }
 
-    /// Makes a call from the plugin to dockbridge. Returns the answer.
+    /// Makes a call from the plugin to dockbridge, and returns the answer.
     pub(crate) async fn ask(&mut self, method: &'static str, message: &impl Message) -> Vec<u8> {
         // dockbridge may have disconnected the plugin.
         let _ = self.calls.send((method, message.encode_to_vec())).await;

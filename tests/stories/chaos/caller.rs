@@ -70,7 +70,7 @@ impl Caller {
         }
     }
 
-    /// Performs random actions until it is cancelled. Returns its remaining pods.
+    /// Performs random actions until the token is cancelled, and returns the client's remaining pods.
     pub(super) async fn live(mut self, enough: CancellationToken) -> Vec<Pod> {
         while !enough.is_cancelled() {
             let has_pods = !self.pods.is_empty();
@@ -343,7 +343,7 @@ impl Caller {
             Err(_late) => format!("no answer within {LONGEST_CALL:?}"),
         };
         // If the engine dies while it starts a container, it does not know after its restart that the
-        // container has started. The started process still exists.
+        // container has started. The process that runc has started still exists.
         let left = ["left a task in containerd", "already exists", "id already in use"];
         let is_there = left.iter().any(|it| why.contains(it));
         let is_lost = what == "StartContainer" && is_there;

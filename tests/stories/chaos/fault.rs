@@ -85,7 +85,7 @@ impl<'a> Disturber<'a> {
         Self { stage, proxy, told, live: true }
     }
 
-    /// Causes a fault and ends it. Returns a short description.
+    /// Causes a fault and ends it, and returns a short description.
     pub(super) async fn disturb(&mut self, event: Event, random: &mut StdRng) -> Outcome<String> {
         self.told.weather.disturb();
         let with_kill = random.random_range(0..3) == 0;

@@ -64,7 +64,7 @@ struct Kept {
 }
 
 impl Plugins {
-    /// Installs the plugin that dockbridge starts. Returns the directory of its records.
+    /// Installs the plugin that dockbridge starts, and returns the directory of its records.
     pub(super) fn install(story: &Path) -> Outcome<PathBuf> {
         let (folder, notes) = (story.join("plugins"), story.join("notes"));
         fs::create_dir_all(&folder)?;
@@ -94,8 +94,8 @@ impl Plugins {
         Self { site, _tasks: tasks }
     }
 
-    /// Checks that the permanent plugin, a new plugin and the CRI have the same pods and containers. Nothing
-    /// may change at the same time.
+    /// Checks that the permanent plugin, a new plugin and the CRI have the same pods and containers. No pod
+    /// or container may change at the same time.
     pub(super) async fn agree(&self, cri: &Cri) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut differences = Vec::new();

@@ -85,7 +85,7 @@ impl Knowledge {
     /// Applies the next call that dockbridge made to the plugin.
     ///
     /// # Errors
-    /// The reason why it is not allowed now.
+    /// The reason why the event is not allowed now.
     pub(crate) fn take(&mut self, method: &str, payload: &[u8]) -> Result<(), String> {
         let failed = |error: prost::DecodeError| format!("{method}: {error}");
         match method {
@@ -135,7 +135,7 @@ impl Knowledge {
     /// Applies an event of a pod.
     ///
     /// # Errors
-    /// The reason why it is not allowed now.
+    /// The reason why the event is not allowed now.
     pub(crate) fn of_pod(&mut self, method: &str, id: &str) -> Result<(), String> {
         let known = self.pods.get(id).copied();
         let of_pod: Vec<&Container> =
@@ -168,7 +168,7 @@ impl Knowledge {
     /// Applies an event of a container.
     ///
     /// # Errors
-    /// The reason why it is not allowed now.
+    /// The reason why the event is not allowed now.
     pub(crate) fn of_container(&mut self, method: &str, id: &str, pod: &str) -> Result<(), String> {
         let stage_of_pod = self.pods.get(pod).copied();
         let known = self.containers.get(id).cloned();

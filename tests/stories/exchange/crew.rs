@@ -283,7 +283,7 @@ impl Crew {
         })
     }
 
-    /// Whether dockbridge shows a pod as running. The error says what it shows instead.
+    /// Whether dockbridge shows a pod as running. The error says which state dockbridge shows instead.
     pub(super) async fn shown(cri: &Cri, pod: &Pod) -> Outcome<Result<(), String>> {
         let state = match cri.sandbox(&pod.sandbox).await {
             Err(refused) if refused.code == Code::NotFound => return Ok(Err(refused.to_string())),

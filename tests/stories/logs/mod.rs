@@ -30,7 +30,7 @@ impl Scene {
         Ok(Self { stage, sandbox, pod })
     }
 
-    /// Starts a container that runs a shell line. Returns its id and its log.
+    /// Starts a container that runs a shell line, and returns its id and its log.
     async fn add(&self, name: &str, line: &str, tty: bool) -> Outcome<(String, CriLog)> {
         let mut container = self.stage.recipes.container(name, line);
         container.tty = tty;
@@ -91,8 +91,8 @@ impl Count {
     }
 }
 
-/// Checks that both streams in the log have every line once, in order and complete, up to the last line.
-/// Returns the number of lines.
+/// Checks that both streams in the log have every line once, in order and complete, up to the last line, and
+/// returns the number of lines.
 fn count(log: &CriLog) -> Outcome<u64> {
     let [mut stdout, mut stderr] = [Count::default(), Count::default()];
     log.each(|line| {

@@ -88,7 +88,7 @@ impl WorldProcess {
         Ok(world)
     }
 
-    /// Runs one test. Returns whether it passed, and how long it took.
+    /// Runs one test, and returns whether it passed, and how long it took.
     pub(super) fn run(&mut self, name: &str, output: &mut String) -> Outcome<(bool, Duration)> {
         if let Some(names) = &mut self.names {
             writeln!(names, "{name}")?;

@@ -83,7 +83,7 @@ fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
 }
 
 /// Kills dockbridge and starts it again while the engine is slow. Waits until all inspects that do not hang
-/// have ended, and some time longer. Returns the differences that the lists and statuses had.
+/// have ended, and some time longer, and returns the differences that the lists and statuses had.
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,

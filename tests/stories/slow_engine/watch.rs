@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
         (done, all)
     }
 
-    /// Waits for the first list. Returns how long it took.
+    /// Waits for the first list, and returns how long it took.
     pub(crate) async fn first(&self) -> Outcome<Duration> {
         let mut first = self.first.subscribe();
         let came = timeout(patient(FIRST_WITHIN), first.wait_for(Option::is_some)).await;

@@ -1,4 +1,5 @@
-//! Runs dockbridge as a child process with its own directories. A story can kill it and start it again.
+//! Runs dockbridge as a child process with its own directories. A story can kill dockbridge and start it
+//! again.
 
 use std::{
     fs::{self, OpenOptions},

@@ -75,18 +75,18 @@ impl Cri {
         call!(self.runtime.status(cri::StatusRequest { verbose }))
     }
 
-    /// Calls RuntimeConfig. Returns the cgroup driver.
+    /// Calls RuntimeConfig, and returns the cgroup driver.
     pub(crate) async fn cgroup_driver(&self) -> Answer<Option<cri::CgroupDriver>> {
         let answer = call!(self.runtime.runtime_config(cri::RuntimeConfigRequest {}))?;
         Ok(answer.linux.map(|linux| linux.cgroup_driver()))
     }
 
-    /// Calls RunPodSandbox. Returns the id.
+    /// Calls RunPodSandbox, and returns the id.
     pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Answer<String> {
         self.run_with(pod, "").await
     }
 
-    /// Calls RunPodSandbox with a runtime handler. Returns the id.
+    /// Calls RunPodSandbox with a runtime handler, and returns the id.
     pub(crate) async fn run_with(
         &self,
         pod: &cri::PodSandboxConfig,
@@ -133,7 +133,7 @@ impl Cri {
         .expect("items"))
     }
 
-    /// Calls CreateContainer. Returns the id.
+    /// Calls CreateContainer, and returns the id.
     pub(crate) async fn create(
         &self,
         sandbox: &str,
@@ -260,17 +260,17 @@ impl Cri {
         call!(self.runtime.exec_sync(request))
     }
 
-    /// Calls Exec. Returns the URL.
+    /// Calls Exec, and returns the URL.
     pub(crate) async fn exec(&self, request: &cri::ExecRequest) -> Answer<String> {
         Ok(call!(self.runtime.exec(request.clone()))?.url)
     }
 
-    /// Calls Attach. Returns the URL.
+    /// Calls Attach, and returns the URL.
     pub(crate) async fn attach(&self, request: &cri::AttachRequest) -> Answer<String> {
         Ok(call!(self.runtime.attach(request.clone()))?.url)
     }
 
-    /// Calls PortForward. Returns the URL.
+    /// Calls PortForward, and returns the URL.
     pub(crate) async fn port_forward(&self, sandbox: &str, ports: &[u16]) -> Answer<String> {
         let request = cri::PortForwardRequest {
             pod_sandbox_id: sandbox.to_owned(),
@@ -289,7 +289,7 @@ impl Cri {
         Ok(call!(self.images.image_status(request))?.image)
     }
 
-    /// Calls PullImage. Returns the image reference in the answer.
+    /// Calls PullImage, and returns the image reference in the answer.
     pub(crate) async fn pull(&self, name: &str, auth: Option<cri::AuthConfig>) -> Answer<String> {
         let request = cri::PullImageRequest { image: Some(spec(name)), auth, ..Default::default() };
         Ok(call!(self.images.pull_image(request))?.image_ref)
@@ -341,7 +341,7 @@ impl Cri {
         Ok(call!(self.runtime.list_pod_sandbox_metrics(request))?.pod_metrics)
     }
 
-    /// Calls ImageFsInfo. Returns the usage by images and the usage by containers.
+    /// Calls ImageFsInfo, and returns the usage by images and the usage by containers.
     pub(crate) async fn disk(&self) -> Answer<(cri::FilesystemUsage, cri::FilesystemUsage)> {
         let mut info = call!(self.images.image_fs_info(cri::ImageFsInfoRequest {}))?;
         let images = info.image_filesystems.pop().unwrap_or_default();

@@ -24,7 +24,7 @@ impl Engine {
         Self { world }
     }
 
-    /// Runs the docker command with these arguments. Returns its output, or an error if it fails.
+    /// Runs the docker command with these arguments, and returns its output, or an error if it fails.
     pub(crate) async fn docker(&self, arguments: &[&str]) -> Outcome<String> {
         let output = self.try_docker(arguments).await?;
         if !output.status.success() {
@@ -33,7 +33,7 @@ impl Engine {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Runs the docker command with these arguments. Returns its output and exit code, also if it fails.
+    /// Runs the docker command with these arguments, and returns its output and exit code, also if it fails.
     pub(crate) async fn try_docker(&self, arguments: &[&str]) -> Outcome<Output> {
         let host = format!("unix://{}", self.world.docker.display());
         Ok(Command::new("docker").env("DOCKER_HOST", host).args(arguments).output().await?)

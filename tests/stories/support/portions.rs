@@ -6,7 +6,7 @@ use tonic::{Response, Status, Streaming};
 use super::cri::{Answer, Cri, Refused};
 
 impl Cri {
-    /// Calls StreamPodSandboxMetrics. Returns the items of each message.
+    /// Calls StreamPodSandboxMetrics, and returns the items of each message.
     pub(crate) async fn streamed_metrics(&self) -> Answer<Vec<Vec<cri::PodSandboxMetrics>>> {
         let request = cri::StreamPodSandboxMetricsRequest {};
         let stream = self.runtime.clone().stream_pod_sandbox_metrics(request).await;
@@ -15,7 +15,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandbox_metrics"))
     }
 
-    /// Calls StreamPodSandboxes. Returns the items of each message.
+    /// Calls StreamPodSandboxes, and returns the items of each message.
     pub(crate) async fn streamed_sandboxes(
         &self,
         filter: Option<cri::PodSandboxFilter>,
@@ -27,7 +27,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandboxes"))
     }
 
-    /// Calls StreamContainers. Returns the items of each message.
+    /// Calls StreamContainers, and returns the items of each message.
     pub(crate) async fn streamed_containers(
         &self,
         filter: Option<cri::ContainerFilter>,
@@ -39,7 +39,7 @@ impl Cri {
             .map_err(Refused::of("stream_containers"))
     }
 
-    /// Calls StreamContainerStats. Returns the items of each message.
+    /// Calls StreamContainerStats, and returns the items of each message.
     pub(crate) async fn streamed_stats(
         &self,
         filter: Option<cri::ContainerStatsFilter>,
@@ -51,7 +51,7 @@ impl Cri {
             .map_err(Refused::of("stream_container_stats"))
     }
 
-    /// Calls StreamPodSandboxStats. Returns the items of each message.
+    /// Calls StreamPodSandboxStats, and returns the items of each message.
     pub(crate) async fn streamed_pod_stats(
         &self,
         filter: Option<cri::PodSandboxStatsFilter>,
@@ -63,7 +63,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandbox_stats"))
     }
 
-    /// Calls StreamImages. Returns the items of each message.
+    /// Calls StreamImages, and returns the items of each message.
     pub(crate) async fn streamed_images(
         &self,
         filter: Option<cri::ImageFilter>,

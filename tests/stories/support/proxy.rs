@@ -72,7 +72,7 @@ impl Proxy {
         seen
     }
 
-    /// Waits until there was no request for two seconds. Returns the requests before that.
+    /// Waits until there was no request for two seconds, and returns the requests before that.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) async fn until_quiet(&self) -> Vec<String> {
         let (mut seen, mut quiet) = (Vec::new(), 0);

@@ -47,7 +47,7 @@ pub(crate) enum Guard {
     /// The registry serves all clients.
     #[default]
     Open,
-    /// Only clients with this bearer token, which they get for this refresh token.
+    /// The registry serves only clients with this bearer token, which they get for this refresh token.
     Token { bearer: String, refresh: String },
 }
 

@@ -152,7 +152,7 @@ impl Drop for SlowProxy {
 }
 
 impl Shared {
-    /// Counts a request. Returns what the proxy does with its answer.
+    /// Counts a request, and returns what the proxy does with its answer.
     fn fate(&self, head: &Head) -> Fate {
         // This receiver only notices changes from now on.
         let mood = self.mood.subscribe();
@@ -215,7 +215,8 @@ struct Hold {
 }
 
 impl Hold {
-    /// Waits for the time `until`, or for a change of `mood`. Returns whether the client is still connected.
+    /// Waits for the time `until`, or for a change of `mood`, and returns whether the client is still
+    /// connected.
     async fn over(&mut self, left: &CancellationToken) -> bool {
         let time = async {
             match self.until {
@@ -340,8 +341,8 @@ struct Head {
     inspected: Option<String>,
     /// The method and target of a request that changes state in the engine.
     changes: Option<String>,
-    /// The length of the request's body. If it is unknown, the proxy parses no further requests of the
-    /// connection.
+    /// The length of the request's body. If the length is unknown, the proxy parses no further requests of
+    /// the connection.
     body: Option<usize>,
 }
 

@@ -46,7 +46,7 @@ impl Stage {
         Self::set(world, story, ("docker", &world.docker), flags).await
     }
 
-    /// Starts a dockbridge with CNI that serves NRI plugins. Returns also the plugins' socket.
+    /// Starts a dockbridge with CNI that serves NRI plugins, and also returns the plugins' socket.
     pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
         Self::with_plugins_behind(world, story, &world.docker, "60s").await
     }
@@ -100,7 +100,7 @@ impl Stage {
         })
     }
 
-    /// Creates and starts a pod's containers in order. Returns their ids.
+    /// Creates and starts a pod's containers in order, and returns their ids.
     pub(crate) async fn up(
         &self,
         sandbox: &str,

@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) cni_cache: PathBuf,
     /// The directory of host-local's leases, which has one file per address.
     pub(crate) cni_leases: PathBuf,
-    /// A busybox image in the engine.
+    /// The name of a busybox image in the engine.
     pub(crate) image: String,
     /// The address of a registry without a password.
     pub(crate) registry: String,

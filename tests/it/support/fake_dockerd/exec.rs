@@ -27,7 +27,7 @@ pub(crate) enum Step {
     Pause(Duration),
     /// Writes the process's input to its output until the input ends.
     Echo,
-    /// The process ends with this code. The following steps are those of its child processes.
+    /// The process ends with this code. The steps after this one are those of the process's children.
     End(i64),
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Exec {
     pub(crate) size: Option<(String, String)>,
 }
 
-/// What is sent on a hijacked connection.
+/// A process whose streams use a hijacked connection.
 pub(super) struct Takeover {
     /// The id of the exec that ends with the last step. None for a container's main process.
     exec: Option<String>,

@@ -43,7 +43,7 @@ pub(crate) struct World {
     feed: broadcast::Sender<(Value, Vec<u8>)>,
 }
 
-/// A container.
+/// A container of the fake dockerd.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) id: String,
@@ -55,7 +55,7 @@ pub(crate) struct Container {
     pub(crate) image: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) created: String,
-    /// The container's state: `created`, `running`, `exited`, `removing`, … …
+    /// The container's state: `created`, `running`, `exited`, `removing`, …
     pub(crate) status: String,
     pub(crate) pid: u32,
     pub(crate) exit_code: i64,
@@ -72,7 +72,7 @@ pub(crate) struct Container {
     pub(crate) stated_log: Option<String>,
 }
 
-/// An image.
+/// An image of the fake dockerd.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pub(crate) id: String,
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Adds an image to the engine's store. Returns its id.
+    /// Adds an image to the engine's store, and returns its id.
     pub(crate) fn add_image(&mut self, reference: &str) -> String {
         self.add_image_of(reference, None)
     }
@@ -131,7 +131,7 @@ impl World {
         id
     }
 
-    /// Adds an image to the registry, so that a pull of this reference succeeds. Returns its id.
+    /// Adds an image to the registry, so that a pull of this reference succeeds, and returns its id.
     pub(crate) fn offer_image(&mut self, reference: &str) -> String {
         let image = self.make_image(reference);
         let id = image.id.clone();
@@ -296,7 +296,7 @@ impl World {
         let _ = self.feed.send((Value::Null, bytes.to_vec()));
     }
 
-    /// Renames a container. Returns its old name.
+    /// Renames a container, and returns its old name.
     pub(crate) fn rename(&mut self, id: &str, name: &str) -> String {
         let container = self.container_mut(id).unwrap();
         let before = std::mem::replace(&mut container.name, name.to_owned());

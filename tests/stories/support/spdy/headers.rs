@@ -52,7 +52,7 @@ impl Inflater {
         Self(Decompress::new(true))
     }
 
-    /// Decompresses the next block. Returns its names and values.
+    /// Decompresses the next block, and returns its names and values.
     pub(crate) fn block(&mut self, packed: &[u8]) -> Outcome<Vec<(String, String)>> {
         let plain = self.inflate(packed)?;
         let mut rest = &plain[..];
