@@ -76,7 +76,7 @@ fn a_process_that_a_test_leaves_behind_is_not_waited_for() {
     assert!(text.ends_with("\n4 passed, 0 failed, 0 skipped\n"), "{text}");
 }
 
-/// A fake apt-get. Its first two updates fail, as if another process held apt's lock.
+/// A fake apt-get. The first two updates of the fake apt-get fail, as if another process held apt's lock.
 const APT: &str = r#"#!/bin/sh
 echo "$*" >>calls
 if [ "$1" = update ] && [ "$(grep -c ^update calls)" -le 2 ]; then

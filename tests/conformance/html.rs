@@ -22,7 +22,7 @@ fn block(text: &str) -> String {
 }
 
 fn row(line: &str, element: &str) -> String {
-    // A bar in a cell has a backslash before it.
+    // In a Markdown table, a bar inside a cell has a backslash before it.
     let line = line.replace("\\|", "\u{1}");
     let cells = line.trim_matches('|').split('|');
     let cells = cells.map(|cell| format!("<{element}>{}</{element}>", inline(cell.trim())));

@@ -91,13 +91,13 @@ unsafe impl GlobalAlloc for Bounded {
             eprintln!("one input takes more than {MOST_MEMORY} bytes of memory");
             process::abort();
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }

@@ -208,9 +208,9 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     tokio::join!(first, others).0.unwrap_err();
 }
 
-/// The `dump-container` program of an ended dockbridge still runs. Commands and stops wait for the end of
-/// this program. After the program's end, dockbridge thaws the container and removes the unfinished
-/// checkpoint.
+/// The `dump-container` program of an ended dockbridge still runs. Commands in the container and stops wait
+/// for the end of `dump-container`. After the program's end, dockbridge thaws the container and removes the
+/// unfinished checkpoint.
 #[tokio::test]
 async fn what_an_ended_dockbridge_left_is_waited_for() {
     let scene = Scene::start().await;

@@ -170,7 +170,7 @@ impl Node {
         fs::create_dir_all(self.files().join(id.as_str())).unwrap();
     }
 
-    /// A node with a CNI network, and an engine that has `dockbridge-runtime`. None if the test is not
+    /// A node with a CNI network, and an engine that has `dockbridge-runtime`; none if the test is not
     /// permitted to create namespaces.
     async fn with_oci_runtime() -> Option<Self> {
         let node = Self::new().await;

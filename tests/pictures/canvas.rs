@@ -30,7 +30,7 @@ impl Canvas {
         self.body.insert_str(0, &other.body);
     }
 
-    /// Adds text at its baseline.
+    /// Adds a text whose baseline is at this position.
     pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let text = escape(text);
         self.raw(&format!("<text x=\"{}\" y=\"{}\" class=\"{class}\">{text}</text>", n(x), n(y)));

@@ -1,5 +1,5 @@
-//! CDI devices, which vendors describe in specification files. dockbridge reads these files if the engine
-//! cannot.
+//! CDI devices, which vendors describe in specification files. dockbridge reads CDI specification files if
+//! the engine cannot.
 
 use std::{
     fs,

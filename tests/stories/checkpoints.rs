@@ -121,7 +121,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.engine.inside(&id, "rm /tmp/pipe").await?;
 
     // CRIU does not save established connections. dockbridge's error has the last lines of CRIU's log, which
-    // say so.
+    // say that there is a connection.
     let line = "sleep 999 | nc -l -p 9099 & \
                 until grep -q :238B /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done; \
                 sleep 999 | nc 127.0.0.1 9099";
@@ -239,7 +239,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
     security::said(answer.map(|()| String::new()), wanted)
 }
 
-/// A dockbridge for checkpoints. None if this machine has no CRIU that works.
+/// A dockbridge for checkpoints; none if this machine has no CRIU that works.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {

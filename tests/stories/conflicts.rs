@@ -64,7 +64,8 @@ pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The container that has the name runs. dockbridge keeps it, and the caller gets an error.
+/// The container that has the name runs. dockbridge keeps the running container, and the caller gets an
+/// error.
 pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_running").await?;
     let cri = &stage.cri;

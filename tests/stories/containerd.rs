@@ -167,7 +167,7 @@ async fn replace(
     Ok(())
 }
 
-/// The engine notices the loss after a few seconds and starts a new containerd.
+/// The engine notices the loss of containerd after a few seconds and starts a new containerd.
 fn until_containerd_is_back() -> Looks {
     Looks::every(Duration::from_millis(100))
 }

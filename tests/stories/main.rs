@@ -1,10 +1,10 @@
 //! The stories: end-to-end tests with pods of a dockbridge process and a real engine.
 //!
 //! With `--engine NAME` the stories run in parallel, each alone in a world (see `runner`). Inside a world
-//! (`tests/env/world.sh -- cargo test --test stories`) they run one after the other. Without a world they are
-//! skipped. Only one story at a time runs in a world, because each ends with a search for leftovers, and a
-//! running pod of another story would look like a leftover. Arguments are parts of the names of stories, as
-//! with Rust's test harness.
+//! (`tests/env/world.sh -- cargo test --test stories`) the stories run one after the other. Without a world,
+//! the stories are skipped. Only one story at a time runs in a world, because each ends with a search for
+//! leftovers, and a running pod of another story would look like a leftover. Arguments are parts of the names
+//! of stories, as with Rust's test harness.
 
 #![allow(
     clippy::unwrap_used,

@@ -91,8 +91,8 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     }
     let (took, mut seen) = (begun.elapsed(), proxy.take());
     println!("  1,000 reads in {:.2} s; background before: {background:?}", took.as_secs_f32());
-    // These requests are not caused by the calls: the store pings the engine every five seconds, and the
-    // images are measured up to half a minute after a pull.
+    // Pings and measurements are not caused by the calls: the store pings the engine every five seconds, and
+    // the images are measured up to half a minute after a pull.
     let beats = seen.iter().filter(|line| line.starts_with("GET /_ping ")).count();
     ensure!(beats as u64 <= 1 + took.as_secs() / 5, "{beats} pings in {took:?}");
     seen.retain(|line| !line.starts_with("GET /_ping "));

@@ -199,8 +199,8 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// kubelet calls ListMetricDescriptors once, at its start. The answer is the same before there are pods and
-/// when pods run.
+/// kubelet calls ListMetricDescriptors once, at its start. ListMetricDescriptors has the same answer before
+/// there are pods and when pods run.
 pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     let stage = Stage::docker(&world, "announced").await?;
     let before = stage.cri.descriptors().await?;

@@ -120,8 +120,8 @@ async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// The client closes its side of a connection first. The pod's answer, which is sent only after that, still
-/// arrives.
+/// The client closes its side of a connection first. The answer that the pod sends after the client has
+/// closed its side still arrives.
 async fn half_closes(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.writer.send(&[b'z'; 100_000]).await?;

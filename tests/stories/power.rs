@@ -167,7 +167,7 @@ async fn all_can_go(stage: &Stage) -> Outcome {
 }
 
 /// The files that dockbridge moved to quarantine because they were damaged. The story reports and removes
-/// them, so that each file counts once.
+/// these files, so that each file counts once.
 fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     let all = leftovers::files_below(state);
     let aside: Vec<String> = all.into_iter().filter(|path| path.contains("quarantine")).collect();

@@ -17,9 +17,9 @@ use crate::support::{
     world::World,
 };
 
-/// A hundred clients pull one image at the same time. The engine pulls it once, and the registry sends it
-/// once. A client that disconnects does not affect the others. When the last client has disconnected, the
-/// download stops.
+/// A hundred clients pull one image at the same time. The engine pulls the image once, and the registry sends
+/// the image once. A client that disconnects does not affect the others. When the last client has
+/// disconnected, the download stops.
 pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/pulls.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "of_one_image_by_many", proxy.socket()).await?;

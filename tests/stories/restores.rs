@@ -472,7 +472,7 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
     security::said(answer, wanted)
 }
 
-/// A dockbridge with restores enabled, and the path for an archive. None if this machine has no CRIU that
+/// A dockbridge with restores enabled, and the path for an archive; none if this machine has no CRIU that
 /// works, or the engine does not have `dockbridge-runtime`.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
@@ -497,7 +497,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// None in the same cases as [`stage`].
+    /// A container that was checkpointed and has ended; none in the same cases as [`stage`].
     async fn checkpointed(world: &World, story: &str) -> Outcome<Option<Self>> {
         let Some((stage, archive)) = stage(world, story).await? else { return Ok(None) };
         Self::on(stage, archive).await.map(Some)

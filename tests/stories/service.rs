@@ -1,4 +1,4 @@
-//! dockbridge as a service of a real systemd, with its unit file.
+//! Tests dockbridge as a service of a real systemd, with its unit file.
 
 use std::{fs, time::Duration};
 

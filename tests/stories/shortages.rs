@@ -74,8 +74,8 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge runs out of file descriptors. If it cannot read a value, the call fails, and clients that
-/// connect are served later.
+/// dockbridge runs out of file descriptors. If dockbridge cannot read a value, the call fails, and clients
+/// that connect are served later.
 pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let stage = Stage::cni(&world, "starved").await?;
     let pod = stage.recipes.pod("hungry");

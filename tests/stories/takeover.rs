@@ -149,7 +149,8 @@ fn dns() -> cri::DnsConfig {
 }
 
 /// Pods whose checkpoints and pinned namespaces are lost are stopped before dockbridge has inspected them.
-/// dockbridge keeps their namespaces until the CNI plugins have used them, so no iptables rule is left.
+/// dockbridge keeps the namespaces of these pods until the CNI plugins have used them, so no iptables rule is
+/// left.
 pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/hasty.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "hasty", proxy.socket()).await?;

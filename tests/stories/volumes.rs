@@ -1,5 +1,5 @@
-//! Tests images that are mounted into containers. The engine mounts them if it supports this. For an engine
-//! that cannot mount images, dockbridge unpacks them.
+//! Tests images that are mounted into containers. The engine mounts the images if it supports image mounts.
+//! For an engine that cannot mount images, dockbridge unpacks them.
 
 use std::{fs, path::PathBuf, time::Duration};
 

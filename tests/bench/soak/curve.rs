@@ -9,7 +9,7 @@ pub(crate) struct Curve {
     pub(crate) name: &'static str,
     /// The samples, in the order in which they were taken.
     pub(crate) samples: Vec<Sample>,
-    /// The verdict.
+    /// The verdict on the curve.
     pub(crate) judgement: Judgement,
     slack: Slack,
 }

@@ -27,7 +27,7 @@ pub(crate) enum Verdict {
 /// A judged curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
-    /// The verdict.
+    /// Whether the curve grows.
     pub(crate) verdict: Verdict,
     /// The start and the median of each third after the warm-up.
     pub(crate) thirds: [Sample; 3],

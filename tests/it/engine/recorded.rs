@@ -2,7 +2,7 @@
 //! engine client. The test fails if the client reads an answer in another way than before.
 //!
 //! With `DOCKBRIDGE_BLESS=1`, the test writes the values that the client reads into the fixtures. Read the
-//! diff before you commit them.
+//! diff before you commit the fixtures.
 
 use std::{env, fmt::Debug, fs, path::Path, time::Duration};
 

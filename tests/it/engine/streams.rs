@@ -89,8 +89,8 @@ async fn odd_lines_cost_only_themselves() {
     docker.send_to_events(format!("{a}\n{b}\n").as_bytes());
     assert_eq!(next(&mut events).await, changed("aaa"));
     assert_eq!(next(&mut events).await, changed("bbb"));
-    // Docker never sends two messages in one line. After such an unreadable line, the store lists everything
-    // again.
+    // Docker never sends two messages in one line. After a line that dockbridge cannot read, the store lists
+    // everything again.
     docker.send_to_events(format!("{a}{b}\n").as_bytes());
     assert!(unreadable(&next(&mut events).await));
     for (noise, count) in [

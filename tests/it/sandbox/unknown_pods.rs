@@ -14,7 +14,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    /// None if the test is not permitted to create namespaces.
+    /// A node for such a pod; none if the test is not permitted to create namespaces.
     async fn new() -> Option<Self> {
         let node = Node::with_oci_runtime().await?;
         let id = id('d');
@@ -121,7 +121,7 @@ async fn a_namespace_that_somebody_uses_stays() {
     netns::unpin(&unknown.pin).unwrap();
 }
 
-/// A pod of cri-dockerd that is adopted before the network add-on has written its configuration.
+/// Tests a pod of cri-dockerd that is adopted before the network add-on has written its configuration.
 #[tokio::test]
 async fn a_pod_that_was_adopted_without_a_network_configuration_is_released_when_there_is_one() {
     let Some(node) = Node::with_oci_runtime().await else { return };

@@ -240,7 +240,7 @@ async fn a_command_that_waits_for_memory_has_not_timed_out() {
         while taken().await < full as f64 {
             tokio::task::yield_now().await;
         }
-        // Long enough for the engine to start the command on a busy machine.
+        // The timeout is long enough for the engine to start the command on a busy machine.
         run(&bridge, &id, &["x"], 5).await
     };
     let answer = tokio::select! {
@@ -256,7 +256,7 @@ async fn a_command_that_waits_for_memory_has_not_timed_out() {
 async fn a_timeout_says_that_the_process_cannot_be_seen() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::endless([Step::Out(b"x".to_vec())]));
-    // Long enough for the engine to start the command on a busy machine.
+    // The timeout is long enough for the engine to start the command on a busy machine.
     let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     assert!(error.message().contains("is not visible to dockbridge"), "{error:?}");

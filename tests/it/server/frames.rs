@@ -70,7 +70,7 @@ async fn what_is_no_protobuf_is_an_invalid_argument() {
     let bridge = Bridge::start(&docker).await;
     let messages: [&[u8]; 7] = [
         &[0xff; 64],
-        // Field 0 does not exist.
+        // Field number 0, which does not exist.
         &[0x02, 0x01, 0x41],
         // Field 1 with a length that exceeds the message.
         &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x41],

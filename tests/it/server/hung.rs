@@ -54,7 +54,7 @@ impl Hung {
 
 impl Drop for Hung {
     fn drop(&mut self) {
-        // Closing the last descriptor ends the file system. Blocked calls then return.
+        // Closing the last descriptor ends the file system, and blocked calls return.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let _ = Command::new("umount").arg("-l").arg(&self.at).output();

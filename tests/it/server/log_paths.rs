@@ -57,7 +57,7 @@ async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     other.log_path = "other/0.log".to_owned();
     let refused = bridge.create(&sandbox, &other, &pod).await.unwrap_err();
     assert!(refused.message().contains("symbolic link"), "{refused}");
-    // The existing container can still be started. Only its log cannot be written.
+    // The existing container can still be started. Only the container's log cannot be written.
     bridge.start_container(&id).await.unwrap();
     docker.world(|world| {
         world.log(&id, "elsewhere\n");

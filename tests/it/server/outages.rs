@@ -110,8 +110,8 @@ async fn an_engine_that_is_too_old_or_too_new_is_reported() {
     }
 }
 
-/// Docker's image store is switched while a pod runs, and later switched back. In between, the engine does
-/// not list the pod's containers.
+/// Docker's image store is switched while a pod runs, and later switched back. With the other image store,
+/// the engine does not list the pod's containers.
 #[tokio::test]
 async fn a_switched_image_store_is_named() {
     let docker = docker().await;

@@ -344,7 +344,7 @@ async fn events_tell_of_containers_what_a_status_does() {
     bridge.clear(&docker).await;
 }
 
-/// A directory that takes long to relabel. None if its files cannot have SELinux labels.
+/// A directory that takes long to relabel; none if its files cannot have SELinux labels.
 fn volume(node: &Node) -> Option<PathBuf> {
     let volume = node.path("volume");
     fs::create_dir(&volume).unwrap();

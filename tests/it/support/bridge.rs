@@ -392,7 +392,7 @@ pub(crate) fn pod(name: &str) -> cri::PodSandboxConfig {
     }
 }
 
-/// A container of [`IMAGE`].
+/// The request for a container of the image [`IMAGE`].
 pub(crate) fn container(name: &str) -> cri::ContainerConfig {
     cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),

@@ -260,7 +260,8 @@ impl Caller {
         }
     }
 
-    /// Changes the limits of a container. If dockbridge accepts them, the status must show them.
+    /// Changes the limits of a container. If dockbridge accepts the new limits, the container's status must
+    /// show them.
     async fn resize(&mut self) {
         let Some(one) = self.any() else { return };
         let (shares, up) = (self.random.random_range(2..=2048), self.told.is_up(&one.id));

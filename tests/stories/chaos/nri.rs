@@ -197,7 +197,7 @@ impl Site {
     }
 
     /// Compares another plugin's Synchronize with the permanent plugin's data. dockbridge sends events one at
-    /// a time, so the two must agree.
+    /// a time, so the data of both plugins must agree.
     fn compare(&self, other: &Knowledge) {
         let mut kept = self.kept();
         if kept.knowledge.is_synchronised() {

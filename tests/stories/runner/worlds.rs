@@ -54,7 +54,7 @@ pub(super) struct WorldProcess {
     output: Split<BufReader<PipeReader>>,
     /// The directory to which `world.sh` copies the logs of the world's programs at the end.
     logs: PathBuf,
-    /// The directory to which these logs are then moved. None if they are deleted.
+    /// The directory to which the logs are moved at the end; none if they are deleted.
     kept: Option<PathBuf>,
 }
 
@@ -65,8 +65,8 @@ impl WorldProcess {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let logs = engine.logs().join(format!("world-{number}"));
         let (output, writer) = io::pipe()?;
-        // With `setpriv --pdeathsig`, a world ends if the runner is killed. The kernel sends this signal when
-        // the thread that started the world ends, and no world outlives its thread.
+        // With `setpriv --pdeathsig`, a world ends if the runner is killed. The kernel sends the parent-death
+        // signal when the thread that started the world ends, and no world outlives its thread.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", WORLD, "--engine", &engine.name]);
         if let Some(runtime) = &engine.runtime {

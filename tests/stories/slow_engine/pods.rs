@@ -193,7 +193,7 @@ impl Plan {
         self.0 % 4 == 3
     }
 
-    /// The exit code with which the pod's second container ends on its own. None if it does not end.
+    /// The exit code with which the pod's second container ends on its own; none if it does not end.
     const fn ends(self) -> Option<i32> {
         match self.0 % 4 {
             0 => Some(0),

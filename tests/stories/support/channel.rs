@@ -26,7 +26,7 @@ impl Reader {
         Self { pieces, pending: Vec::new() }
     }
 
-    /// The next piece of the stream. None at the end of the stream.
+    /// The next piece of the stream; none at the end of the stream.
     pub(crate) async fn next(&mut self) -> Outcome<Option<Bytes>> {
         if !self.pending.is_empty() {
             return Ok(Some(std::mem::take(&mut self.pending).into()));

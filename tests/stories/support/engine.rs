@@ -57,8 +57,8 @@ impl Engine {
         Ok(ids.lines().map(str::to_owned).collect())
     }
 
-    /// Makes dockerd run Go's garbage collector, which closes unused connections. Without this, dockerd may
-    /// run it only every two minutes.
+    /// Makes dockerd run Go's garbage collector, which closes unused connections. Without this request,
+    /// dockerd may run its garbage collector only every two minutes.
     pub(crate) async fn collect_garbage(&self) -> Outcome {
         let mut stream = UnixStream::connect(&self.world.docker).await?;
         stream.write_all(b"GET /debug/pprof/heap?gc=1 HTTP/1.0\r\nHost: docker\r\n\r\n").await?;

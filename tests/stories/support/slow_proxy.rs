@@ -1,5 +1,5 @@
-//! A proxy in front of the engine's socket. On request it delays, holds or fails inspects, and holds or
-//! loses the answers to changing requests. Other requests pass unchanged.
+//! A proxy in front of the engine's socket. On request, the proxy delays, holds or fails inspects, and holds
+//! or loses the answers to changing requests. Other requests pass unchanged.
 //!
 //! Each client connection has its own connection to the engine, so a held answer does not delay other
 //! clients. The proxy holds the engine's answer and not the request, so the answer contains the state at the
@@ -33,7 +33,8 @@ use super::{
     patience::patient,
 };
 
-/// The running proxy, which ends when the value is dropped. Before [`Self::slow`], it delays no answer.
+/// The running proxy, which ends when the value is dropped. Before [`Self::slow`], the proxy delays no
+/// answer.
 #[derive(Debug)]
 pub(crate) struct SlowProxy {
     socket: PathBuf,
@@ -102,7 +103,7 @@ impl Seen {
 
 #[derive(Debug)]
 struct Shared {
-    /// How the proxy answers now. None while it delays no answer.
+    /// How the proxy answers now; none while it delays no answer.
     mood: watch::Sender<Option<Arc<Mood>>>,
     seen: watch::Sender<Seen>,
 }
@@ -347,7 +348,7 @@ struct Head {
 }
 
 impl Head {
-    /// Reads the head of the next request. None at the end of the connection. `pending` then has the start of
+    /// Reads the head of the next request; none at the end of the connection. `pending` then has the start of
     /// an unfinished request.
     async fn read(client: &mut OwnedReadHalf, pending: &mut BytesMut) -> io::Result<Option<Self>> {
         loop {

@@ -52,7 +52,7 @@ impl Answered {
         named.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The value of a header. None if the header is missing or has several values.
+    /// The value of a header; none if the header is missing or has several values.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         match self.values(name)[..] {
             [value] => Some(value),

@@ -42,7 +42,7 @@ impl Recorded {
     }
 }
 
-/// Reads the next request of a connection. None if the client has closed the connection.
+/// Reads the next request of a connection; none if the client has closed the connection.
 pub(super) async fn read(stream: &mut UnixStream) -> io::Result<Option<Recorded>> {
     let mut bytes = Vec::new();
     let end = loop {

@@ -68,7 +68,7 @@ pub(crate) struct Container {
     pub(crate) takes_to_stop: Duration,
     /// How long the removal of the container takes.
     pub(crate) takes_to_remove: Duration,
-    /// The log path that an inspect of the container shows. None for the real path.
+    /// The log path that an inspect of the container shows; none for the real path.
     pub(crate) stated_log: Option<String>,
 }
 

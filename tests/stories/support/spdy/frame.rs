@@ -22,7 +22,7 @@ pub(crate) enum Frame {
     Other,
 }
 
-/// Reads the next frame. None at the end of the connection.
+/// Reads the next frame; none at the end of the connection.
 pub(crate) async fn read<R: AsyncRead + Unpin>(from: &mut R) -> Outcome<Option<Frame>> {
     let mut head = [0; 8];
     if from.read(&mut head[..1]).await? == 0 {
